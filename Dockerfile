@@ -1,0 +1,20 @@
+# One image for both: muster-coordinator (a pod) and muster-operator. `make image` prepares the context (build/image, see
+# hack/image): the locked wheels unpacked, and Muster itself; so building needs no network, and any builder does.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+FROM ${BASE}
+
+# Compiled here, because the process can write nowhere but into its volume, and a pod that restarts has no time to compile.
+# Dependencies first: these layers change with uv.lock only.
+COPY dependencies /opt/muster/lib
+RUN python3 -m compileall -q /opt/muster/lib && install -d -o 10001 -g 10001 /var/lib/muster
+COPY muster /opt/muster/lib
+RUN python3 -m compileall -q /opt/muster/lib/muster_*
+COPY bin /usr/local/bin
+
+# USER: a pod may run under any uid, and libraries that ask for the user's name find no such uid in /etc/passwd.
+ENV PYTHONPATH=/opt/muster/lib PYTHONUNBUFFERED=1 USER=muster MUSTER_DATA_DIR=/var/lib/muster
+USER 10001:10001
+WORKDIR /var/lib/muster
+VOLUME /var/lib/muster
+EXPOSE 9092 9640
+CMD ["muster-coordinator"]

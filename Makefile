@@ -1,0 +1,120 @@
+# Muster's commands: `make` lists them. Everything that is installed stays in .venv, .cache and the machine's build cache
+# (MUSTER_CACHE, by default ~/.cache/muster: what takes minutes to build is kept there and shared by all clones).
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.synced
+PYTHON ?= python3
+# uv of the machine when it has one that runs, otherwise one of our own from PyPI
+UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .cache/uv/bin/uv)
+CLUSTER := hack/localkube/cluster
+
+.PHONY: help
+help: ## list the commands
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+
+##@ Use
+.PHONY: demo
+demo: $(STAMP) ## the main job on this machine: local cluster, real clients, kill the leader, see what happened
+	@$(BIN)/muster demo
+
+##@ Check
+.PHONY: test
+test: $(STAMP) ## everything that can run here; says what it skipped and what would enable it
+	@$(BIN)/python hack/run_tests.py
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## unit and golden tests only
+	@$(BIN)/pytest -q tests/unit tests/golden
+
+.PHONY: test-kubernetes
+test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
+	@$(BIN)/python hack/run_tests.py --only kubernetes
+
+.PHONY: conformance
+conformance: $(STAMP) ## the same requests to Muster and to a real Kafka 4.1.0: every difference of the answers (Java 17, Maven)
+	@$(BIN)/python -m tests.conformance
+
+SEEDS ?= 200
+.PHONY: simulate
+simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n of them, or SEED=k again with its trace
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds; what fails is saved in .cache/fuzz
+	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)
+
+.PHONY: lint
+lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shell syntax for the tools
+	@# no cache: which imports are ours depends on the tree, and the cache does not see that
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	MYPYPATH=bench:hack $(BIN)/mypy bench hack
+	$(BIN)/lint-imports
+	for script in hack/localkube/cluster hack/image hack/helm .ci/run; do bash -n $$script; done
+	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
+	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
+
+.PHONY: format
+format: $(STAMP) ## let ruff and gofmt rewrite the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	@if command -v gofmt >/dev/null; then gofmt -w bench hack; fi
+
+##@ Measure
+.PHONY: bench-commits
+bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of one pod at 1, 64 and 512 connections
+	@$(BIN)/python bench/commits.py
+
+.PHONY: bench-load
+bench-load: $(STAMP) ## loading of 5 million records over 50 partitions: time, memory, and what active groups see of it
+	@$(BIN)/python bench/load.py
+
+.PHONY: bench
+bench: $(STAMP) ## both; bench-commits side by side with Kafka 4.1.0, where Java and Maven are
+	@$(BIN)/python bench/commits.py --with-kafka
+	@$(BIN)/python bench/load.py
+
+.PHONY: bench-pipeline
+bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes, per core and through Spark
+	@$(BIN)/python bench/pipeline.py
+
+##@ Kubernetes
+.PHONY: image
+image: $(STAMP) ## build the image muster:local (docker, podman, or buildah with a base image of our own)
+	@hack/image build
+
+.PHONY: helm
+helm: ## compile Helm as .cache/bin/helm (Go)
+	@hack/helm
+
+.PHONY: kube-up
+kube-up: ## a real single-node Kubernetes on this machine (root, Go, containerd); prints its KUBECONFIG
+	@$(CLUSTER) build && $(CLUSTER) up
+
+.PHONY: kube-down
+kube-down: ## stop it and remove pods, volumes, mounts and interfaces
+	@$(CLUSTER) down
+
+##@ Install
+.PHONY: install
+install: $(STAMP) ## install the locked dependencies and Muster itself into .venv
+
+$(STAMP): pyproject.toml uv.lock | $(UV)
+	@echo "installing the locked dependencies into $(VENV)"
+	@$(UV) sync --quiet --frozen --all-extras
+	@touch $@
+
+.cache/uv/bin/uv:
+	@echo "no uv on this machine: installing one into .cache/uv"
+	@$(PYTHON) -m venv .cache/uv || { echo "python3 -m venv failed: install python3-venv (Debian) or uv" >&2; exit 1; }
+	@.cache/uv/bin/pip install --quiet 'uv>=0.5,<1'
+
+.PHONY: clean
+clean: ## remove .venv, .cache and what was built in this clone (not the shared MUSTER_CACHE)
+	rm -rf .venv .cache build dist bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
