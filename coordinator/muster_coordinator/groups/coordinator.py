@@ -1,0 +1,294 @@
+"""Group and offset state of one offsets partition, without I/O (Kafka: GroupCoordinatorShard).
+
+A handler returns a Result: records, answers, timers. Durable state, what the records say, changes only in ``replay``
+and ``replay_transaction_marker``, which the leader calls with its own records as soon as a handler returned them,
+and everybody else with what the log holds. Live state (members that are joining, parked requests, pending member
+ids) exists from ``on_loaded`` to ``on_unloaded`` and is moved by handlers and timers.
+
+``now_ms`` is wall-clock time in milliseconds since the epoch: it ends up in records. Timers are given as delays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+from muster_coordinator.groups.admission import refuse
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.deletion import delete_group, expire_group, offset_delete, partitions_deleted
+from muster_coordinator.groups.description import describe_group, list_groups
+from muster_coordinator.groups.effects import EXPIRE_OFFSETS_TIMER, Effects, session_timer
+from muster_coordinator.groups.heartbeat import heartbeat
+from muster_coordinator.groups.join import join_group
+from muster_coordinator.groups.leave import leave_group
+from muster_coordinator.groups.offset_commit import offset_commit, txn_offset_commit
+from muster_coordinator.groups.offset_fetch import offset_fetch
+from muster_coordinator.groups.offsets import Stored
+from muster_coordinator.groups.rebalance import (
+    on_join_timer,
+    on_session_timer,
+    on_sync_timer,
+    prepare_rebalance,
+)
+from muster_coordinator.groups.result import NOTHING, Reply, Result, TimerKey, Token
+from muster_coordinator.groups.snapshot import StatePart, restore_part, snapshot_parts
+from muster_coordinator.groups.state import Counters, ShardState
+from muster_coordinator.groups.states import GroupEvent, GroupState
+from muster_coordinator.groups.sync import sync_group
+from muster_coordinator.groups.topics import TopicCatalog
+from muster_coordinator.groups.transactions import write_txn_marker
+from muster_coordinator.records.decode import Change
+from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
+from muster_coordinator.records.offset_commit import OffsetCommitRecord
+
+Operation = Callable[[Any, Token, int], Result]
+"""(request, token, now_ms) -> Result"""
+
+_HANDLERS: dict[type, Callable[[ShardState, Any, Token, int], Result]] = {
+    m.OffsetCommitRequest: offset_commit,
+    m.HeartbeatRequest: heartbeat,
+    m.JoinGroupRequest: join_group,
+    m.SyncGroupRequest: sync_group,
+    m.LeaveGroupRequest: leave_group,
+    m.OffsetFetchRequest: offset_fetch,
+    m.ListGroupsRequest: list_groups,
+    m.DescribeGroupRequest: describe_group,
+    m.DeleteGroupRequest: delete_group,
+    m.OffsetDeleteRequest: offset_delete,
+    m.TxnOffsetCommitRequest: txn_offset_commit,
+    m.WriteTxnMarkerRequest: write_txn_marker,
+}
+
+
+class DurableState(msgspec.Struct, frozen=True):
+    """What the log says, comparable.
+
+    ``implied_groups`` have no record of their own: committed offsets made them. A compacted log may lack those whose
+    offsets have all been removed, and the epochs of producers and of their coordinators whose records are gone;
+    everything else is the same.
+    """
+
+    groups: dict[str, GroupMetadataValue]
+    implied_groups: frozenset[str]
+    committed: dict[tuple[str, str, int], Stored]
+    pending: dict[tuple[int, str, str, int], Stored]
+    producer_epochs: dict[int, int]
+    coordinator_epochs: dict[int, int]
+
+
+class GroupCoordinator:
+    """``operations`` maps the type of a request to its handler; ``handle`` looks it up."""
+
+    def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
+        self._state = ShardState(config, topics, new_member_suffix)
+        self._active = False
+        self._expiry_queue: list[str] = []
+        self.operations: Mapping[type, Operation] = {
+            request: partial(handler, self._state) for request, handler in _HANDLERS.items()
+        }
+
+    def handle(self, request: object, token: Token, now_ms: int) -> Result:
+        """``token`` names the request until it is answered; it is not None."""
+        return self.operations[type(request)](request, token, now_ms)
+
+    def refuse(self, request: object) -> object | None:
+        """The error that ``request`` gets whatever the state of the partition, loading included; None if there is
+        none."""
+        return refuse(request, self._state.config)
+
+    # -- replay --------------------------------------------------------------------------------------------------------
+
+    def replay(
+        self, change: Change, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
+    ) -> None:
+        """Apply one record. ``offset`` is its own; ``producer_id`` is -1 outside transactions. Unknown types change
+        nothing."""
+        if type(change) is OffsetCommitRecord:
+            value = change.value
+            group_id = change.group_id
+            if value is None:
+                self._state.offsets.remove(group_id, change.topic, change.partition)
+                return
+            group = self._state.groups.get(group_id)
+            if group is None:
+                group = self._state.groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+            group.logged = True
+            stored = (offset, value)
+            if producer_id < 0:
+                self._state.offsets.put(group_id, change.topic, change.partition, stored)
+            else:
+                self._state.offsets.put_pending(
+                    producer_id, producer_epoch, group_id, change.topic, change.partition, stored
+                )
+        elif type(change) is GroupMetadataRecord:
+            self._replay_group(change.group_id, change.value, timestamp_ms)
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None, timestamp_ms: int) -> None:
+        groups = self._state.groups
+        if value is None:
+            group = groups.pop(group_id, None)
+            if group is not None:
+                group.transition(GroupEvent.REMOVED, timestamp_ms)
+            return
+        group = groups.get(group_id)
+        if group is None:
+            group = groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+        if self._active:
+            group.settle(value, timestamp_ms)
+        else:
+            group.restore(value)
+
+    def replay_transaction_marker(
+        self, producer_id: int, producer_epoch: int, committed: bool, offset: int, coordinator_epoch: int
+    ) -> None:
+        """Apply a COMMIT or ABORT marker at ``offset``."""
+        self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch)
+
+    def snapshot(self, size: int) -> Iterator[StatePart]:
+        """The durable state in parts of about ``size`` entries; nothing may be replayed until all are taken."""
+        return snapshot_parts(self._state, size)
+
+    def restore(self, part: StatePart) -> None:
+        """Put a part of a snapshot into this state, which was empty before the first one; replay goes on behind."""
+        restore_part(self._state, part)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def on_loaded(self, now_ms: int) -> Result:
+        """The log is replayed and this pod leads: sessions of all members start, expiry starts."""
+        assert not self._active
+        self._active = True
+        effects = Effects()
+        for group in self._state.groups.values():
+            if group.durable is None:
+                continue
+            for member in group.durable.members:
+                effects.set_timer(session_timer(group.group_id, member.member_id), member.session_timeout_ms)
+            if len(group.durable.members) > self._state.config.max_size:
+                group.build()
+                prepare_rebalance(self._state, group, effects, now_ms)
+        effects.set_timer(EXPIRE_OFFSETS_TIMER, self._state.config.offsets_retention_check_interval_ms)
+        return effects.result()
+
+    def on_unloaded(self) -> tuple[Reply, ...]:
+        """Answers everything that is parked with NOT_COORDINATOR and forgets the live state; the durable one stays."""
+        self._active = False
+        self._expiry_queue.clear()
+        replies: list[Reply] = []
+        groups = self._state.groups
+        for group_id, group in list(groups.items()):
+            replies.extend(_unload(group))
+            if group.logged:
+                groups[group_id] = _as_logged(group)
+            else:
+                del groups[group_id]
+        return tuple(replies)
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Result:
+        kind, group_id, member_id = key
+        if key == EXPIRE_OFFSETS_TIMER:
+            return self._expire(now_ms)
+        group = self._state.group(group_id)
+        if group is None:
+            return NOTHING
+        effects = Effects()
+        if kind == "session":
+            on_session_timer(self._state, group, member_id, effects, now_ms)
+        elif kind == "join":
+            on_join_timer(self._state, group, effects, now_ms)
+        else:
+            assert kind == "sync", key
+            on_sync_timer(self._state, group, effects, now_ms)
+        return effects.result()
+
+    def _expire(self, now_ms: int) -> Result:
+        """One slice of the search for what has expired; the next one follows at once, a new search after the
+        interval."""
+        config = self._state.config
+        if not self._expiry_queue:
+            self._expiry_queue = list(self._state.groups)
+        effects = Effects()
+        looked_at = 0
+        while self._expiry_queue and looked_at < config.expiry_slice:
+            group = self._state.group(self._expiry_queue.pop())
+            if group is not None:
+                looked_at += 1 + expire_group(self._state, group, effects, now_ms)
+        effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
+        return effects.result()
+
+    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
+        """Tombstones for all offsets of partitions of which ``exists(topic, partition)`` is False: their topic was
+        deleted."""
+        return partitions_deleted(self._state, exists)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_count(self) -> int:
+        """Committed offsets, without those of open transactions (Kafka: NumOffsets)."""
+        return self._state.offsets.count
+
+    @property
+    def counters(self) -> Counters:
+        return self._state.counters
+
+    def group_counts(self) -> dict[GroupState, int]:
+        """Groups per state, every state present."""
+        counts = Counter(group.state for group in self._state.groups.values())
+        return {state: counts[state] for state in GroupState}
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """For tests and diagnosis; not to be changed."""
+        return self._state.group(group_id)
+
+    def durable_state(self) -> DurableState:
+        """A snapshot of all that replay has built; equal for equal logs."""
+        groups = self._state.groups
+        offsets = self._state.offsets
+        return DurableState(
+            groups={group_id: group.durable for group_id, group in groups.items() if group.durable is not None},
+            implied_groups=frozenset(g for g, group in groups.items() if group.logged and group.durable is None),
+            committed={
+                (group_id, topic, partition): stored
+                for group_id, of_group in offsets.committed.items()
+                for topic, of_topic in of_group.items()
+                for partition, stored in of_topic.items()
+            },
+            pending={
+                (producer_id, group_id, topic, partition): stored
+                for producer_id, of_producer in offsets.pending.items()
+                for group_id, of_group in of_producer.items()
+                for topic, of_topic in of_group.items()
+                for partition, stored in of_topic.items()
+            },
+            producer_epochs=dict(offsets.producer_epochs),
+            coordinator_epochs=dict(offsets.coordinator_epochs),
+        )
+
+
+def _as_logged(group: ClassicGroup) -> ClassicGroup:
+    """The group as the log alone has it."""
+    fresh = ClassicGroup(group.group_id, group.state_timestamp_ms)
+    fresh.logged = True
+    if group.durable is not None:
+        fresh.restore(group.durable)
+    return fresh
+
+
+def _unload(group: ClassicGroup) -> list[Reply]:
+    replies = []
+    for member in group.members.values():
+        if member.join_token is not None:
+            response: object = m.JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+            replies.append(Reply(member.join_token, response))
+        if member.sync_token is not None:
+            replies.append(Reply(member.sync_token, m.SyncGroupResponse(ErrorCode.NOT_COORDINATOR)))
+    group.transition(GroupEvent.REMOVED, group.state_timestamp_ms)
+    return replies

@@ -1,0 +1,158 @@
+"""DeleteGroups, OffsetDelete, expiry and topic deletion: everything that writes tombstones.
+
+Kafka: GroupCoordinatorShard#deleteGroups and cleanupGroupMetadata, OffsetMetadataManager#deleteOffsets and
+cleanupExpiredOffsets; reference, sections 4.7 and 4.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.admission import refuse
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.effects import Effects, session_timer
+from muster_coordinator.groups.messages import (
+    DeleteGroupRequest,
+    DeleteGroupResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from muster_coordinator.groups.offset_commit import unknown_first
+from muster_coordinator.groups.result import Record, Result, Token
+from muster_coordinator.groups.state import ShardState, group_record
+from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    encode_offset_commit_key,
+)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return (
+        encode_offset_commit_key(group_id, topic, partition),
+        None,
+        OffsetCommitRecord(group_id, topic, partition, None),
+    )
+
+
+def delete_group(state: ShardState, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
+    group_id = request.group_id
+    group = state.group(group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DELETE_GROUPS, group.state]
+    if group is None or code:
+        return Result(response=DeleteGroupResponse(group_id, code))
+    effects = Effects(token)
+    for topic, partition in _all_partitions(state, group_id):
+        effects.record(offset_tombstone(group_id, topic, partition))
+        state.counters.offset_deletions += 1
+    tombstone_group(group, effects)
+    return effects.answer(DeleteGroupResponse(group_id, ErrorCode.NONE))
+
+
+def _all_partitions(state: ShardState, group_id: str) -> dict[tuple[str, int], None]:
+    """(topic, partition) with a committed or a pending offset, each once, in a stable order."""
+    committed = state.offsets.committed.get(group_id, {})
+    partitions = {(topic, index): None for topic, of_topic in committed.items() for index in of_topic}
+    partitions.update(dict.fromkeys(sorted(state.offsets.pending_partitions(group_id))))
+    return partitions
+
+
+def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
+    """The group has no members; those that never came back with their id are forgotten with it."""
+    for member_id in group.pending_members:
+        effects.cancel_timer(session_timer(group.group_id, member_id))
+    effects.record(group_record(group.group_id, None))
+
+
+def offset_delete(state: ShardState, request: OffsetDeleteRequest, token: Token, _now_ms: int) -> Result:
+    refusal = refuse(request, state.config)
+    if refusal is not None:
+        return Result(response=refusal)
+    group = state.group(request.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.OFFSET_DELETE, group.state]
+    if group is not None and code == ErrorCode.NON_EMPTY_GROUP and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        code = ErrorCode.NONE
+    if group is None or code:
+        return Result(response=OffsetDeleteResponse(code))
+    effects = Effects(token)
+    topics = [
+        (topic, tuple((index, int(_delete_offset(state, group, topic, index, effects))) for index in partitions))
+        for topic, partitions in request.topics
+    ]
+    return effects.answer(OffsetDeleteResponse(ErrorCode.NONE, unknown_first(topics)))
+
+
+def _delete_offset(state: ShardState, group: ClassicGroup, topic: str, partition: int, effects: Effects) -> ErrorCode:
+    if not state.topics.has(topic, partition):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if group.is_subscribed_to(topic):
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    offsets = state.offsets
+    if offsets.get(group.group_id, topic, partition) or offsets.has_pending(group.group_id, topic, partition):
+        effects.record(offset_tombstone(group.group_id, topic, partition))
+        state.counters.offset_deletions += 1
+    return ErrorCode.NONE
+
+
+def partitions_deleted(state: ShardState, exists: Callable[[str, int], bool]) -> Result:
+    """Tombstones for the offsets, committed and pending, of every partition of which ``exists(topic, partition)`` is
+    False."""
+    effects = Effects()
+    for group_id in {**state.offsets.committed, **state.offsets.open_transactions}:
+        for topic, partition in _all_partitions(state, group_id):
+            if not exists(topic, partition):
+                effects.record(offset_tombstone(group_id, topic, partition))
+                state.counters.offset_deletions += 1
+    return effects.result()
+
+
+# -- expiry (KIP-211) -------------------------------------------------------------------------------------------------
+
+
+def expire_group(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
+    """Tombstones for what has expired in one group, the group itself included; returns how many offsets were looked
+    at."""
+    group_id = group.group_id
+    offsets = state.offsets.committed.get(group_id, {})
+    retention_starts = _retention_start(group)
+    looked_at = 0
+    all_expired = True
+    for topic, of_topic in offsets.items():
+        looked_at += len(of_topic)
+        if retention_starts is None or group.is_subscribed_to(topic):
+            all_expired = False
+            continue
+        for partition, (_, value) in of_topic.items():
+            if _is_expired(state, value, retention_starts(value), now_ms) and not state.offsets.has_pending(
+                group_id, topic, partition
+            ):
+                effects.record(offset_tombstone(group_id, topic, partition))
+                state.counters.offset_expirations += 1
+            else:
+                all_expired = False
+    if all_expired and group.state is GroupState.EMPTY and not state.offsets.has_open_transactions(group_id):
+        tombstone_group(group, effects)
+    return looked_at
+
+
+def _retention_start(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] | None:
+    """From when the retention of an offset counts; None: nothing expires now (Kafka: offsetExpirationCondition)."""
+    if group.protocol_type is None:
+        return lambda value: value.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        empty_since_ms = group.state_timestamp_ms
+        if empty_since_ms == -1:
+            return lambda value: value.commit_timestamp_ms
+        return lambda value: empty_since_ms
+    if group.state is GroupState.STABLE and group.subscribed_topics is not None:
+        return lambda value: value.commit_timestamp_ms
+    return None
+
+
+def _is_expired(state: ShardState, value: OffsetCommitValue, retention_start_ms: int, now_ms: int) -> bool:
+    if value.expire_timestamp_ms != -1:  # the commit itself said how long (OffsetCommit v2-v4)
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - retention_start_ms >= state.config.offsets_retention_ms

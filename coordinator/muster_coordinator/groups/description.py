@@ -1,0 +1,76 @@
+"""ListGroups and DescribeGroups (Kafka: GroupMetadataManager#listGroups, describeGroups; reference, sections 4.8 and
+11)."""
+
+from __future__ import annotations
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.messages import (
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupRequest,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from muster_coordinator.groups.result import Result, Token
+from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+
+_GROUP_TYPE = "classic"
+_UNKNOWN_GROUP_SINCE = 6  # DescribeGroups, KIP-1043
+
+
+def list_groups(state: ShardState, request: ListGroupsRequest, _token: Token, _now_ms: int) -> Result:
+    """Filters ignore case; an empty one lets everything pass, an unknown name nothing."""
+    states = {name.lower().strip() for name in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    groups: tuple[ListedGroup, ...] = ()
+    if not types or _GROUP_TYPE in types:
+        groups = tuple(
+            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, _GROUP_TYPE)
+            for group in state.groups.values()
+            if not states or group.state.value.lower() in states
+        )
+    return Result(response=ListGroupsResponse(ErrorCode.NONE, groups))
+
+
+def describe_group(state: ShardState, request: DescribeGroupRequest, _token: Token, _now_ms: int) -> Result:
+    group = state.group(request.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DESCRIBE_GROUPS, group.state]
+    if group is None or code:
+        return Result(response=_unknown(request))
+    return Result(
+        response=DescribedGroup(
+            group_id=group.group_id,
+            error_code=ErrorCode.NONE,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if group.state is GroupState.STABLE else "",
+            members=_members(group),
+        )
+    )
+
+
+def _unknown(request: DescribeGroupRequest) -> DescribedGroup:
+    dead = GroupState.DEAD.value
+    if request.api_version < _UNKNOWN_GROUP_SINCE:
+        return DescribedGroup(request.group_id, ErrorCode.NONE, group_state=dead)
+    message = f"Group {request.group_id} not found."
+    return DescribedGroup(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message, group_state=dead)
+
+
+def _members(group: ClassicGroup) -> tuple[DescribedMember, ...]:
+    """Metadata is shown in Stable only, when there is one protocol that it belongs to."""
+    stable = group.state is GroupState.STABLE
+    return tuple(
+        DescribedMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(group.protocol) if stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )

@@ -1,0 +1,36 @@
+"""Heartbeat (Kafka: GroupMetadataManager#classicGroupHeartbeat; reference, section 4.5)."""
+
+from __future__ import annotations
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.messages import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.groups.result import Result, Token
+from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+
+_OK = HeartbeatResponse(ErrorCode.NONE)
+
+
+def heartbeat(state: ShardState, request: HeartbeatRequest, _token: Token, _now_ms: int) -> Result:
+    if not request.group_id:
+        return Result(response=HeartbeatResponse(ErrorCode.INVALID_GROUP_ID))
+    group = state.group(request.group_id)
+    if group is None:
+        return Result(response=HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    code = _member_error(group, request)
+    if code:
+        return Result(response=HeartbeatResponse(code))
+    # The session starts again in every state, also when the answer is REBALANCE_IN_PROGRESS.
+    code = STATE_ERRORS[Api.HEARTBEAT, group.state]
+    response = HeartbeatResponse(code) if code else _OK
+    return Result(response=response, timers=group.members[request.member_id].session_timers)
+
+
+def _member_error(group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return STATE_ERRORS[Api.HEARTBEAT, group.state]
+    code = group.member_error(request.member_id, request.group_instance_id)
+    if not code and request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code

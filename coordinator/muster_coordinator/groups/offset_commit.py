@@ -1,0 +1,233 @@
+"""OffsetCommit and TxnOffsetCommit (Kafka: OffsetMetadataManager#commitOffset, commitTransactionalOffset; reference,
+4.5, 4.8, 4.9).
+
+The hottest code of the coordinator: one plain pass over the partitions, no object per request beyond the records and
+the answer.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.admission import refuse
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from muster_coordinator.groups.result import CancelTimer, Record, Result, SetTimer, Token, Transaction
+from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+
+RequestTopics = tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
+ResponseTopics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+Timers = tuple[SetTimer | CancelTimer, ...]
+
+_UNKNOWN_GROUP_SINCE = 9  # OffsetCommit, KIP-848: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION
+_UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+_EMPTY = GroupState.EMPTY
+
+_pack_partition = struct.Struct(">i").pack
+_BATCH_OVERHEAD_BYTES = 61
+_RECORD_OVERHEAD_BYTES = 21
+_RECORD_BYTES_MAX = 100_000
+_PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
+
+
+def offset_commit(state: ShardState, request: OffsetCommitRequest, _token: Token, now_ms: int) -> Result:
+    group = state.groups.get(request.group_id)
+    if group is not None and group.unbuilt:
+        group.build()
+    timers: Timers = ()
+    code = 0
+    if group is None:
+        code = _unknown_group_error(request.generation_id, request.api_version)
+    elif request.generation_id < 0 and group.state is _EMPTY:
+        pass  # a simple consumer or an administrator
+    else:
+        code = _group_error(
+            group, request.member_id, request.group_instance_id, request.generation_id, Api.OFFSET_COMMIT
+        )
+        if not code:  # Stable or PreparingRebalance, and the member is named: every other way here ends in an error
+            timers = group.members[request.member_id].session_timers
+    retention_ms = request.retention_time_ms
+    expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    topics, records, known = _commit_topics(state, group, request.group_id, request.topics, now_ms, expire_ms, code)
+    if code or not known:
+        return Result(response=OffsetCommitResponse(topics))
+    if _is_too_large(records, state.config.max_record_bytes):
+        return Result(response=OffsetCommitResponse(_too_large(topics)))
+    if group is None and state.create_group(request.group_id, now_ms) is None:
+        return Result(response=OffsetCommitResponse(_refused(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+    state.counters.offset_commits += len(records)
+    return Result(records, OffsetCommitResponse(topics), (), timers)
+
+
+def txn_offset_commit(state: ShardState, request: TxnOffsetCommitRequest, _token: Token, now_ms: int) -> Result:
+    refusal = refuse(request, state.config)
+    if refusal is not None:
+        return Result(response=refusal)
+    group = state.group(request.group_id)
+    if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
+        code = int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    elif group is None:
+        code = _unknown_group_error(request.generation_id, 0)
+    elif request.generation_id < 0 and group.state is _EMPTY:
+        code = 0
+    else:
+        code = _group_error(
+            group, request.member_id, request.group_instance_id, request.generation_id, Api.TXN_OFFSET_COMMIT
+        )
+    topics, records, known = _commit_topics(state, group, request.group_id, request.topics, now_ms, -1, code)
+    if code or not known:
+        return Result(response=TxnOffsetCommitResponse(topics))
+    if _is_too_large(records, state.config.max_record_bytes):
+        return Result(response=TxnOffsetCommitResponse(_too_large(topics)))
+    if group is None and state.create_group(request.group_id, now_ms) is None:
+        return Result(response=TxnOffsetCommitResponse(_refused(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+    state.counters.offset_commits += len(records)
+    transaction = Transaction(request.producer_id, request.producer_epoch)
+    return Result(records, TxnOffsetCommitResponse(topics), transaction=transaction)
+
+
+def _commit_topics(
+    state: ShardState,
+    group: ClassicGroup | None,
+    group_id: str,
+    topics: RequestTopics,
+    now_ms: int,
+    expire_ms: int,
+    code: int,
+) -> tuple[ResponseTopics, list[Record], bool]:
+    """Answer and records of the partitions, and whether one of them exists: if none does, Kafka does not ask the group.
+
+    ``code`` is the group's error, which every partition that exists gets. Those that do not exist come first, as in
+    Kafka, which answers them before it asks the group.
+    """
+    has = state.topics.has
+    max_size = state.config.offset_metadata_max_size
+    answers = []
+    records: list[Record] = []
+    known = unknown = False
+    for topic, partitions in topics:
+        prefix = None
+        codes = []
+        for partition, offset, leader_epoch, metadata in partitions:
+            if not has(topic, partition):
+                codes.append((partition, _UNKNOWN_PARTITION))
+                unknown = True
+                continue
+            known = True
+            if code:
+                codes.append((partition, code))
+            elif metadata and len(metadata) * 2 > max_size and _utf16_length(metadata) > max_size:
+                codes.append((partition, _METADATA_TOO_LARGE))
+            else:
+                codes.append((partition, 0))
+                if prefix is None:
+                    prefix = _key_prefix(group, group_id, topic)
+                if expire_ms != -1:
+                    leader_epoch = -1  # the record version with an expire time has no field for it
+                value = OffsetCommitValue(offset, leader_epoch, metadata or "", now_ms, expire_ms)
+                records.append(
+                    (
+                        prefix + _pack_partition(partition),
+                        encode_offset_commit_value(value),
+                        OffsetCommitRecord(group_id, topic, partition, value),
+                    )
+                )
+        if codes:
+            answers.append((topic, tuple(codes)))
+    if known and unknown:
+        return unknown_first(answers), records, known
+    return tuple(answers), records, known
+
+
+def unknown_first(answers: list[tuple[str, tuple[tuple[int, int], ...]]]) -> ResponseTopics:
+    """UNKNOWN_TOPIC_OR_PARTITION before everything else; each topic once, partitions otherwise in their order."""
+    merged: dict[str, list[tuple[int, int]]] = {}
+    for is_unknown in (True, False):
+        for topic, codes in answers:
+            found = [each for each in codes if (each[1] == _UNKNOWN_PARTITION) is is_unknown]
+            if found:
+                merged.setdefault(topic, []).extend(found)
+    return tuple((topic, tuple(codes)) for topic, codes in merged.items())
+
+
+def _key_prefix(group: ClassicGroup | None, group_id: str, topic: str) -> bytes:
+    """The record key up to the partition; kept per group and topic."""
+    prefix = None if group is None else group.key_prefixes.get(topic)
+    if prefix is None:
+        prefix = encode_offset_commit_key(group_id, topic, 0)[:-_PARTITION_BYTES]
+        if group is not None:
+            group.key_prefixes[topic] = prefix
+    return prefix
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _refused(topics: ResponseTopics, code: ErrorCode) -> ResponseTopics:
+    """Every partition that was accepted gets ``code``."""
+    return tuple((topic, tuple((index, given or int(code)) for index, given in codes)) for topic, codes in topics)
+
+
+def _too_large(topics: ResponseTopics) -> ResponseTopics:
+    """A commit is one batch, whole or not at all; Kafka's append answers MESSAGE_TOO_LARGE, which it passes on so."""
+    code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return tuple(
+        (topic, tuple((index, given if given == _UNKNOWN_PARTITION else code) for index, given in codes))
+        for topic, codes in topics
+    )
+
+
+def _is_too_large(records: list[Record], bytes_max: int) -> bool:
+    """Whether one batch cannot hold them. A record is three strings of int16 length and some numbers: a few records are
+    not looked at, which is the hot path."""
+    return len(records) * _RECORD_BYTES_MAX > bytes_max and bool(records) and _batch_bytes(records) > bytes_max
+
+
+def _batch_bytes(records: list[Record]) -> int:
+    """Upper bound of the batch's size, as Kafka estimates it (DefaultRecordBatch, DefaultRecord)."""
+    size = _BATCH_OVERHEAD_BYTES
+    for key, value, _ in records:
+        size += _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+    return size
+
+
+def _unknown_group_error(generation_id: int, api_version: int) -> int:
+    """Without a generation the commit creates a simple group."""
+    if generation_id < 0:
+        return 0
+    if api_version >= _UNKNOWN_GROUP_SINCE:
+        return int(ErrorCode.GROUP_ID_NOT_FOUND)
+    return int(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _group_error(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, api: Api
+) -> int:
+    """Kafka: ClassicGroup#validateOffsetCommit."""
+    state_error = STATE_ERRORS[api, group.state]
+    if group.state is GroupState.DEAD:
+        return int(state_error)
+    if generation_id >= 0 or member_id or group_instance_id is not None:
+        code = group.member_error(member_id, group_instance_id)
+        if code:
+            return int(code)
+        if generation_id != group.generation:
+            return int(ErrorCode.ILLEGAL_GENERATION)
+    elif api is Api.OFFSET_COMMIT and group.state is not _EMPTY:
+        return int(ErrorCode.UNKNOWN_MEMBER_ID)  # only a transaction may leave out the member
+    return int(state_error)

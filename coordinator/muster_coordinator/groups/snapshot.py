@@ -1,0 +1,105 @@
+"""The durable state of a partition in parts that can be stored, and back: what a checkpoint holds.
+
+Parts are small, so that neither making nor restoring them keeps anybody waiting. Their order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.state import ShardState
+from muster_coordinator.records.group_metadata import GroupMetadataValue
+from muster_coordinator.records.offset_commit import OffsetCommitValue
+
+__all__ = ["SNAPSHOT_VERSION", "StatePart", "restore_part", "snapshot_parts"]
+
+SNAPSHOT_VERSION = 1
+"""To be raised whenever a part's shape or meaning changes: an older checkpoint is then not used."""
+
+Offset = tuple[int, int, int, int, str, int, int]
+"""partition, offset of the record in the log, committed offset, leader epoch, metadata, commit and expire timestamp."""
+
+
+class StatePart(msgspec.Struct, array_like=True, gc=False):
+    """Any part of the durable state; what is empty says nothing.
+
+    ``groups``: (group id, time of its state in ms, its last record, None for one that only its offsets imply).
+    ``committed``: (group id, topic, offsets); ``pending``: the same, with the producer id in front.
+    ``producer_epochs``, ``coordinator_epochs``: by producer id, last seen comes last.
+    """
+
+    groups: list[tuple[str, int, GroupMetadataValue | None]] = []
+    committed: list[tuple[str, str, list[Offset]]] = []
+    pending: list[tuple[int, str, str, list[Offset]]] = []
+    producer_epochs: list[tuple[int, int]] = []
+    coordinator_epochs: list[tuple[int, int]] = []
+
+
+def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
+    """All of the durable state of a partition that nobody changes meanwhile; each part has about ``size`` entries."""
+    groups = ((g.group_id, g.state_timestamp_ms, g.durable) for g in state.groups.values() if g.logged)
+    while taken := list(islice(groups, size)):
+        yield StatePart(groups=taken)
+    offsets = state.offsets
+    committed: list[tuple[str, str, list[Offset]]] = []
+    entries = 0
+    for group_id, of_group in offsets.committed.items():
+        for topic, of_topic in of_group.items():
+            packed = _pack(of_topic)
+            for start in range(0, len(packed), size):
+                committed.append((group_id, topic, packed[start : start + size]))
+                entries += len(committed[-1][2])
+                if entries >= size:
+                    yield StatePart(committed=committed)
+                    committed, entries = [], 0
+    if committed:
+        yield StatePart(committed=committed)
+    for producer_id, of_producer in offsets.pending.items():
+        for group_id, of_group in of_producer.items():
+            yield StatePart(pending=[(producer_id, group_id, t, _pack(of_topic)) for t, of_topic in of_group.items()])
+    producers = iter(offsets.producer_epochs.items())
+    while epochs := list(islice(producers, size)):
+        coordinators = [(p, offsets.coordinator_epochs[p]) for p, _ in epochs if p in offsets.coordinator_epochs]
+        yield StatePart(producer_epochs=epochs, coordinator_epochs=coordinators)
+
+
+def restore_part(state: ShardState, part: StatePart) -> None:
+    """Put a part into a state that began empty."""
+    for group_id, timestamp_ms, value in part.groups:
+        group = state.groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+        group.logged = True
+        if value is not None:
+            group.restore(value)
+    offsets = state.offsets
+    for group_id, topic, packed in part.committed:
+        for partition, stored in _unpack(packed):
+            offsets.put(group_id, topic, partition, stored)
+    for producer_id, group_id, topic, packed in part.pending:
+        for partition, stored in _unpack(packed):
+            offsets.restore_pending(producer_id, group_id, topic, partition, stored)
+    offsets.producer_epochs.update(part.producer_epochs)
+    offsets.coordinator_epochs.update(part.coordinator_epochs)
+
+
+def _pack(of_topic: dict[int, tuple[int, OffsetCommitValue]]) -> list[Offset]:
+    return [
+        (
+            partition,
+            at,
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp_ms,
+            value.expire_timestamp_ms,
+        )
+        for partition, (at, value) in of_topic.items()
+    ]
+
+
+def _unpack(packed: list[Offset]) -> Iterator[tuple[int, tuple[int, OffsetCommitValue]]]:
+    for partition, at, offset, leader_epoch, metadata, commit_ms, expire_ms in packed:
+        yield partition, (at, OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms))

@@ -1,0 +1,66 @@
+"""What the handlers of one offsets partition work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.offsets import OffsetStore
+from muster_coordinator.groups.result import Record
+from muster_coordinator.groups.topics import TopicCatalog
+from muster_coordinator.records.group_metadata import (
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
+
+
+class Counters:
+    """Events since the partition was created here, with the meaning of Kafka's sensors in GroupCoordinatorMetrics."""
+
+    __slots__ = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed")
+
+    def __init__(self) -> None:
+        self.offset_commits = 0
+        self.offset_deletions = 0
+        self.offset_expirations = 0
+        self.rebalances_completed = 0
+
+
+class ShardState:
+    """``groups`` and ``offsets`` of one partition. ``new_member_suffix`` gives the random part of a new member id."""
+
+    __slots__ = ("config", "counters", "groups", "new_member_suffix", "offsets", "topics")
+
+    def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
+        self.config = config
+        self.topics = topics
+        self.new_member_suffix = new_member_suffix
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore(config.max_producers)
+        self.counters = Counters()
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """The group with its members, as handlers and timers need it; ``groups`` alone may hold it without."""
+        group = self.groups.get(group_id)
+        if group is not None and group.unbuilt:
+            group.build()
+        return group
+
+    def create_group(self, group_id: str, now_ms: int) -> ClassicGroup | None:
+        """A new, empty group that no record mentions yet; None if the partition is full."""
+        if len(self.groups) >= self.config.max_groups:
+            return None
+        group = self.groups[group_id] = ClassicGroup(group_id, now_ms)
+        return group
+
+
+def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
+    """The record of a group's metadata; None is its tombstone."""
+    return (
+        encode_group_metadata_key(group_id),
+        None if value is None else encode_group_metadata_value(value),
+        GroupMetadataRecord(group_id, value),
+    )

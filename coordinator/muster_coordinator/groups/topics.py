@@ -1,0 +1,12 @@
+"""The port through which the coordinator knows which topic partitions exist: it keeps no data of its own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class TopicCatalog(Protocol):
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. Called per
+        partition of every commit."""
+        ...

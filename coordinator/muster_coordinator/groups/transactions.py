@@ -1,0 +1,27 @@
+"""WriteTxnMarkers, one marker for one offsets partition (Kafka: the group side of a transaction; reference, section
+4.9).
+
+The marker is a control record that the shard appends; its replay moves the producer's pending offsets.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.messages import WriteTxnMarkerRequest, WriteTxnMarkerResponse
+from muster_coordinator.groups.result import Result, Token, Transaction
+from muster_coordinator.groups.state import ShardState
+
+
+def write_txn_marker(state: ShardState, request: WriteTxnMarkerRequest, _token: Token, _now_ms: int) -> Result:
+    """A marker of an older producer epoch is refused: that transaction is over; and so is one of a transaction
+    coordinator that another one has followed (Kafka: ProducerAppendInfo#appendEndTxnMarker)."""
+    if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
+        return Result(response=WriteTxnMarkerResponse(ErrorCode.INVALID_PRODUCER_EPOCH))
+    if request.coordinator_epoch < state.offsets.coordinator_epochs.get(request.producer_id, -1):
+        return Result(response=WriteTxnMarkerResponse(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    return Result(
+        response=WriteTxnMarkerResponse(ErrorCode.NONE),
+        transaction=Transaction(
+            request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
+        ),
+    )

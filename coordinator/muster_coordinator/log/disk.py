@@ -1,0 +1,188 @@
+"""The only door from the log to files.
+
+Everything that is written goes through a ``Disk``, so that a simulation can lose, tear or refuse writes. Calls block;
+results are checked here: a write that comes back short is carried on, and one that makes no progress is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
+
+_ZEROS = bytes(1 << 20)
+
+
+class Disk(Protocol):
+    """Files by path and descriptor. Every method raises OSError."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """A descriptor for reading and writing; ``create``: make it if it is not there."""
+        ...
+
+    def close(self, descriptor: int) -> None: ...
+
+    def size(self, descriptor: int) -> int:
+        """Length in bytes."""
+        ...
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        """Up to ``size`` bytes; less at the end of the file."""
+        ...
+
+    def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        """How many bytes were taken, possibly not all."""
+        ...
+
+    def pwritev_durably(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        """The same, and what was taken is on stable storage, with the metadata that is needed to read it
+        (RWF_DSYNC).
+        """
+        ...
+
+    def fdatasync(self, descriptor: int) -> None:
+        """All that was written to the file is on stable storage, its length included."""
+        ...
+
+    def truncate(self, descriptor: int, size: int) -> None: ...
+
+    def fill_with_zeros(self, descriptor: int, size: int) -> None:
+        """Make the file ``size`` bytes of written zeros, durably, so that later writes in place need no metadata."""
+        ...
+
+    def mkdir(self, path: Path) -> None:
+        """Parents too; one that is there is fine."""
+        ...
+
+    def listdir(self, path: Path) -> list[str]: ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomic; replaces ``target``."""
+        ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def fsync_dir(self, path: Path) -> None:
+        """Names made, renamed and removed in ``path`` are on stable storage."""
+        ...
+
+    def free_bytes(self, path: Path) -> int:
+        """Room on the file system, for a process without privileges."""
+        ...
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        return os.pread(descriptor, size, position)
+
+    def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        return os.pwritev(descriptor, buffers, position)
+
+    def pwritev_durably(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        return os.pwritev(descriptor, buffers, position, os.RWF_DSYNC)
+
+    def fdatasync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    def fill_with_zeros(self, descriptor: int, size: int) -> None:
+        for position in range(0, size, len(_ZEROS)):
+            write_fully(self, descriptor, _ZEROS[: size - position], position)
+        os.fsync(descriptor)
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def listdir(self, path: Path) -> list[str]:
+        return os.listdir(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def fsync_dir(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: Path) -> int:
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+
+def write_fully(disk: Disk, descriptor: int, data: bytes, position: int) -> None:
+    """Write all of ``data``. Raises OSError; then any part of it may have been written."""
+    written = disk.pwritev(descriptor, (data,), position)
+    while written < len(data):
+        progress = disk.pwritev(descriptor, (data[written:],), position + written)
+        if progress <= 0:
+            raise OSError(errno.EIO, f"write stopped after {written} of {len(data)} bytes")
+        written += progress
+
+
+def write_fully_durably(disk: Disk, descriptor: int, data: bytes, position: int) -> None:
+    """``write_fully``, and it is on stable storage."""
+    written = disk.pwritev_durably(descriptor, (data,), position)
+    while written < len(data):
+        progress = disk.pwritev_durably(descriptor, (data[written:],), position + written)
+        if progress <= 0:
+            raise OSError(errno.EIO, f"write stopped after {written} of {len(data)} bytes")
+        written += progress
+
+
+def read_fully(disk: Disk, descriptor: int, size: int, position: int) -> bytes:
+    """``size`` bytes, less only at the end of the file."""
+    data = disk.pread(descriptor, size, position)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    have = len(data)
+    while have < size:
+        more = disk.pread(descriptor, size - have, position + have)
+        if not more:
+            break
+        parts.append(more)
+        have += len(more)
+    return b"".join(parts)
+
+
+def read_whole_file(disk: Disk, path: Path) -> bytes:
+    descriptor = disk.open(path)
+    try:
+        return read_fully(disk, descriptor, disk.size(descriptor), 0)
+    finally:
+        disk.close(descriptor)
+
+
+def replace_file(disk: Disk, path: Path, data: bytes) -> None:
+    """Put ``data`` under ``path`` at once and synced; the name is durable after ``fsync_dir``. Raises OSError."""
+    making = path.with_name(f"{path.name}.tmp")
+    descriptor = disk.open(making, create=True)
+    try:
+        disk.truncate(descriptor, 0)
+        write_fully(disk, descriptor, data, 0)
+        disk.fdatasync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.rename(making, path)

@@ -1,0 +1,111 @@
+"""What the journal knows of one log when a pod starts: the input of recovery.
+
+Built by ``HistoryBuilder`` from the journal's entries, oldest first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from muster_coordinator.log.journal_format import APPEND, END, TRUNCATE, Entry
+
+__all__ = ["History", "HistoryBuilder", "JournaledBatch"]
+
+
+class JournaledBatch(msgspec.Struct, frozen=True, gc=False):
+    """A batch in a journal file. ``boot_id``: of the run of the machine in which it was written."""
+
+    base_offset: int
+    end_offset: int
+    file: Path
+    position: int
+    data: bytes
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class History:
+    """``batches`` are contiguous unless the journal was damaged; what a truncation removed is not among them.
+
+    ``known_end``: the log held everything below it durably; -1: the journal says nothing.
+    ``truncated_to``: lowest offset that the log was cut to, None if it was not.
+    ``doubt``: why entries of this log may be missing at the end of the journal, "" if none are.
+    """
+
+    boot_id: str
+    batches: tuple[JournaledBatch, ...] = ()
+    known_end: int = -1
+    truncated_to: int | None = None
+    doubt: str = ""
+
+    def behind(self, offset: int) -> History:
+        """Without what lies below ``offset``, between two batches: the segments have that for certain, but cleaned."""
+        batches = tuple(batch for batch in self.batches if batch.base_offset >= offset)
+        truncated_to = None if self.truncated_to is None else max(self.truncated_to, offset)
+        return replace(self, batches=batches, truncated_to=truncated_to)
+
+
+@dataclass
+class _Log:
+    batches: list[JournaledBatch] = field(default_factory=list)
+    known_end: int = -1
+    truncated_to: int | None = None
+    doubt: str = ""
+
+
+class HistoryBuilder:
+    """Collects the entries of all logs."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[int, int], _Log] = {}
+        self._doubt = ""  # concerns logs that no entry named yet
+
+    @property
+    def known_ends(self) -> dict[tuple[int, int], int]:
+        """(partition, log id hash) -> known end, for the marks of the next file."""
+        return {key: log.known_end for key, log in self._logs.items()}
+
+    def add(self, entry: Entry, file: Path, boot_id: str) -> None:
+        """The next entry of kind APPEND, TRUNCATE or END."""
+        log = self._logs.setdefault((entry.partition, entry.log_hash), _Log())
+        log.doubt = ""  # recovery checks that the log reaches this entry without a gap
+        if entry.kind == APPEND:
+            log.batches.append(
+                JournaledBatch(entry.base_offset, entry.end_offset, file, entry.position, entry.data, boot_id)
+            )
+            log.known_end = entry.end_offset
+        elif entry.kind == TRUNCATE:
+            while log.batches and log.batches[-1].end_offset > entry.end_offset:
+                log.batches.pop()
+            log.known_end = entry.end_offset
+            earlier = log.truncated_to
+            log.truncated_to = entry.end_offset if earlier is None else min(earlier, entry.end_offset)
+        elif entry.kind == END:
+            log.known_end = entry.end_offset
+
+    def doubt_all(self, reason: str) -> None:
+        """Entries are missing here, of which logs is not known."""
+        self._doubt = reason
+        for log in self._logs.values():
+            log.doubt = reason
+
+    def all_logs_follow(self) -> None:
+        """A START entry: the ends of all logs that the journal ever named stand behind it."""
+        self._doubt = ""
+
+    def take_rest(self, boot_id: str) -> dict[int, list[History]]:
+        """partition -> history of each of its logs that has batches and was not taken."""
+        rest: dict[int, list[History]] = {}
+        for partition, log_hash in [key for key, log in self._logs.items() if log.batches]:
+            rest.setdefault(partition, []).append(self.take(partition, log_hash, boot_id))
+        return rest
+
+    def take(self, partition: int, log_hash: int, boot_id: str) -> History:
+        """The history of one log; its batches are forgotten here."""
+        log = self._logs.pop((partition, log_hash), None)
+        if log is None:
+            return History(boot_id, doubt=self._doubt)
+        return History(boot_id, tuple(log.batches), log.known_end, log.truncated_to, log.doubt)

@@ -1,0 +1,390 @@
+"""One partition's log: segments in Kafka's format, written behind the journal.
+
+Directory ``__consumer_offsets-<partition>``: ``<20 digits>.log`` and ``leader-epoch-checkpoint``; files of others
+(Kafka's indexes, ``partition.metadata``, our ``muster.promise``) are left alone. Batches are durable by the journal,
+and only then does the segment get them: so the journal can mend whatever a crash leaves of the unsynced part of a
+segment. Segments are synced before a journal file goes. Source: UnifiedLog, LocalLog; recovery rules: ``recovery``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from muster_coordinator.log.disk import Disk, read_whole_file
+from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.history import History
+from muster_coordinator.log.recovery import Found, Plan, cut_log, drop_segments, plan, scan_log
+from muster_coordinator.log.salvage import FOLDER, refusal
+from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
+from muster_coordinator.log.swap import CleanedTo, finish_cleaning
+from muster_coordinator.log.sync import LogFiles, SyncTask
+from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, CorruptBatchError, RecordBatch, read_batch
+
+__all__ = ["LogSettings", "PartitionLog", "partition_directory"]
+
+logger = structlog.get_logger(__name__)
+
+
+def partition_directory(data: Path, partition: int) -> Path:
+    """Kafka's name for it."""
+    return data / f"__consumer_offsets-{partition}"
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    segment_bytes: int = 100 << 20
+    """offsets.topic.segment.bytes: a segment is closed before a batch that would make it larger."""
+    buffer_bytes: int = 64 << 10
+    """Bytes that wait in memory before the segment file gets them."""
+    read_chunk_bytes: int = 1 << 20
+    """Bytes that one step of ``read_batches`` reads."""
+
+
+class PartitionLog:
+    """``end_offset``: offset of the next record. ``start_offset``: of the first segment. One thread at a time, but for
+    ``SyncTask.run`` and ``batches_of`` a closed segment.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        partition: int,
+        settings: LogSettings,
+        segments: list[Segment],
+        end_offset: int,
+    ) -> None:
+        """Use ``create`` and ``open``."""
+        self.directory = directory
+        self.partition = partition
+        self.end_offset = end_offset
+        self.journaled_end = end_offset
+        """The journal has everything below this offset durably; set by whoever wrote the journal. Segments get no
+        more.
+        """
+        self.epochs = EpochCache()
+        self._disk = disk
+        self._files = LogFiles(disk, directory)
+        self._settings = settings
+        self._segments = segments
+        self._segment = segments[-1]
+        self._last_epoch = -1
+        self._pending_bytes = 0  # of all segments
+        self._flush_at = settings.buffer_bytes  # pending bytes at which the next append flushes
+        self._checkpoint_dirty = False
+        self._names_dirty = False
+        self.cleaned_to = CleanedTo()
+        self.cannot_clean = ""  # why this process must not clean the log any more
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def create(disk: Disk, directory: Path) -> None:
+        """Make the directory and an empty first segment, durably. Does nothing to a log that is there."""
+        disk.mkdir(directory)
+        if segment_offsets(disk.listdir(directory)):
+            return
+        disk.close(disk.open(directory / segment_name(0), create=True))
+        disk.fsync_dir(directory)
+        disk.fsync_dir(directory.parent)
+
+    @classmethod
+    def open(cls, disk: Disk, directory: Path, partition: int, settings: LogSettings, history: History) -> PartitionLog:
+        """Recover the log. Raises DamagedLogError (nothing was changed then), OSError."""
+        reason = refusal(disk, directory)
+        if reason:
+            raise DamagedLogError(directory / FOLDER, 0, f"found damaged before, and not cleared since: {reason}")
+        finish_cleaning(disk, directory)
+        cleaned = CleanedTo.read(disk, directory)
+        history = history.behind(cleaned.end_offset)
+        offsets = segment_offsets(disk.listdir(directory))
+        if not offsets:
+            raise DamagedLogError(directory, 0, "no segment file")
+        segments = [Segment.open(disk, directory, offset) for offset in offsets]
+        try:
+            found = scan_log(disk, segments, history)
+            decision = plan(found, history)
+            if decision.end_offset < cleaned.end_offset:
+                reason = f"log ends at offset {decision.end_offset}, it was cleaned up to {cleaned.end_offset}"
+                raise DamagedLogError(found.file, 0, reason)
+            cut_log(disk, directory, segments, found, decision)
+            log = cls(disk, directory, partition, settings, segments, decision.keep_to)
+            log.cleaned_to = cleaned
+            log._names_dirty = True  # a run before this one may have left all that unsynced
+            for segment in segments[found.first_index :]:
+                segment.dirty = True
+            log._restore(found, decision, history)
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
+        return log
+
+    def _restore(self, found: Found, decision: Plan, history: History) -> None:
+        self._load_epochs(found, decision)
+        self.journaled_end = decision.end_offset
+        for batch in decision.append:
+            self.append(
+                batch.data, batch.base_offset, batch.end_offset, int.from_bytes(batch.data[12:16], "big", signed=True)
+            )
+        if decision.append:
+            logger.info("log_restored_from_journal", directory=str(self.directory), batches=len(decision.append))
+        if self.end_offset > max(history.known_end, self.start_offset):
+            self.sync()  # the tail may be in the page cache only, and no journal file has it
+
+    def _load_epochs(self, found: Found, decision: Plan) -> None:
+        path = self.directory / CHECKPOINT_NAME
+        if CHECKPOINT_NAME in self._disk.listdir(self.directory):
+            try:
+                self.epochs = EpochCache.decode(read_whole_file(self._disk, path))
+            except ValueError as exc:
+                raise DamagedLogError(path, 0, f"unreadable: {exc}") from exc
+        # The file is written lazily: it may lack the last epochs, or know more than the log that was cut.
+        self._checkpoint_dirty = self.epochs.truncate_to(found.start_offset)
+        for info in found.batches:
+            if info.base_offset < decision.keep_to:
+                self._note_epoch(info.leader_epoch, info.base_offset)
+        self._last_epoch = self.epochs.last_epoch
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def failed(self) -> OSError | None:
+        """A sync failed: the files are not trusted any more."""
+        return self._files.failed
+
+    @property
+    def start_offset(self) -> int:
+        return self._segments[0].base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size + segment.pending_bytes for segment in self._segments)
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes of the batches from ``offset`` on, and perhaps a few more in front."""
+        index = max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
+        later = self._segments[index:]
+        size = sum(segment.size + segment.pending_bytes for segment in later)
+        return size - later[0].position_near(offset) if offset < self.end_offset else 0
+
+    @property
+    def has_pending(self) -> bool:
+        """Batches wait for ``flush_segment``."""
+        return self._pending_bytes > 0
+
+    def append(self, batch: bytes, base_offset: int, end_offset: int, leader_epoch: int) -> None:
+        """Take one batch that begins at the log's end. It is durable once the journal has it.
+
+        Raises OSError when the buffer is full and the segment cannot be written; the batch was not taken then, and all
+        that was taken before is still there.
+        """
+        if base_offset != self.end_offset:
+            raise AssertionError(
+                f"batch at offset {base_offset}, the log of {self.directory} ends at {self.end_offset}"
+            )
+        if self.failed is not None:
+            raise OSError(self.failed.errno, f"the log failed before: {self.failed}")
+        size = len(batch)
+        if self._pending_bytes >= self._flush_at:
+            self.flush_segment()
+        segment = self._segment
+        used = segment.size + segment.pending_bytes
+        if used + size > self._settings.segment_bytes and used:
+            self._segment = segment = Segment(self._disk, self.directory, base_offset)
+            self._segments.append(segment)
+        if leader_epoch != self._last_epoch:
+            self._note_epoch(leader_epoch, base_offset)
+            self._last_epoch = leader_epoch
+        segment.add(batch, base_offset, end_offset)
+        self._pending_bytes += size
+        self.end_offset = end_offset
+
+    def flush_segment(self) -> None:
+        """Give the segment files what the journal has of the buffered batches, without sync.
+
+        Raises OSError; what was not written stays buffered.
+        """
+        if self.failed is not None:
+            raise OSError(self.failed.errno, f"the log failed before: {self.failed}")
+        if not self._pending_bytes:
+            return
+        first = len(self._segments) - 1
+        while first and self._segments[first - 1].pending_bytes:
+            first -= 1
+        try:
+            for segment in self._segments[first:]:
+                if segment.flush(self.journaled_end):
+                    self._names_dirty = True
+        finally:
+            self._pending_bytes = sum(segment.pending_bytes for segment in self._segments[first:])
+            self._flush_at = self._pending_bytes + self._settings.buffer_bytes
+
+    def begin_sync(self, *, everything: bool = False) -> SyncTask:
+        """Flush, and say what has to be synced to make the log independent of the journal up to its present end.
+
+        ``everything``: also what an earlier task, which may not have run yet, was to sync.
+        """
+        self.flush_segment()
+        dirty = [segment for segment in self._segments if segment.dirty or (everything and segment.exists)]
+        for segment in dirty:
+            segment.dirty = False
+        checkpoint = self.epochs.encode() if self._checkpoint_dirty or everything else None
+        task = self._files.sync_task(dirty, checkpoint, self._names_dirty or everything)
+        self._checkpoint_dirty = self._names_dirty = False
+        return task
+
+    def sync(self) -> None:
+        """Flush and sync. Raises OSError; after a failed sync the log takes nothing any more."""
+        self.begin_sync().run()
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the log, durably, so that it ends at or before ``offset``, between two batches. Returns the new end.
+
+        The caller tells the journal (``stage_truncation``) before it appends anything behind.
+        """
+        if offset >= self.end_offset:
+            return self.end_offset
+        index = max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
+        drop_segments(self._disk, self.directory, self._segments, index + 1)
+        segment = self._segments[index]
+        segment.drop_pending(offset)
+        end, size = segment.base_offset, 0
+        for info in segment.infos(0):
+            if info.end_offset > offset:
+                break
+            end, size = info.end_offset, info.position + info.size
+        if size < segment.size:
+            segment.cut(size)
+        end = segment.pending_end or end
+        self._segment, self.end_offset, self.journaled_end = segment, end, min(end, self.journaled_end)
+        self._pending_bytes = sum(segment.pending_bytes for segment in self._segments)
+        self._checkpoint_dirty |= self.epochs.truncate_to(end)
+        self._last_epoch = self.epochs.last_epoch
+        return end
+
+    def close(self) -> None:
+        """Flush and close the files, without sync: the journal has what is not synced. Raises OSError."""
+        try:
+            self.flush_segment()
+        finally:
+            for segment in self._segments:
+                segment.close()
+            self._files.holds.close()
+
+    # --- cleaning ----------------------------------------------------------------------------------------------------
+
+    def closed_segments(self, limit: int) -> list[tuple[Segment, int]]:
+        """(segment, its end offset) of all that lie below offset ``limit`` and are not written any more."""
+        ends = [segment.base_offset for segment in self._segments[1:]]
+        pairs = zip(self._segments, ends, strict=False)
+        return [(s, end) for s, end in pairs if end <= limit and s.exists and not s.pending_bytes]
+
+    def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
+        """``segment`` stands in the place of those from ``base_offset`` to ``end_offset``, on the disk already."""
+        first = bisect_left(self._segments, base_offset, key=lambda s: s.base_offset)
+        last = bisect_left(self._segments, end_offset, key=lambda s: s.base_offset)
+        replaced, self._segments[first:last] = self._segments[first:last], [segment]
+        self._files.holds.retire(replaced)
+
+    def _note_epoch(self, epoch: int, start_offset: int) -> None:
+        try:
+            if self.epochs.assign(epoch, start_offset):
+                self._checkpoint_dirty = True
+        except ValueError as exc:
+            raise DamagedLogError(self._segment.path, 0, f"leader epochs go back: {exc}") from exc
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, start_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds ``start_offset`` on; at least one, b"" at the end of the log.
+
+        May be less than there is: one segment's file or buffer. CRCs are not checked: the reader does. Raises
+        DamagedLogError where the bytes are no batch, OSError.
+        """
+        if start_offset >= self.end_offset:
+            return b""
+        index = max(bisect_right(self._segments, start_offset, key=lambda s: s.base_offset) - 1, 0)
+        for segment in self._segments[index:]:
+            data = self._read_file(segment, start_offset, max_bytes) or _first_of(
+                segment.pending_from(start_offset), max_bytes
+            )
+            if data:
+                return data
+        return b""
+
+    @staticmethod
+    def _read_file(segment: Segment, start_offset: int, max_bytes: int) -> bytes:
+        first = position = segment.position_near(start_offset)
+        size = 0
+        for info in segment.infos(position):
+            position = info.position + info.size
+            segment.note(info.base_offset, info.position)
+            if info.end_offset <= start_offset:
+                first = position
+            elif size and position - first > max_bytes:
+                return segment.read(size, first)
+            else:
+                size = position - first
+        if position < segment.size:
+            raise DamagedLogError(segment.path, position, "no batch here")
+        return segment.read(size, first) if size else b""
+
+    def read_batches(self, start_offset: int) -> Iterator[RecordBatch]:
+        """Every batch from the one that holds ``start_offset`` to the present end. Raises DamagedLogError, OSError."""
+        index = max(bisect_right(self._segments, start_offset, key=lambda s: s.base_offset) - 1, 0)
+        # All of it now: a batch that is flushed meanwhile must not come twice.
+        parts = [(s, s.size, s.pending_from(start_offset)) for s in self._segments[index:]]
+        position = parts[0][0].position_near(start_offset)
+        with self._files.holds:
+            for segment, size, pending in parts:
+                for batch in self.batches_of(segment, size, position):
+                    if batch.end_offset > start_offset:
+                        yield batch
+                for data in pending:
+                    yield read_batch(data)
+                position = 0
+
+    def batches_of(self, segment: Segment, size: int, position: int = 0) -> Iterator[RecordBatch]:
+        """Every batch between two positions of a segment's file, in bytes. Raises DamagedLogError, OSError."""
+        while position < size:
+            chunk = self._read_chunk(segment, position, size)
+            at = 0
+            while at < len(chunk):
+                try:
+                    batch = read_batch(chunk, at)
+                except CorruptBatchError as exc:
+                    if exc.truncated and at and position + len(chunk) < size:
+                        break
+                    raise DamagedLogError(segment.path, position + at, exc.reason) from exc
+                yield batch
+                at += len(batch.data)
+            position += at
+
+    def _read_chunk(self, segment: Segment, position: int, size: int) -> bytes:
+        """At least one whole batch, if there is one."""
+        chunk = segment.read(min(self._settings.read_chunk_bytes, size - position), position)
+        if len(chunk) >= HEADER_BYTES:
+            first = int.from_bytes(chunk[8:12], "big", signed=True) + LENGTH_OVERHEAD
+            if len(chunk) < first <= size - position:
+                chunk = segment.read(first, position)
+        return chunk
+
+
+def _first_of(batches: list[bytes], max_bytes: int) -> bytes:
+    """At least one, and no more than fit."""
+    taken = batches[:1]
+    size = len(taken[0]) if taken else 0
+    for batch in batches[1:]:
+        size += len(batch)
+        if size > max_bytes:
+            break
+        taken.append(batch)
+    return b"".join(taken)

@@ -1,0 +1,246 @@
+"""Start-up of one log: decide what of its segments stands, what the journal adds, and when to refuse.
+
+``scan_log`` reads, ``plan`` decides, ``cut_log`` acts. ``plan`` is pure: it sees what the scan found and what the
+journal knows, and says where to cut and which batches to append. Rules (replication.md, "Loss, rebuild, start-up"):
+
+damage begins            valid batch behind it   journal                                     outcome
+nowhere                  -                       -                                           append what is missing
+in the last batch,       no                      holds it                                    cut, append
+torn or zero-filled tail no                      does not know of it                         cut: it was never
+acknowledged
+                         no                      knows that the log reached further          refuse
+further in front         yes                     holds all from there, of another boot       cut, append
+                         yes                     otherwise, or it lost its own tail          refuse
+
+The page cache outlives the process: within one boot, damage in the middle is corruption and no lost write, so the
+replica refuses although the journal could mend it. A log that ends before the first journal entry that it needs, or
+that holds another batch where the journal has one, refuses too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.history import History, JournaledBatch
+from muster_coordinator.log.segment import BatchInfo, Damage, Segment, SegmentScan, scan_segment
+
+__all__ = ["Found", "Plan", "cut_log", "drop_segments", "plan", "scan_log"]
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the scan read: the segments ``first_index`` to ``last_index``. ``file`` is the last of them, and it ends at
+    the damage if there is one. ``start_offset``, ``end_offset`` and ``batches`` are those of what is not damaged.
+    ``later_from``: base offset of the last segment with bytes behind the damage, -1 if there is none.
+    """
+
+    file: Path
+    first_index: int
+    last_index: int
+    start_offset: int
+    end_offset: int
+    batches: list[BatchInfo]
+    damage: Damage | None
+    later_from: int = -1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``keep_to``: everything in the segments at or behind this offset is cut; ``append``: then these are appended."""
+
+    keep_to: int
+    append: tuple[JournaledBatch, ...]
+
+    @property
+    def end_offset(self) -> int:
+        return self.append[-1].end_offset if self.append else self.keep_to
+
+
+def plan(found: Found, history: History) -> Plan:
+    """Raises DamagedLogError when nothing proves that the result is all that was acknowledged."""
+    if found.damage is not None and found.damage.valid_behind:
+        _check_lost_write(found, found.damage, history)
+    decision = _merge(found, history)
+    position = found.damage.position if found.damage else 0
+    if decision.end_offset < history.known_end:
+        raise DamagedLogError(
+            found.file,
+            position,
+            f"log ends at offset {decision.end_offset}, it was durable up to {history.known_end}; {_reason(found)}",
+        )
+    if found.later_from > decision.end_offset and not _was_truncated(history, found.later_from):
+        # The journal lost its tail as well: to cut here would drop whole segments that it has no copy of.
+        raise DamagedLogError(
+            found.file,
+            position,
+            f"{_reason(found)}; the journal goes on to offset {decision.end_offset} only, "
+            f"and a segment begins behind that at {found.later_from}",
+        )
+    if history.doubt:
+        raise DamagedLogError(
+            found.file, position, f"records may be missing behind {decision.end_offset}: {history.doubt}"
+        )
+    return decision
+
+
+def _reason(found: Found) -> str:
+    return found.damage.reason if found.damage else "the segments are not damaged"
+
+
+def _check_lost_write(found: Found, damage: Damage, history: History) -> None:
+    """Damage with something valid behind it may only be a write that a power loss took."""
+    covering = next((b for b in history.batches if b.base_offset == found.end_offset), None)
+    if covering is None:
+        raise DamagedLogError(
+            found.file, damage.position, f"{damage.reason}; valid batches follow, and the journal has no copy"
+        )
+    if covering.boot_id == history.boot_id:
+        raise DamagedLogError(
+            found.file, damage.position, f"{damage.reason}; valid batches follow, and no power loss explains it"
+        )
+
+
+def _merge(found: Found, history: History) -> Plan:
+    known = {batch.base_offset: batch for batch in found.batches}
+    keep_to = end = found.end_offset
+    append: list[JournaledBatch] = []
+    for batch in history.batches:
+        if batch.end_offset <= found.start_offset:
+            continue
+        if not append and batch.end_offset <= keep_to and _same(known.get(batch.base_offset), batch):
+            continue
+        if batch.base_offset < end and not append and _was_truncated(history, batch.base_offset):
+            keep_to = end = batch.base_offset  # the truncation is known, the segment was not cut yet
+        if batch.base_offset != end:
+            raise DamagedLogError(
+                found.file,
+                found.damage.position if found.damage else 0,
+                f"the log ends at offset {end}, the journal goes on at {batch.base_offset}; {_reason(found)}",
+            )
+        append.append(batch)
+        end = batch.end_offset
+    if history.truncated_to is not None and not append:
+        journal_end = history.known_end
+        if history.truncated_to <= journal_end < keep_to:
+            keep_to = journal_end  # what is behind it was appended before the truncation
+    return Plan(keep_to, tuple(append))
+
+
+def _same(info: BatchInfo | None, batch: JournaledBatch) -> bool:
+    """The CRC of a batch covers neither its base offset nor its leader epoch, so these are compared as well."""
+    if info is None or info.base_offset != batch.base_offset or info.end_offset != batch.end_offset:
+        return False
+    epoch_and_crc = batch.data[12:16] + batch.data[17:21]
+    return epoch_and_crc == info.leader_epoch.to_bytes(4, "big", signed=True) + info.crc.to_bytes(4, "big")
+
+
+def _was_truncated(history: History, offset: int) -> bool:
+    return history.truncated_to is not None and offset >= history.truncated_to
+
+
+def scan_log(disk: Disk, segments: list[Segment], history: History) -> Found:
+    """Check the last segment and all that the journal has something of: closed ones before that were synced."""
+    touched = [history.batches[0].base_offset] if history.batches else []
+    touched += [history.truncated_to] if history.truncated_to is not None else []
+    first = _segment_of(segments, min(touched, default=segments[-1].base_offset))
+    start_offset = segments[first].base_offset
+    batches: list[BatchInfo] = []
+    for index, segment in enumerate(segments[first:], first):
+        # compaction may have removed the last batches of the segment before, so the name of this one counts as well
+        begin = max(segment.base_offset, batches[-1].end_offset if batches else 0)
+        scan = _compare(scan_segment(disk, segment.descriptor, segment.base_offset), begin, history)
+        batches += scan.batches
+        for info in scan.batches:
+            segment.note(info.base_offset, info.position)
+        end_offset = max(begin, batches[-1].end_offset if batches else 0)
+        damage = _with_later_segments(scan, end_offset, segments[index + 1 :], history)
+        if damage is not None or segment is segments[-1]:
+            later_from = max((s.base_offset for s in segments[index + 1 :] if s.size), default=-1)
+            return Found(segment.path, first, index, start_offset, end_offset, batches, damage, later_from)
+    raise AssertionError("a log has at least one segment")
+
+
+def _compare(scan: SegmentScan, begin: int, history: History) -> SegmentScan:
+    """A batch that is not as the journal has it is damage as well."""
+    index = _first_unlike(scan.batches, begin, history)
+    if index is None:
+        return scan
+    first = scan.batches[index]
+    followed = index + 1 < len(scan.batches) or (scan.damage is not None and scan.damage.valid_behind)
+    reason = f"the batch at offset {first.base_offset} is not the one that the journal has"
+    return SegmentScan(scan.batches[:index], scan.size, Damage(first.position, reason, followed))
+
+
+def _with_later_segments(scan: SegmentScan, end_offset: int, later: list[Segment], history: History) -> Damage | None:
+    """A segment with others behind it: those are something valid behind its damage, and its tail may be lost whole."""
+    followed = any(segment.size for segment in later)
+    if scan.damage is not None:
+        return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_behind or followed)
+    if later and end_offset < later[0].base_offset and any(b.base_offset == end_offset for b in history.batches):
+        reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
+        return Damage(scan.size, reason, followed)
+    return None
+
+
+def _first_unlike(batches: list[BatchInfo], expected: int, history: History) -> int | None:
+    """Index of the first batch that is not as the journal has it, although no truncation explains that.
+
+    ``expected``: offset at which the first one should begin. A header's base offset and leader epoch are outside of the
+    CRC: only the journal can tell that they are damaged.
+    """
+    journaled = {
+        batch.base_offset: batch for batch in history.batches if not _was_truncated(history, batch.base_offset)
+    }
+    for index, info in enumerate(batches):
+        batch = journaled.get(expected)
+        if batch is not None and not _same(info, batch):
+            return index
+        expected = info.end_offset
+    return None
+
+
+def cut_log(disk: Disk, directory: Path, segments: list[Segment], found: Found, decision: Plan) -> None:
+    """Carry out ``decision.keep_to``, durably; shortens ``segments``. Does nothing to a log without fault."""
+    keep_to = decision.keep_to
+    if found.damage is None and keep_to == found.end_offset:
+        return
+    index = min(_segment_of(segments, keep_to), found.last_index)
+    segment = segments[index]
+    kept = [info for info in found.batches if segment.base_offset <= info.base_offset < keep_to]
+    size = kept[-1].position + kept[-1].size if kept else 0
+    logger.warning(
+        "log_cut",
+        file=str(segment.path),
+        position=size,
+        end_offset=keep_to,
+        reason=found.damage.reason if found.damage else "truncated before",
+        cut_bytes=segment.size - size,
+        cut_segments=len(segments) - index - 1,
+    )
+    drop_segments(disk, directory, segments, index + 1)
+    segment.cut(size)
+
+
+def drop_segments(disk: Disk, directory: Path, segments: list[Segment], index: int) -> None:
+    """Delete the segments from ``index`` on, durably, the last one first."""
+    if index >= len(segments):
+        return
+    while len(segments) > index:
+        segment = segments.pop()
+        if segment.exists:
+            segment.close()
+            disk.unlink(segment.path)
+    disk.fsync_dir(directory)
+
+
+def _segment_of(segments: list[Segment], offset: int) -> int:
+    """Index of the segment that ``offset`` belongs into."""
+    return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)

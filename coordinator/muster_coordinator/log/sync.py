@@ -1,0 +1,94 @@
+"""Syncing a log's files in another thread, and segment files that were replaced while somebody still uses them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from muster_coordinator.log.disk import Disk, replace_file
+from muster_coordinator.log.epochs import CHECKPOINT_NAME
+from muster_coordinator.log.segment import Segment
+
+__all__ = ["Holds", "LogFiles", "SyncTask"]
+
+
+class Holds:
+    """Segments that were replaced stay open while a ``with`` block of anybody runs. For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._replaced: list[Segment] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._count -= 1
+            self._close_unused()
+
+    def retire(self, segments: list[Segment]) -> None:
+        with self._lock:
+            self._replaced += segments
+            self._close_unused()
+
+    def close(self) -> None:
+        with self._lock:
+            self._count = 0
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        while self._replaced and not self._count:
+            self._replaced.pop().close()
+
+
+class LogFiles:
+    """What the syncs of one log share. ``failed``: a sync failed, so the files are not trusted any more."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.failed: OSError | None = None
+        self.holds = Holds()
+        self._lock = threading.Lock()
+        self._checkpoint_number = 0  # of the newest checkpoint that was written
+        self._tasks = 0
+
+    def sync_task(self, segments: list[Segment], checkpoint: bytes | None, names: bool) -> SyncTask:
+        self._tasks += 1
+        return SyncTask(self, self._tasks, segments, checkpoint, names)
+
+    def sync(self, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool) -> None:
+        """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` is set then."""
+        with self._lock:
+            try:
+                for segment in segments:
+                    self.disk.fdatasync(segment.descriptor)
+                if checkpoint is not None and number > self._checkpoint_number:
+                    replace_file(self.disk, self.directory / CHECKPOINT_NAME, checkpoint)
+                    self._checkpoint_number = number
+                if names or checkpoint is not None:
+                    self.disk.fsync_dir(self.directory)
+            except OSError as exc:
+                self.failed = exc
+                raise
+
+
+class SyncTask:
+    """Makes a log's files durable as of ``begin_sync``; ``run`` is to be called in any thread, once."""
+
+    def __init__(
+        self, files: LogFiles, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool
+    ) -> None:
+        self._files = files
+        self._work = (number, segments, checkpoint, names)
+        files.holds.__enter__()  # until it has run: a segment may be replaced before
+
+    def run(self) -> None:
+        """Raises OSError; the log has ``failed`` then: what of its files is on the disk is unknown."""
+        try:
+            self._files.sync(*self._work)
+        finally:
+            self._files.holds.__exit__()

@@ -1,0 +1,177 @@
+"""The thread that writes the journal, and what follows from it on the event loop.
+
+``submit`` at the end of a turn: if the thread is idle it gets everything that is staged, otherwise that goes with the
+next write. So a write carries what came together while the one before was on its way, and no timer is involved. One
+hand-over to the thread and one back per write.
+
+In the background, full journal files are given back: the logs with batches in them are synced one after the other,
+then the file is used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+
+import structlog
+
+from muster_coordinator.log.journal import Journal, JournalFile, Staged
+from muster_coordinator.log.partition_log import PartitionLog
+
+__all__ = ["JournalWriter"]
+
+logger = structlog.get_logger(__name__)
+
+HOUSEKEEPING_INTERVAL_S = 1.0
+"""At most so often is it tried to give files back: one may have to wait for a log that is not open yet."""
+
+
+class JournalWriter:
+    """``log_of``: the open log of a partition, None if it is not open. Called on the event loop: ``on_durable`` after
+    each write, with partition -> log end; ``on_failed`` when a journal write failed, after which nothing is written
+    until ``recover``, or when a log could not be synced, which then has ``failed``.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        log_of: Callable[[int], PartitionLog | None],
+        on_durable: Callable[[dict[int, int]], None],
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self._journal = journal
+        self._log_of = log_of
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._queue: SimpleQueue[Staged | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._busy = False
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._housekeeping: asyncio.Task[None] | None = None
+        self._next_housekeeping = 0.0  # in loop time
+
+    def start(self) -> None:
+        """Within the event loop that owns the journal."""
+        self._loop = asyncio.get_running_loop()
+        self._idle.set()
+        self._thread.start()
+        self._keep_house()
+
+    def submit(self) -> None:
+        """Write what is staged: now, or right behind the write that is on its way."""
+        if self._busy or self._closing or self._journal.failed is not None:
+            return
+        staged = self._journal.take()
+        if staged is not None:
+            self._busy = True
+            self._idle.clear()
+            self._queue.put(staged)
+
+    @property
+    def is_writing(self) -> bool:
+        """A write is on its way; ``on_durable`` or ``on_failed`` follows."""
+        return self._busy
+
+    async def recover(self, logs: Iterable[PartitionLog]) -> None:
+        """After a failed write: sync every log, then go on in a new journal file. Raises OSError: still failed.
+
+        ``logs``: all that are open. Nothing may be appended to them meanwhile.
+        """
+        await self._idle.wait()
+        self._journal.take()  # the segments get it instead
+        for log in logs:
+            log.journaled_end = log.end_offset
+            await asyncio.to_thread(log.begin_sync().run)
+        await asyncio.to_thread(self._journal.start_new_file)
+        logger.info("journal_recovered")
+
+    async def close(self) -> None:
+        """Write what is staged, then stop the thread. The logs and the journal stay open."""
+        self.submit()
+        self._closing = True
+        await self._idle.wait()
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.wait((self._housekeeping,))
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        write = self._journal.write
+        while (staged := self._queue.get()) is not None:
+            try:
+                write(staged)
+            except OSError as exc:
+                loop.call_soon_threadsafe(self._failed, exc)
+            else:
+                loop.call_soon_threadsafe(self._written, staged.ends)
+
+    def _written(self, ends: dict[int, int]) -> None:
+        self._busy = False
+        if self._journal.has_staged:
+            staged = self._journal.take()
+            assert staged is not None
+            self._busy = True
+            self._queue.put(staged)
+        else:
+            self._idle.set()
+        for partition, end_offset in ends.items():
+            log = self._log_of(partition)
+            if log is not None:
+                log.journaled_end = end_offset
+        self._on_durable(ends)
+        self._keep_house()
+
+    def _failed(self, exc: OSError) -> None:
+        self._busy = False
+        self._idle.set()
+        logger.error("journal_write_failed", error=str(exc))
+        self._on_failed(exc)
+
+    # --- in the background -------------------------------------------------------------------------------------------
+
+    def _keep_house(self) -> None:
+        """Give files back, if there are some and that is not going on."""
+        assert self._loop is not None
+        if self._housekeeping is not None or self._closing or not self._journal.wants_housekeeping:
+            return
+        if self._loop.time() >= self._next_housekeeping:
+            self._next_housekeeping = self._loop.time() + HOUSEKEEPING_INTERVAL_S
+            self._housekeeping = self._loop.create_task(self._house_keeping())
+            self._housekeeping.add_done_callback(self._housekept)
+
+    def _housekept(self, task: asyncio.Task[None]) -> None:
+        self._housekeeping = None
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            # The journal goes on without: it grows until a later try succeeds.
+            logger.error("journal_housekeeping_failed", error=str(exc))
+
+    async def _house_keeping(self) -> None:
+        for file in self._journal.closed_files():
+            if not await self._sync_logs(file):
+                break
+            await asyncio.to_thread(self._journal.retire, file)
+        if self._journal.wants_spare:
+            await asyncio.to_thread(self._journal.prepare_spare)
+
+    async def _sync_logs(self, file: JournalFile) -> bool:
+        """False if a log with batches in the file is not open or cannot be synced: the file may be all that it has."""
+        for partition in sorted(file.partitions):
+            log = self._log_of(partition)
+            if log is None or log.failed is not None:
+                return False
+            try:
+                await asyncio.to_thread(log.begin_sync().run)
+            except OSError as exc:
+                logger.error("log_sync_failed", partition=partition, error=str(exc))
+                self._on_failed(exc)
+                return False
+        return True

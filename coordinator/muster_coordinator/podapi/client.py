@@ -1,0 +1,207 @@
+"""Client of the pod API. Every call can be repeated; none is without a time limit.
+
+Errors:
+
+    PodApiError
+    +-- PodUnreachableError     no connection, or it broke; `refused`: nothing listens there
+    +-- PodTimeoutError         no answer in time: what the call did is unknown
+    +-- PodRefusedError         the pod refused the call as a whole: status, reason, message
+    +-- PodProtocolError        the answer cannot be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from muster_coordinator.podapi.models import (
+    ADDRESSEE_HEADER,
+    ElectionsRequest,
+    ElectionsResponse,
+    MetadataAnswer,
+    MetadataImage,
+    PartitionStatus,
+    PodStatus,
+    Problem,
+    ReplicasRequest,
+    ReplicasResponse,
+    Request,
+    ResignationsRequest,
+    ResignationsResponse,
+    WatchEvent,
+)
+
+__all__ = [
+    "PodApiError",
+    "PodClient",
+    "PodProtocolError",
+    "PodRefusedError",
+    "PodTimeoutError",
+    "PodUnreachableError",
+    "new_session",
+]
+
+CONNECT_TIMEOUT_S = 1.0
+CALL_TIMEOUT_S = 5.0
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""Of a watch stream: the status of 1,000 partitions takes a quarter of a megabyte."""
+
+_A = TypeVar("_A")
+
+
+class PodApiError(Exception):
+    """A call to a pod failed."""
+
+
+class PodUnreachableError(PodApiError):
+    """No connection to the pod, or it broke. `refused`: the host answered that nothing listens there."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class PodTimeoutError(PodApiError):
+    """No answer in time."""
+
+
+class PodRefusedError(PodApiError):
+    """The pod refused the call as a whole."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class PodProtocolError(PodApiError):
+    """The answer cannot be read."""
+
+
+class _Partitions(msgspec.Struct):
+    partitions: tuple[PartitionStatus, ...]
+
+
+def new_session() -> aiohttp.ClientSession:
+    """A session for any number of pods. Streams stay open, so connections are not limited."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+
+class PodClient:
+    """The API of one pod at one address (host:port). `pod` is its name: another pod at this address refuses."""
+
+    def __init__(self, session: aiohttp.ClientSession, pod: str, address: str) -> None:
+        self._session = session
+        self._headers = {ADDRESSEE_HEADER: pod, "Content-Type": "application/json"}
+        self._base = f"http://{address}"
+        self.pod = pod
+        self.address = address
+
+    def __repr__(self) -> str:
+        return f"PodClient({self.pod} at {self.address})"
+
+    async def create_replicas(self, request: ReplicasRequest, timeout_s: float = CALL_TIMEOUT_S) -> ReplicasResponse:
+        return await self._call("POST", "/v1/replicas", ReplicasResponse, request, timeout_s)
+
+    async def elect(self, request: ElectionsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ElectionsResponse:
+        return await self._call("POST", "/v1/elections", ElectionsResponse, request, timeout_s)
+
+    async def resign(self, request: ResignationsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ResignationsResponse:
+        return await self._call("POST", "/v1/resignations", ResignationsResponse, request, timeout_s)
+
+    async def status(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
+        return await self._call("GET", "/v1/status", PodStatus, None, timeout_s)
+
+    async def partitions(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[PartitionStatus, ...]:
+        return (await self._call("GET", "/v1/partitions", _Partitions, None, timeout_s)).partitions
+
+    async def update_metadata(self, image: MetadataImage, timeout_s: float = CALL_TIMEOUT_S) -> MetadataAnswer:
+        """`accepted` False: the pod has a newer image."""
+        return await self._call("PUT", "/v1/metadata", MetadataAnswer, image, timeout_s, readable=(200, 409))
+
+    async def drain(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
+        return await self._call("POST", "/v1/drain", PodStatus, None, timeout_s)
+
+    async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
+        """Events until the stream ends (the generator ends) or breaks (PodApiError).
+
+        PodTimeoutError when nothing comes for `silence_s` (a pod sends something every 200 ms).
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+        decode = msgspec.json.Decoder(WatchEvent).decode
+        try:
+            async with self._session.get(self._base + "/v1/watch", headers=self._headers, timeout=timeout) as response:
+                if response.status != 200:
+                    raise _refusal(response.status, await response.read())
+                async with aclosing(_lines(response.content)) as lines:
+                    async for line in lines:
+                        yield decode(line)
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
+            raise self._translate(error) from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        answer: type[_A],
+        request: Request | None,
+        timeout_s: float,
+        readable: tuple[int, ...] = (200,),
+    ) -> _A:
+        body = msgspec.json.encode(request) if request is not None else None
+        try:
+            try:
+                status, content = await self._send(method, path, body, timeout_s)
+            except aiohttp.ServerDisconnectedError:
+                # A kept connection that the pod closed meanwhile, as when it restarted; calls can be repeated.
+                status, content = await self._send(method, path, body, timeout_s)
+            if status not in readable:
+                raise _refusal(status, content)
+            return msgspec.json.decode(content, type=answer)
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
+            raise self._translate(error) from error
+
+    async def _send(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        async with self._session.request(
+            method, self._base + path, data=body, headers=self._headers, timeout=timeout
+        ) as response:
+            return response.status, await response.read()
+
+    def _translate(self, error: Exception) -> PodApiError:
+        if isinstance(error, msgspec.MsgspecError):
+            return PodProtocolError(f"{self.pod} at {self.address}: {error}")
+        if isinstance(error, TimeoutError):
+            return PodTimeoutError(f"{self.pod} at {self.address}: no answer in time")
+        refused = isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
+        return PodUnreachableError(f"{self.pod} at {self.address}: {error or type(error).__name__}", refused=refused)
+
+
+def _refusal(status: int, content: bytes) -> PodRefusedError:
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except msgspec.MsgspecError:
+        problem = Problem("HttpError", content[:200].decode("utf-8", "replace"))
+    return PodRefusedError(status, problem.reason, problem.message)
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """Lines of any length up to MAX_LINE_BYTES (the reader's own readline stops at its buffer)."""
+    pieces: list[bytes] = []
+    held = 0
+    while chunk := await stream.readany():
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            yield b"".join((*pieces, line))
+            pieces.clear()
+            held = 0
+        if rest:
+            pieces.append(rest)
+            held += len(rest)
+            if held > MAX_LINE_BYTES:
+                raise aiohttp.ClientPayloadError(f"a line of the watch stream is longer than {MAX_LINE_BYTES} bytes")

@@ -1,0 +1,62 @@
+"""What a pod offers to its HTTP API: the port between `podapi.server` and the runtime of the shards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from muster_coordinator.podapi.models import (
+    ElectionsRequest,
+    ElectionsResponse,
+    MetadataAnswer,
+    MetadataImage,
+    PartitionEvent,
+    PartitionStatus,
+    PodStatus,
+    ReplicasRequest,
+    ReplicasResponse,
+    ResignationsRequest,
+    ResignationsResponse,
+    StatusEvent,
+)
+
+__all__ = ["PodControl"]
+
+
+class PodControl(Protocol):
+    """The pod itself. Every call is idempotent, gives one result per named partition, in the order of the request, and
+    raises nothing for what concerns a single partition: that goes into its result."""
+
+    async def create_replicas(self, request: ReplicasRequest) -> ReplicasResponse:
+        """Make sure that a log, its log id and its promise file exist for every partition named; durable on return."""
+
+    async def elect(self, request: ElectionsRequest) -> ElectionsResponse:
+        """onElection. Never waits for a load that takes long (`CallStatus.LOADING`; its end comes as an event), so that
+        one large partition delays no other."""
+
+    async def resign(self, request: ResignationsRequest) -> ResignationsResponse:
+        """onResignation. The promise is durable on return."""
+
+    def status(self) -> PodStatus:
+        """Everything, partitions included."""
+
+    def partitions(self) -> tuple[PartitionStatus, ...]:
+        """The replicas that are here, by partition index."""
+
+    def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
+        """Take the image unless (token, version) is lower than the current one's."""
+
+    def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
+        """Events from now on, the first one a `StatusEvent`. See `podapi.events.EventHub`."""
+
+    async def drain(self) -> None:
+        """Resign from everything that this pod leads and take no election from now on."""
+
+    def live(self) -> tuple[bool, str]:
+        """Whether the process should stay, and one line that says why."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients should be sent here, and one line that says why."""
+
+    def started(self) -> tuple[bool, str]:
+        """Whether start-up (recovery of the logs included) is over, and one line that says why."""

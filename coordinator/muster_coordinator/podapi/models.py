@@ -1,0 +1,355 @@
+"""What goes over the pod API: requests and answers, status, events, and the metadata image.
+
+JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent default; answers
+and events ignore them, so that an operator can be older than the pod that it talks to. A partition is the index of an
+offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica (see replication rules).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+
+__all__ = [
+    "ADDRESSEE_HEADER",
+    "PARTITION_STATES",
+    "Broker",
+    "CallStatus",
+    "DeclaredTopic",
+    "Election",
+    "ElectionResult",
+    "ElectionsRequest",
+    "ElectionsResponse",
+    "HeartbeatEvent",
+    "MetadataAnswer",
+    "MetadataImage",
+    "PartitionEvent",
+    "PartitionLeader",
+    "PartitionReason",
+    "PartitionStatus",
+    "PodStatus",
+    "Problem",
+    "ReplicaRequest",
+    "ReplicaResult",
+    "ReplicasRequest",
+    "ReplicasResponse",
+    "Resignation",
+    "ResignationResult",
+    "ResignationsRequest",
+    "ResignationsResponse",
+    "StatusEvent",
+    "WatchEvent",
+]
+
+Partition = Annotated[int, msgspec.Meta(ge=0, le=999_999)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+LogId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+FencingToken = Annotated[int, msgspec.Meta(ge=0)]
+
+ADDRESSEE_HEADER = "Muster-Pod"
+"""Names the pod that a call is meant for. An address can have passed to another pod, and a name is cheap to check."""
+
+PARTITION_STATES = ("INITIAL", "LOADING", "ACTIVE", "FAILED", "CLOSED")
+"""States of a shard (Kafka: CoordinatorRuntime.CoordinatorState); the same names as `shard.states.ShardState`."""
+
+PartitionState = Literal["INITIAL", "LOADING", "ACTIVE", "FAILED", "CLOSED"]
+
+
+class CallStatus(StrEnum):
+    """Outcome of one partition of a call. `code` is the HTTP status that it would have on its own."""
+
+    ACCEPTED = "accepted"  # done: an election's leader is ACTIVE, a resignation's promise is durable
+    LOADING = "loading"  # this election is under way; the watch stream tells its end
+    STALE_EPOCH = "staleEpoch"  # the epoch is not higher than what the replica promised: the answer carries that one
+    WRONG_REPLICA = "wrongReplica"  # the log id is not here, or in no set of the call
+    CANNOT_WRITE = "cannotWrite"  # disk full or I/O error; nothing was promised
+    DAMAGED = "damaged"  # the log here must not be served; the message says why
+    INVALID = "invalid"  # the call makes no sense for this partition; the message says why
+
+    @property
+    def code(self) -> int:
+        return _CODES[self]
+
+
+_CODES: dict[CallStatus, int] = {
+    CallStatus.ACCEPTED: 200,
+    CallStatus.LOADING: 425,
+    CallStatus.STALE_EPOCH: 409,
+    CallStatus.WRONG_REPLICA: 409,
+    CallStatus.CANNOT_WRITE: 507,
+    CallStatus.DAMAGED: 500,
+    CallStatus.INVALID: 400,
+}
+
+
+class PartitionReason(StrEnum):
+    """Why a replica cannot be led: `PartitionStatus.reason` of a FAILED one. Other codes may come; they say
+    nothing more than that it failed."""
+
+    LOG_DAMAGED = "LogDamaged"  # only a person can help; never elected again while it is so
+    CANNOT_WRITE = "CannotWrite"  # disk full or I/O error; comes back by itself when writing works again
+    LOAD_FAILED = "LoadFailed"  # could not be replayed; a higher epoch tries again
+
+
+class Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what comes in."""
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what goes out."""
+
+
+# POST /v1/replicas
+
+
+class ReplicaRequest(Request, frozen=True):
+    """One replica to create where none is. `segment_bytes`: offsets.topic.segment.bytes, None: the pod's own."""
+
+    partition: Partition
+    segment_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] | None = None
+
+
+class ReplicasRequest(Request, frozen=True):
+    fencing_token: FencingToken
+    partitions: tuple[ReplicaRequest, ...]
+
+
+class ReplicaResult(Answer, frozen=True):
+    """The replica that is here now.
+
+    `used`: it ever promised an epoch or held a record; only an unused one takes a bootstrap.
+    `log_id` is "" when it could not be created (`status` and `message` say why).
+    """
+
+    partition: int
+    status: CallStatus
+    code: int
+    log_id: str = ""
+    end_offset: int = 0
+    used: bool = False
+    message: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        partition: int,
+        status: CallStatus,
+        *,
+        log_id: str = "",
+        end_offset: int = 0,
+        used: bool = False,
+        message: str = "",
+    ) -> ReplicaResult:
+        return cls(partition, status, status.code, log_id, end_offset, used, message)
+
+
+class ReplicasResponse(Answer, frozen=True):
+    results: tuple[ReplicaResult, ...]
+
+
+# POST /v1/elections
+
+
+class Election(Request, frozen=True):
+    """onElection for one partition.
+
+    `replicas` is the set of log ids that count, `previous_replicas` the one before it while a change of the set runs.
+    `bootstrap` opens the first epoch of a never-used log; `force` skips the question whether a better leader lives.
+    """
+
+    partition: Partition
+    epoch: Epoch
+    replicas: tuple[LogId, ...]
+    previous_replicas: tuple[LogId, ...] = ()
+    bootstrap: bool = False
+    force: bool = False
+
+
+class ElectionsRequest(Request, frozen=True):
+    fencing_token: FencingToken
+    elections: tuple[Election, ...]
+
+
+class ElectionResult(Answer, frozen=True):
+    """`epoch` is the highest promised by now (-1: none); `log_id` the replica that is here ("": none)."""
+
+    partition: int
+    status: CallStatus
+    code: int
+    epoch: int = -1
+    message: str = ""
+    log_id: str = ""
+
+    @classmethod
+    def of(
+        cls, partition: int, status: CallStatus, *, epoch: int = -1, message: str = "", log_id: str = ""
+    ) -> ElectionResult:
+        return cls(partition, status, status.code, epoch, message, log_id)
+
+
+class ElectionsResponse(Answer, frozen=True):
+    results: tuple[ElectionResult, ...]
+
+
+# POST /v1/resignations
+
+
+class Resignation(Request, frozen=True):
+    """onResignation for one partition. `epoch` is the new, higher one, promised to nobody."""
+
+    partition: Partition
+    epoch: Epoch
+
+
+class ResignationsRequest(Request, frozen=True):
+    fencing_token: FencingToken
+    resignations: tuple[Resignation, ...]
+
+
+class ResignationResult(Answer, frozen=True):
+    """`ended_epoch` is the epoch in which this pod led until now (-1: it did not lead)."""
+
+    partition: int
+    status: CallStatus
+    code: int
+    epoch: int = -1
+    ended_epoch: int = -1
+    message: str = ""
+
+    @classmethod
+    def of(
+        cls, partition: int, status: CallStatus, *, epoch: int = -1, ended_epoch: int = -1, message: str = ""
+    ) -> ResignationResult:
+        return cls(partition, status, status.code, epoch, ended_epoch, message)
+
+
+class ResignationsResponse(Answer, frozen=True):
+    results: tuple[ResignationResult, ...]
+
+
+# GET /v1/status, /v1/partitions, /v1/watch
+
+
+class PartitionStatus(Answer, frozen=True):
+    """One replica as its pod sees it.
+
+    `epoch` is the highest promised one, `leader_epoch` the one in which this pod leads or is about to (-1: it does
+    not). `role` is "leader" from LOADING on and until the leadership ends. `reason` is a stable CamelCase code ("" when
+    all is well), `message` its text.
+    """
+
+    partition: int
+    state: PartitionState
+    role: Literal["leader", "none"] = "none"
+    epoch: int = -1
+    leader_epoch: int = -1
+    log_id: str = ""
+    used: bool = False
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    reason: str = ""
+    message: str = ""
+    groups: int = 0
+
+
+class PodStatus(Answer, frozen=True):
+    """One pod. `boot_id` is the machine's; `metadata_token` and `metadata_version` name the image that it serves.
+
+    `started`: the logs are open, so `partitions` is complete. Before that, a replica that is not listed may still be
+    here. `draining`: the pod is about to end, and takes no election.
+    """
+
+    pod: str
+    node_id: int
+    pod_uid: str
+    boot_id: str
+    version: str
+    kafka_address: str
+    ready: bool
+    started: bool = True
+    draining: bool = False
+    metadata_token: int = -1
+    metadata_version: int = -1
+    partitions: tuple[PartitionStatus, ...] = ()
+
+
+class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):
+    """The whole status: the first line of a stream, and again when something changes that is not of one partition."""
+
+    status: PodStatus
+
+
+class PartitionEvent(Answer, frozen=True, tag_field="type", tag="partition"):
+    """One partition changed; replaces what was known of it."""
+
+    partition: PartitionStatus
+
+
+class HeartbeatEvent(Answer, frozen=True, tag_field="type", tag="heartbeat"):
+    """The pod's event loop turns. `now` is its wall clock in milliseconds, for people and logs only."""
+
+    now: int
+
+
+WatchEvent = StatusEvent | PartitionEvent | HeartbeatEvent
+
+
+# PUT /v1/metadata
+
+
+class Broker(Request, frozen=True):
+    """A pod as Kafka clients see it: node id and advertised address."""
+
+    node_id: NodeId
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    pod: str
+
+
+class PartitionLeader(Request, frozen=True):
+    """Leader of one offsets partition; node id -1 while there is none."""
+
+    partition: Partition
+    node_id: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+    epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+
+
+class DeclaredTopic(Request, frozen=True):
+    """A topic that groups may commit offsets of."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
+    partitions: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class MetadataImage(Request, frozen=True):
+    """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
+
+    `any_topic`: every topic name is taken for existing, next to the declared ones.
+    """
+
+    token: FencingToken
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    offsets_partitions: Annotated[int, msgspec.Meta(ge=1)]
+    leaders: tuple[PartitionLeader, ...]
+    topics: tuple[DeclaredTopic, ...] = ()
+    any_topic: bool = False
+
+
+class MetadataAnswer(Answer, frozen=True):
+    """`accepted` is False (HTTP 409) for an image older than the current one, which token and version then name."""
+
+    accepted: bool
+    token: int
+    version: int
+
+
+class Problem(Answer, frozen=True):
+    """Body of every refused call as a whole: a stable code and a sentence that names the field or the cause."""
+
+    reason: str
+    message: str

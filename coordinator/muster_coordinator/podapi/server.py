@@ -1,0 +1,172 @@
+"""HTTP side of the pod API: routes, decoding, and the watch stream around a `PodControl`.
+
+Per-partition outcomes are in the body of a 200. A call that is refused as a whole has a `Problem` for a body: 400 (the
+message names the field), 409 (an older metadata image), 413 (too large), 421 (meant for another pod).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from muster_coordinator.podapi.control import PodControl
+from muster_coordinator.podapi.models import (
+    ADDRESSEE_HEADER,
+    ElectionsRequest,
+    HeartbeatEvent,
+    MetadataImage,
+    Problem,
+    ReplicasRequest,
+    Request,
+    ResignationsRequest,
+    WatchEvent,
+)
+
+__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "build_app"]
+
+HEARTBEAT_INTERVAL_S = 0.2
+"""The longest silence of a watch stream."""
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""Room for a metadata image of 10,000 topics and for a call about 1,000 partitions."""
+
+_R = TypeVar("_R", bound=Request)
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_encode = msgspec.json.Encoder().encode
+
+
+def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
+    """The application of one pod. `metrics` gives the text of /metrics (Prometheus' exposition format)."""
+    api = _Api(pod, metrics)
+    app = web.Application(middlewares=[api.check], client_max_size=MAX_BODY_BYTES)
+    app.router.add_post("/v1/replicas", api.replicas)
+    app.router.add_post("/v1/elections", api.elections)
+    app.router.add_post("/v1/resignations", api.resignations)
+    app.router.add_get("/v1/partitions", api.partitions)
+    app.router.add_get("/v1/status", api.status)
+    app.router.add_get("/v1/watch", api.watch)
+    app.router.add_put("/v1/metadata", api.metadata)
+    app.router.add_post("/v1/drain", api.drain)
+    app.router.add_get("/healthz/{probe:live|ready|started}", api.health)
+    app.router.add_get("/metrics", api.metrics)
+    app.on_shutdown.append(api.end_streams)
+    return app
+
+
+class _Refused(Exception):
+    """A call that is refused as a whole."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.problem = Problem(reason, message)
+
+
+class _Api:
+    def __init__(self, pod: PodControl, metrics: Callable[[], bytes]) -> None:
+        self._pod = pod
+        self._metrics = metrics
+        self._streams: set[asyncio.Task[None]] = set()
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        try:
+            addressee = request.headers.get(ADDRESSEE_HEADER)
+            if addressee is not None and addressee != (name := self._pod.status().pod):
+                raise _Refused(421, "WrongPod", f"this is pod {name!r}, not {addressee!r}")
+            return await handler(request)
+        except _Refused as refused:
+            return _json(refused.problem, refused.code)
+
+    async def replicas(self, request: web.Request) -> web.Response:
+        return _json(await self._pod.create_replicas(await _body(request, ReplicasRequest)))
+
+    async def elections(self, request: web.Request) -> web.Response:
+        return _json(await self._pod.elect(await _body(request, ElectionsRequest)))
+
+    async def resignations(self, request: web.Request) -> web.Response:
+        return _json(await self._pod.resign(await _body(request, ResignationsRequest)))
+
+    async def partitions(self, request: web.Request) -> web.Response:
+        return _json({"partitions": self._pod.partitions()})
+
+    async def status(self, request: web.Request) -> web.Response:
+        return _json(self._pod.status())
+
+    async def metadata(self, request: web.Request) -> web.Response:
+        answer = self._pod.update_metadata(await _body(request, MetadataImage))
+        return _json(answer, 200 if answer.accepted else 409)
+
+    async def drain(self, request: web.Request) -> web.Response:
+        await self._pod.drain()
+        return _json(self._pod.status())
+
+    async def health(self, request: web.Request) -> web.Response:
+        probes = {"live": self._pod.live, "ready": self._pod.ready, "started": self._pod.started}
+        good, line = probes[request.match_info["probe"]]()
+        return web.Response(text=line + "\n", status=200 if good else 503)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        # In a task of its own, so that a shutdown can end the stream and still finish the response.
+        stream = asyncio.create_task(self._stream(response))
+        self._streams.add(stream)
+        try:
+            await stream
+        except (ConnectionError, asyncio.CancelledError):
+            if not stream.done():
+                stream.cancel()
+                raise
+        finally:
+            self._streams.discard(stream)
+        return response
+
+    async def _stream(self, response: web.StreamResponse) -> None:
+        events = self._pod.subscribe()
+        following = asyncio.ensure_future(anext(events))
+        try:
+            while True:
+                await asyncio.wait({following}, timeout=HEARTBEAT_INTERVAL_S)
+                batch: list[WatchEvent] = []
+                while following.done():  # one write for all that happened together, as in a failover
+                    batch.append(following.result())
+                    following = asyncio.ensure_future(anext(events))
+                    await asyncio.sleep(0)
+                if not batch:
+                    batch.append(HeartbeatEvent(now=time.time_ns() // 1_000_000))
+                await response.write(b"".join(_encode(event) + b"\n" for event in batch))
+        except StopAsyncIteration:
+            pass  # the pod closes its streams
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+            await events.aclose()
+
+    async def end_streams(self, app: web.Application) -> None:
+        for stream in self._streams:
+            stream.cancel()
+
+
+async def _body(request: web.Request, kind: type[_R]) -> _R:
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.ValidationError as error:
+        raise _Refused(400, "InvalidRequest", str(error)) from error
+    except msgspec.DecodeError as error:
+        raise _Refused(400, "MalformedJson", str(error)) from error
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _Refused(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error
+
+
+def _json(answer: object, status: int = 200) -> web.Response:
+    return web.Response(body=_encode(answer), status=status, content_type="application/json")

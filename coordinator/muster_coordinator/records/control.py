@@ -1,0 +1,196 @@
+"""Control records: what a control batch holds instead of offsets and groups.
+
+Key: version i16 (0) | type i16. Values by type:
+- 0, 1: EndTxnMarker (ABORT, COMMIT): version i16 (0) | coordinatorEpoch i32.
+- 2: LeaderChange: KRaft's LeaderChangeMessage version 0, which Kafka's tools can read: version i16 | leaderId i32 |
+  voters | grantingVoters | tagged fields. leaderId is -1 and the voters are empty: a replica of ours is a log id, which
+  Kafka has no field for. Ours are in tagged field 9000: leader, replicas, previousReplicas, each a compact array of
+  compact strings.
+- 9000: ReplicaSet: version i16 (0) | replicas, a compact array of compact strings. Kafka skips unknown control types.
+
+Source: ControlRecordType, EndTxnMarker.json, LeaderChangeMessage.json; KIP-595; replication.md, "Sets and their
+change".
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TypeAlias
+
+import msgspec
+
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+
+__all__ = [
+    "ControlRecord",
+    "EndTxnMarker",
+    "LeaderChange",
+    "ReplicaSet",
+    "UnknownControl",
+    "decode_control",
+    "encode_end_txn_marker",
+    "encode_leader_change",
+    "encode_replica_set",
+]
+
+ABORT_TYPE = 0
+COMMIT_TYPE = 1
+LEADER_CHANGE_TYPE = 2
+REPLICA_SET_TYPE = 9000
+SETS_TAG = 9000
+"""Far above what Kafka assigns; tags and control types of Kafka count up from 0."""
+
+_KEY = Struct(">hh")
+_END_TXN = Struct(">hi")
+_LEADER_CHANGE_HEAD = Struct(">hi")
+_NO_LEADER_ID = -1
+
+
+class EndTxnMarker(msgspec.Struct, frozen=True, gc=False):
+    """COMMIT or ABORT of the producer that the batch names."""
+
+    committed: bool
+    coordinator_epoch: int
+
+
+class LeaderChange(msgspec.Struct, frozen=True, gc=False):
+    """Opens an epoch. All are log ids; ``previous_replicas`` is empty unless a change of the set is under way."""
+
+    leader: str
+    replicas: tuple[str, ...]
+    previous_replicas: tuple[str, ...] = ()
+
+
+class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
+    """Ends a change of the set: from here on ``replicas`` (log ids) alone count."""
+
+    replicas: tuple[str, ...]
+
+
+class UnknownControl(msgspec.Struct, frozen=True, gc=False):
+    """A control record of another type; readers skip it."""
+
+    type: int
+
+
+ControlRecord: TypeAlias = EndTxnMarker | LeaderChange | ReplicaSet | UnknownControl
+
+
+def encode_end_txn_marker(marker: EndTxnMarker) -> tuple[bytes, bytes]:
+    """(key, value)."""
+    return _KEY.pack(0, COMMIT_TYPE if marker.committed else ABORT_TYPE), _END_TXN.pack(0, marker.coordinator_epoch)
+
+
+def encode_leader_change(change: LeaderChange) -> tuple[bytes, bytes]:
+    """(key, value)."""
+    sets = (
+        _encode_strings((change.leader,)) + _encode_strings(change.replicas) + _encode_strings(change.previous_replicas)
+    )
+    no_voters = b"\x01\x01"  # two empty compact arrays
+    tagged = b"\x01" + _encode_unsigned(SETS_TAG) + _encode_unsigned(len(sets)) + sets
+    return _KEY.pack(0, LEADER_CHANGE_TYPE), _LEADER_CHANGE_HEAD.pack(0, _NO_LEADER_ID) + no_voters + tagged
+
+
+def encode_replica_set(replica_set: ReplicaSet) -> tuple[bytes, bytes]:
+    """(key, value)."""
+    return _KEY.pack(0, REPLICA_SET_TYPE), b"\x00\x00" + _encode_strings(replica_set.replicas)
+
+
+def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """Raises RecordDecodeError, UnsupportedValueVersionError. A LeaderChange of Kafka's own has empty sets."""
+    if key is None or len(key) < _KEY.size:
+        raise RecordDecodeError(f"control record with the key {key!r}")
+    _, control_type = _KEY.unpack_from(key)
+    if control_type in (ABORT_TYPE, COMMIT_TYPE):
+        if value is None or len(value) < _END_TXN.size:
+            raise RecordDecodeError(f"EndTxnMarker with the value {value!r}")
+        return EndTxnMarker(control_type == COMMIT_TYPE, _END_TXN.unpack_from(value)[1])
+    if control_type not in (LEADER_CHANGE_TYPE, REPLICA_SET_TYPE):
+        return UnknownControl(control_type)
+    if value is None or len(value) < 2:
+        raise RecordDecodeError(f"control record of type {control_type} with the value {value!r}")
+    try:
+        return _decode_leader_change(value) if control_type == LEADER_CHANGE_TYPE else _decode_replica_set(value)
+    except (IndexError, UnicodeDecodeError) as exc:
+        raise RecordDecodeError(f"control record of type {control_type} is cut off or no text: {exc}") from exc
+
+
+def _decode_leader_change(value: bytes) -> LeaderChange:
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version not in (0, 1):
+        raise UnsupportedValueVersionError("LeaderChangeMessage", version)
+    position = _LEADER_CHANGE_HEAD.size
+    for _ in range(2):  # voters, granting voters
+        count, position = _decode_unsigned(value, position)
+        for _ in range(count - 1):
+            position += 4 if version == 0 else 20  # id i32; from version 1 on a directory uuid as well
+            _, position = _skip_tagged(value, position)
+    sets, _ = _skip_tagged(value, position)
+    if sets is None:
+        return LeaderChange("", ())
+    leader, at = _decode_strings(sets, 0)
+    replicas, at = _decode_strings(sets, at)
+    previous, _ = _decode_strings(sets, at)
+    return LeaderChange(leader[0], replicas, previous)
+
+
+def _decode_replica_set(value: bytes) -> ReplicaSet:
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version != 0:
+        raise UnsupportedValueVersionError("ReplicaSet", version)
+    return ReplicaSet(_decode_strings(value, 2)[0])
+
+
+def _skip_tagged(value: bytes, position: int) -> tuple[bytes | None, int]:
+    """(content of our tagged field, position behind all of them)."""
+    sets = None
+    count, position = _decode_unsigned(value, position)
+    for _ in range(count):
+        tag, position = _decode_unsigned(value, position)
+        size, position = _decode_unsigned(value, position)
+        if position + size > len(value):
+            raise IndexError(f"tagged field of {size} bytes")
+        if tag == SETS_TAG:
+            sets = value[position : position + size]
+        position += size
+    return sets, position
+
+
+def _encode_unsigned(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _decode_unsigned(data: bytes, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+        shift += 7
+        if shift > 28:
+            raise IndexError("varint of more than five bytes")
+
+
+def _encode_strings(texts: tuple[str, ...]) -> bytes:
+    raw = [text.encode() for text in texts]
+    return _encode_unsigned(len(raw) + 1) + b"".join(_encode_unsigned(len(one) + 1) + one for one in raw)
+
+
+def _decode_strings(data: bytes, position: int) -> tuple[tuple[str, ...], int]:
+    count, position = _decode_unsigned(data, position)
+    out = []
+    for _ in range(count - 1):
+        size, position = _decode_unsigned(data, position)
+        end = position + size - 1
+        if end > len(data):
+            raise IndexError(f"string of {size - 1} bytes")
+        out.append(data[position:end].decode())
+        position = end
+    return tuple(out), position

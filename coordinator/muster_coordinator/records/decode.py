@@ -1,0 +1,120 @@
+"""From a record's bytes to the change that it stands for. The inverse of the encoders of ``offset_commit`` and
+``group_metadata``.
+
+A record type that is not known is skipped by the caller; an unknown version of a known value is an error: nothing of a
+group is dropped silently. Source: GroupCoordinatorRecordSerde, KIP-915.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from muster_coordinator.records import group_metadata, offset_commit
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.group_metadata import (
+    GroupMetadataRecord,
+    decode_group_metadata_key,
+    decode_group_metadata_value,
+)
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitRecord,
+    decode_offset_commit_key,
+    decode_offset_commit_value,
+)
+
+__all__ = [
+    "RECORD_TYPE_NAMES",
+    "Change",
+    "LogDecoder",
+    "RecordDecodeError",
+    "UnknownRecord",
+    "UnsupportedValueVersionError",
+    "decode_record",
+]
+
+
+class UnknownRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record of a type that this coordinator does not hold; ``name`` is Kafka's, "" if it is not even known by
+    name.
+    """
+
+    type: int
+    name: str
+
+
+_OFFSET_COMMIT_TYPE = offset_commit.KEY_TYPE.to_bytes(2, "big")
+
+Change: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | UnknownRecord
+
+RECORD_TYPE_NAMES: dict[int, str] = {
+    offset_commit.LEGACY_KEY_TYPE: "LegacyOffsetCommit",
+    offset_commit.KEY_TYPE: "OffsetCommit",
+    group_metadata.KEY_TYPE: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    9: "ShareGroupPartitionMetadata",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    18: "StreamsGroupPartitionMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+    24: "StreamsGroupTargetAssignmentResolvedTopicIds",
+}
+"""CoordinatorRecordType; types from 3 on belong to the KIP-848, share and streams protocols."""
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> Change:
+    """Raises RecordDecodeError (a null key included), UnsupportedValueVersionError."""
+    if key is None or len(key) < 2:
+        raise RecordDecodeError("record without a key" if key is None else f"key of {len(key)} bytes")
+    record_type = int.from_bytes(key[:2], "big", signed=True)
+    if record_type in (offset_commit.KEY_TYPE, offset_commit.LEGACY_KEY_TYPE):
+        group_id, topic, partition = decode_offset_commit_key(key)
+        return OffsetCommitRecord(
+            group_id, topic, partition, None if value is None else decode_offset_commit_value(value)
+        )
+    if record_type == group_metadata.KEY_TYPE:
+        group_id = decode_group_metadata_key(key)
+        return GroupMetadataRecord(group_id, None if value is None else decode_group_metadata_value(value))
+    return UnknownRecord(record_type, RECORD_TYPE_NAMES.get(record_type, ""))
+
+
+class LogDecoder:
+    """``decode_record`` for the records of one log: groups commit the same partitions again and again, so the keys of
+    offsets are parsed once. Bounded: a log of ever new keys costs no memory, only the parsing.
+    """
+
+    KEYS_MAX = 50_000
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, tuple[str, str, int]] = {}
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Change:
+        """As ``decode_record``."""
+        if key is None or not key.startswith(_OFFSET_COMMIT_TYPE):
+            return decode_record(key, value)
+        names = self._keys.get(key)
+        if names is None:
+            names = decode_offset_commit_key(key)
+            if len(self._keys) >= self.KEYS_MAX:
+                self._keys.clear()
+            self._keys[key] = names
+        group_id, topic, partition = names
+        return OffsetCommitRecord(
+            group_id, topic, partition, None if value is None else decode_offset_commit_value(value)
+        )

@@ -1,0 +1,103 @@
+"""What the parts of the core share: identity, promise, log, the effects of the call that runs, pending storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_coordinator.replication.effects import (
+    Answer,
+    CallStatus,
+    Effect,
+    Promise,
+    ReadLog,
+    Send,
+    StorageEffect,
+    StorePromise,
+)
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.messages import Batch, Message
+from muster_coordinator.replication.rules import Rules
+from muster_coordinator.replication.sets import Sets
+from muster_coordinator.replication.settings import ReplicationSettings
+
+__all__ = ["Context", "Continue"]
+
+Continue = Callable[[], None]
+ReadDone = Callable[[int, tuple[Batch, ...]], None]
+
+
+class Context:
+    """``waiting``: what goes on when the storage effect that is under way is done; None if none is."""
+
+    def __init__(
+        self, log_id: str, promise: Promise, log: LogState, settings: ReplicationSettings, rules: Rules
+    ) -> None:
+        self.log_id = log_id
+        self.promise = promise
+        self.log = log
+        self.settings = settings
+        self.rules = rules
+        self.now_ms = 0
+        self.commit_point = -1  # of this replica: what it knows to be committed
+        self.waiting: Continue | None = None
+        self._effects: list[Effect] = []
+        self._reads: dict[int, ReadDone] = {}
+        self._last_ticket = 0
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def send(self, message: Message) -> None:
+        self._effects.append(Send(message))
+
+    def answer(
+        self,
+        call: int,
+        status: CallStatus,
+        message: str = "",
+        *,
+        sets: Sets | None = None,
+        ended_epoch: int = -1,
+    ) -> None:
+        self._effects.append(Answer(call, status, self.promise.epoch, message, sets, ended_epoch))
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def store(self, effect: StorageEffect, then: Continue) -> None:
+        """Nothing else happens to this replica until the host says that ``effect`` is durable; then ``then`` runs."""
+        if self.waiting is not None:
+            raise AssertionError(f"{effect} while another storage effect is under way")
+        self.waiting = then
+        self._effects.append(effect)
+
+    def store_promise(self, promise: Promise, then: Continue) -> None:
+        """The promise counts from when it is durable."""
+
+        def stored() -> None:
+            self.promise = promise
+            then()
+
+        if self.rules.promise_is_stored():
+            self.store(StorePromise(promise), stored)
+        else:
+            stored()
+
+    def read(self, start: int, bytes_max: int, done: ReadDone) -> None:
+        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile."""
+        generation = self.log.generation
+        log = self.log
+
+        def check(end: int, batches: tuple[Batch, ...]) -> None:
+            if self.log is log and log.generation == generation:
+                done(end, batches)
+
+        self._last_ticket += 1
+        self._reads[self._last_ticket] = check
+        self._effects.append(ReadLog(self._last_ticket, start, bytes_max))
+
+    def read_done(self, ticket: int, end: int, batches: tuple[Batch, ...]) -> None:
+        done = self._reads.pop(ticket, None)
+        if done is not None:
+            done(end, batches)

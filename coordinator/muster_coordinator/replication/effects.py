@@ -1,0 +1,208 @@
+"""What the core asks its host to do.
+
+The host carries out the effects of one call in their order. Those of ``StorageEffect`` must be durable when the host
+reports ``storage_done``; until then the core keeps whatever else arrives in a queue. Messages may get lost, late or
+double; nothing else may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from muster_coordinator.replication.messages import Batch, Message
+from muster_coordinator.replication.sets import Sets
+
+
+class Promise(msgspec.Struct, frozen=True, gc=False):
+    """What a replica keeps durably besides its log. ``leader`` "": promised to nobody (a resignation).
+
+    ``incarnation`` counts how often data was lost here; acks of an earlier one are worth nothing. ``rebuilding``: the
+    log lacks what was acked once.
+    """
+
+    epoch: int = -1
+    leader: str = ""
+    incarnation: int = 0
+    rebuilding: bool = False
+
+
+class CallStatus(StrEnum):
+    """Outcome of an election or resignation. The first seven are the pod API's; the others are 409 with a reason."""
+
+    ACCEPTED = "accepted"
+    LOADING = "loading"
+    STALE_EPOCH = "staleEpoch"
+    WRONG_REPLICA = "wrongReplica"
+    CANNOT_WRITE = "cannotWrite"
+    DAMAGED = "damaged"  # rebuilding: no candidate
+    INVALID = "invalid"
+    SET_CONFLICT = "setConflict"  # the log names other sets than the call: the answer carries them
+    LEADER_LIVES = "leaderLives"  # nothing was promised; ``force`` would go on
+    BETTER_LOG = "betterLog"  # nothing was promised; the replica named in the message should be elected
+    NO_MAJORITY = "noMajority"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """End of the call ``call``. ``epoch``: highest promised by now. ``sets``: those of the chosen log."""
+
+    call: int
+    status: CallStatus
+    epoch: int
+    message: str = ""
+    sets: Sets | None = None
+    ended_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StorePromise:
+    """Storage. Both slots may be written; the promise is fsynced in every flush mode."""
+
+    promise: Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Storage. Cut the log so that it ends at ``end_offset``, fsynced, behind every write that was staged before.
+
+    The replayed state must be rebuilt if it holds more than that.
+    """
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartBeside:
+    """Storage. Throw away an unfinished copy and begin an empty one beside the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapBeside:
+    """Storage. Fsync the copy and put it in the place of the log by rename. State and checkpoints of the old log go."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRange:
+    """Append ``batches`` to the log (or to the copy ``beside``), whose end becomes ``end``. Report ``log_durable``.
+
+    ``horizon`` is kept with the log: tombstones below it are missing here too from now on.
+    """
+
+    end: int
+    batches: tuple[Batch, ...]
+    horizon: int
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket."""
+
+    ticket: int
+    start: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Replay everything up to the log's end, keep what is replayed already; report ``loaded``."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLeaderChange:
+    """Append a leader-change record at the log's end, and report it by ``appended``, at once."""
+
+    epoch: int
+    sets: Sets
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReplicaSet:
+    """Append a set record at the log's end, and report it by ``appended``, at once."""
+
+    epoch: int
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The leader-change record of ``epoch`` is committed: serve."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedDown:
+    """The leadership of ``epoch``, ACTIVE or not, ended: answer NOT_COORDINATOR to all that waits, drop timers and a
+    checkpoint that is not published, rebuild the state from checkpoint and log.
+
+    ``elected_again``: by a higher election of this very replica; what is loaded may stay, and requests may wait.
+    """
+
+    epoch: int
+    reason: str
+    elected_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPointMoved:
+    """All below ``offset`` is committed. A leader answers what waits for it, a follower replays up to there."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsConfirmed:
+    """Reads whose ``confirm_read`` gave ``round`` or less are confirmed."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinal:
+    """The set record is committed: ``replicas`` alone count. The operator may clear previousReplicas."""
+
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataLossAccepted:
+    """A person allowed it: the best log of those that could be reached was taken. Worth an event."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardCheckpoints:
+    """The log lost data: no checkpoint of it may be loaded any more."""
+
+
+StorageEffect: TypeAlias = StorePromise | Truncate | StartBeside | SwapBeside
+Effect: TypeAlias = (
+    StorageEffect
+    | AppendRange
+    | ReadLog
+    | Send
+    | Load
+    | AppendLeaderChange
+    | AppendReplicaSet
+    | Active
+    | SteppedDown
+    | CommitPointMoved
+    | ReadsConfirmed
+    | SetFinal
+    | DataLossAccepted
+    | DiscardCheckpoints
+    | Answer
+)

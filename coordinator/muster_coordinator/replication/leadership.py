@@ -1,0 +1,207 @@
+"""Who this replica is to its partition: follower, candidate or leader; and the calls that change it.
+
+Everything that promises an epoch goes through ``promise``: promising a higher epoch and ending one's own leadership is
+one step. Rules: replication.md, "Promise", "Election", "Resignation", "The operator, liveness, self-nomination".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_coordinator.replication.context import Context, Continue
+from muster_coordinator.replication.effects import CallStatus, DiscardCheckpoints, Promise, SteppedDown
+from muster_coordinator.replication.election import Candidate, ElectionCall
+from muster_coordinator.replication.follower import Follower
+from muster_coordinator.replication.leader import Leader
+from muster_coordinator.replication.promise import EPOCH_JUMP_MAX, NOBODY
+from muster_coordinator.replication.sets import Sets
+
+__all__ = ["Leadership"]
+
+
+class Leadership:
+    """``leader`` and ``candidate`` are None unless this replica is one; an ACTIVE leader may be a candidate again.
+
+    ``nomination_delay_ms``: see ``ReplicaCore``. ``highest_epoch``: that any replica was seen to have promised.
+    """
+
+    def __init__(self, context: Context, follower: Follower, nomination_delay_ms: Callable[[], int] | None) -> None:
+        self.candidate: Candidate | None = None
+        self.leader: Leader | None = None
+        self.highest_epoch = context.promise.epoch
+        self.quiet_since_ms = context.now_ms  # neither operator nor leader was heard
+        self._context = context
+        self._follower = follower
+        self._calls: list[int] = []  # that wait for the end of the present election
+        self._learners: tuple[str, ...] = ()
+        self._tickets = 0
+        self._nomination_delay_ms = nomination_delay_ms
+        self._nominate_after_ms = nomination_delay_ms() if nomination_delay_ms is not None else 0
+
+    @property
+    def leading_epoch(self) -> int:
+        """Of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
+        return self.leader.epoch if self.leader is not None else -1
+
+    @property
+    def is_active(self) -> bool:
+        return self.leader is not None and self.leader.active
+
+    @property
+    def live_leader(self) -> str:
+        """Who leads, as far as this replica heard lately; "" if nobody."""
+        return self._context.log_id if self.leader is not None else self._follower.live_leader()
+
+    def set_learners(self, learners: tuple[str, ...]) -> None:
+        self._learners = learners
+        if self.leader is not None:
+            self.leader.follow_by(learners)
+
+    # -- promises -----------------------------------------------------------------------------------------------------
+
+    def promise(self, epoch: int, leader: str, then: Continue) -> None:
+        """Promising a higher epoch and ending what this replica leads is one step, before anything is answered."""
+        context = self._context
+        own = leader == context.log_id
+        if context.rules.promise_ends_leadership():
+            self._end_leadership(f"epoch {epoch} was promised to {leader or 'nobody'}", elected_again=own)
+        if not own and self.candidate is not None:
+            self.election_failed(CallStatus.STALE_EPOCH, f"epoch {epoch} was promised to {leader or 'nobody'}")
+        self._follower.reset()
+        self.highest_epoch = max(self.highest_epoch, epoch)
+        now = context.promise
+        named = context.rules.promised_leader(now, epoch, leader)
+        context.store_promise(Promise(epoch, named, now.incarnation, now.rebuilding), then)
+
+    def _end_leadership(self, reason: str, *, elected_again: bool = False) -> int:
+        """The epoch that ended, -1 if there was none."""
+        leader, self.leader = self.leader, None
+        if leader is None:
+            return -1
+        self._context.emit(SteppedDown(leader.epoch, reason, elected_again))
+        if not elected_again:
+            self._answer_calls(CallStatus.STALE_EPOCH, reason)
+        return leader.epoch
+
+    def lost_data(self) -> None:
+        now = self._context.promise
+        self._end_leadership("the log lost data")
+        if self.candidate is not None:
+            self.election_failed(CallStatus.DAMAGED, "the log lost data")
+        self._follower.reset()
+        self._context.emit(DiscardCheckpoints())
+        self._context.commit_point = -1
+        self._context.store_promise(Promise(now.epoch, now.leader, now.incarnation + 1, True), lambda: None)
+
+    # -- elections ----------------------------------------------------------------------------------------------------
+
+    def elect(self, call: int, election: ElectionCall, cannot_write: str) -> None:
+        context = self._context
+        if self.is_active and election.epoch == self.leading_epoch:
+            context.answer(call, CallStatus.ACCEPTED)
+            return
+        if election.epoch >= 0 and election.epoch == self._present_epoch():
+            self._calls.append(call)
+            return
+        refused = self._refuse_election(election, cannot_write)
+        if refused is not None:
+            context.answer(call, *refused)
+            return
+        if self.candidate is not None:
+            self.election_failed(CallStatus.STALE_EPOCH, f"superseded by epoch {election.epoch}")
+        self._calls.append(call)
+        self._learners = election.learners
+        self._begin_election(election, nominated=False)
+
+    def _present_epoch(self) -> int:
+        if self.candidate is not None:
+            return self.candidate.epoch
+        return self.leading_epoch
+
+    def _refuse_election(self, election: ElectionCall, cannot_write: str) -> tuple[CallStatus, str] | None:
+        """What speaks against an election before anything durable is done."""
+        context = self._context
+        promise, log = context.promise, context.log
+        if cannot_write:
+            return CallStatus.CANNOT_WRITE, cannot_write
+        if context.log_id not in election.sets.members:
+            return CallStatus.WRONG_REPLICA, f"log id {context.log_id} is in no set of the call"
+        if election.epoch > max(promise.epoch, 0) + EPOCH_JUMP_MAX:
+            return CallStatus.INVALID, f"epoch {election.epoch} is too far above {promise.epoch}"
+        if not context.rules.may_lead(promise, election.epoch, context.log_id):
+            return CallStatus.STALE_EPOCH, f"epoch {promise.epoch} was promised to {promise.leader or 'nobody'}"
+        if promise.rebuilding and not election.allow_data_loss:
+            return CallStatus.DAMAGED, "the log is being rebuilt"
+        if election.bootstrap and log.end > 0:
+            return CallStatus.INVALID, f"bootstrap of a used log (it ends at {log.end})"
+        return None
+
+    def _begin_election(self, election: ElectionCall, *, nominated: bool) -> None:
+        self._tickets += 1
+        candidate = self.candidate = Candidate(
+            self._context,
+            election,
+            self._tickets,
+            promise=self._promise_to_itself,
+            lead=lambda sets: self._lead(candidate.epoch, sets),
+            failed=lambda status, message, sets: self.election_failed(status, message, sets),
+            nominated=nominated,
+        )
+        leader = self.live_leader
+        candidate.start("" if leader == self._context.log_id else leader)
+
+    def _promise_to_itself(self, epoch: int, then: Continue) -> None:
+        if self._context.promise.rebuilding:  # a person allowed data loss: this log is the best that there is
+            now = self._context.promise
+            self._context.promise = Promise(now.epoch, now.leader, now.incarnation)
+        self.promise(epoch, self._context.log_id, then)
+
+    def _lead(self, epoch: int, sets: Sets) -> None:
+        self.candidate = None
+        self.leader = Leader(
+            self._context,
+            epoch,
+            sets,
+            self._learners,
+            on_active=lambda: self._answer_calls(CallStatus.ACCEPTED, ""),
+            on_end=lambda reason: (self._end_leadership(reason), None)[1],
+        )
+        self.leader.open()
+
+    def election_failed(self, status: CallStatus, message: str, sets: Sets | None = None) -> None:
+        self.candidate = None
+        self._answer_calls(status, message, sets)
+
+    def _answer_calls(self, status: CallStatus, message: str, sets: Sets | None = None) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            self._context.answer(call, status, message, sets=sets)
+
+    def resign(self, call: int, epoch: int) -> None:
+        context = self._context
+        promise = context.promise
+        if (epoch, NOBODY) == (promise.epoch, promise.leader):
+            context.answer(call, CallStatus.ACCEPTED)
+            return
+        if epoch <= promise.epoch:
+            context.answer(call, CallStatus.STALE_EPOCH, f"epoch {epoch} is not higher than {promise.epoch}")
+            return
+        if epoch > max(promise.epoch, 0) + EPOCH_JUMP_MAX:
+            context.answer(call, CallStatus.INVALID, f"epoch {epoch} is too far above {promise.epoch}")
+            return
+        ended_epoch = self.leading_epoch
+        self.promise(epoch, NOBODY, lambda: context.answer(call, CallStatus.ACCEPTED, ended_epoch=ended_epoch))
+
+    def consider_nomination(self) -> None:
+        """No operator and no leader heard for T: ask a majority of the set in the log, with its own log's pair."""
+        context = self._context
+        if self._follower.live_leader():
+            self.quiet_since_ms = context.now_ms
+        sets = context.log.sets
+        if self._nomination_delay_ms is None or sets is None or context.log_id not in sets.members:
+            return
+        if context.promise.rebuilding or context.now_ms - self.quiet_since_ms < self._nominate_after_ms:
+            return
+        self.quiet_since_ms = context.now_ms
+        self._nominate_after_ms = self._nomination_delay_ms()
+        self._begin_election(ElectionCall(context.promise.epoch + 1, sets), nominated=True)

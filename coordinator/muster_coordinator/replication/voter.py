@@ -1,0 +1,71 @@
+"""What a replica answers to candidates and leaders that read its log: seals, questions, fetches.
+
+Rules: replication.md, "Election" (1 to 3), "Compaction and checkpoints".
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.replication.context import Context
+from muster_coordinator.replication.messages import Batch, Fetch, Fetched, Question, QuestionAnswer, Seal, Sealed
+
+__all__ = ["answer_fetch", "answer_question", "answer_seal"]
+
+
+def answer_seal(context: Context, message: Seal) -> None:
+    """The promise is durable. ``rebuilding`` says that this seal must not be counted."""
+    log = context.log
+    context.send(
+        Sealed(
+            context.log_id,
+            message.sender,
+            message.epoch,
+            end_offset=log.end,
+            runs=log.runs(0, log.end),
+            sets=log.sets,
+            sets_offset=log.sets_offset,
+            horizon=log.horizon,
+            rebuilding=context.promise.rebuilding,
+            incarnation=context.promise.incarnation,
+        )
+    )
+
+
+def answer_question(context: Context, message: Question, live_leader: str) -> None:
+    """Without durable effect. A log is better by the rule of the best log."""
+    rank = context.rules.log_rank
+    context.send(
+        QuestionAnswer(
+            context.log_id,
+            message.sender,
+            context.promise.epoch,
+            ticket=message.ticket,
+            live_leader=live_leader,
+            better=rank(context.log.last_epoch, context.log.end) > rank(message.last_epoch, message.end_offset),
+            counts=not context.promise.rebuilding,
+        )
+    )
+
+
+def answer_fetch(context: Context, message: Fetch) -> None:
+    """A chunk of the log, or nothing where it does not reach so far (any more)."""
+
+    def read(end: int, batches: tuple[Batch, ...]) -> None:
+        log = context.log
+        context.send(
+            Fetched(
+                context.log_id,
+                message.sender,
+                message.epoch,
+                start=message.start,
+                end=end,
+                previous_epoch=log.epoch_before(message.start),
+                runs=log.runs(message.start, end),
+                batches=batches,
+                horizon=log.horizon,
+            )
+        )
+
+    if message.start < context.log.end:
+        context.read(message.start, message.bytes_max, read)
+    else:
+        read(message.start, ())

@@ -1,0 +1,18 @@
+"""The machine's clocks, behind the port that shards see."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Implements ``shard.ports.Clock``."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()

@@ -1,0 +1,150 @@
+"""Puts one pod together, runs it until it is asked to stop, and takes it down in order.
+
+Up: storage recovers, the pod API listens (so that the operator sees the pod at once), the Kafka listener listens.
+Down: drain (resign, so that the operator moves the partitions at once), close the listener, write everything out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import uuid
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.archive import DirectoryArchive
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.podapi.server import build_app
+from muster_coordinator.server.clock import SystemClock
+from muster_coordinator.server.cluster_view import ClusterView
+from muster_coordinator.server.data_dir import DataDirInUseError, DataDirLock
+from muster_coordinator.server.handlers.table import handler_table
+from muster_coordinator.server.listener import KafkaListener
+from muster_coordinator.server.logging import configure_logging
+from muster_coordinator.server.metrics import PodMetrics
+from muster_coordinator.server.pod import Pod, PodIdentity
+from muster_coordinator.shard.archiving import ArchiverSettings
+from muster_coordinator.shard.checkpointing import CheckpointerSettings
+from muster_coordinator.shard.cleaning import CleanerSettings
+from muster_coordinator.shard.manager import ShardManager
+from muster_coordinator.shard.storage import StorageSettings
+
+if TYPE_CHECKING:
+    from muster_coordinator.server.options import ProcessOptions
+    from muster_coordinator.server.settings import CoordinatorSettings
+
+logger = structlog.get_logger(__name__)
+
+DRAIN_S = 5.0
+"""Longest wait for the resignations of an orderly end; a pod that cannot write its promises must still be able to go.
+"""
+
+
+class StartError(Exception):
+    """The pod cannot start; the message says what to do."""
+
+
+async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
+    """Run the pod until SIGTERM or SIGINT. Raises StartError."""
+    configure_logging(options.log_format)
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    async with AsyncExitStack() as stack:
+        manager = await _start(options, stack, boot_id, version)
+        await stop.wait()
+        logger.info("stopping", pod=options.pod)
+        try:
+            await asyncio.wait_for(manager.drain(), DRAIN_S)
+        except TimeoutError:
+            logger.warning("drain_timed_out", pod=options.pod)
+    logger.info("stopped", pod=options.pod)
+
+
+async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str) -> ShardManager:
+    settings = options.settings
+    lock = DataDirLock(options.data_dir)
+    try:
+        lock.acquire()
+    except (DataDirInUseError, OSError) as error:
+        raise StartError(str(error)) from error
+    stack.callback(lock.release)
+    clock = SystemClock()
+    view = ClusterView()
+    manager = ShardManager(
+        data_dir=options.data_dir,
+        disk=OsDisk(),
+        storage_settings=StorageSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            journal_bytes=settings.shard.journal_bytes,
+            flush_interval_ms=settings.shard.segment_flush_interval_ms,
+            boot_id=boot_id,
+        ),
+        cleaner_settings=CleanerSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            min_cleanable_ratio=settings.cleaner.log_cleaner_min_cleanable_ratio,
+            delete_retention_ms=settings.cleaner.log_cleaner_delete_retention_ms,
+            io_max_bytes_per_second=settings.cleaner.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=settings.cleaner.log_cleaner_backoff_ms,
+        ),
+        checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
+        archiver_settings=_archiver_settings(settings),
+        clock=clock,
+        new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
+    )
+    try:
+        await manager.start()
+    except Exception as error:
+        raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
+    stack.push_async_callback(manager.stop)
+    listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards))
+    advertised = f"{options.advertise[0]}:{options.advertise[1]}"
+    identity = PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised)
+    pod = Pod(
+        identity,
+        manager,
+        view,
+        delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
+    )
+    runner = web.AppRunner(build_app(pod, PodMetrics(listener, manager).render), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, *options.api_listen).start()
+        await listener.start(*options.kafka_listen)
+    except OSError as error:
+        raise StartError(f"cannot listen: {error}") from error
+    stack.push_async_callback(listener.stop)
+    pod.listening()
+    logger.info(
+        "listening",
+        pod=options.pod,
+        node_id=options.node_id,
+        kafka="{}:{}".format(*options.kafka_listen),
+        advertised=advertised,
+        api="{}:{}".format(*options.api_listen),
+        data_dir=str(options.data_dir),
+        replicas=len(manager.replicas),
+    )
+    return manager
+
+
+def _archiver_settings(settings: CoordinatorSettings) -> ArchiverSettings | None:
+    directory = settings.cleaner.archive_dir
+    if not directory:
+        return None
+    archive = DirectoryArchive(OsDisk(), Path(directory))
+    return ArchiverSettings(archive, settings.cleaner.log_cleaner_io_max_bytes_per_second)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT ask for an orderly end."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)

@@ -1,0 +1,195 @@
+"""Settings of a coordinator pod under Kafka's names; a setting that Kafka does not have is named ``muster.<field>``.
+
+Each group of settings is a frozen dataclass; what a field means, its unit and its range stand under it.
+``docs/configuration.md`` is rendered from here, and a test holds it true. Values come as text (``--config
+NAME=VALUE``, the ``settings`` of a CoordinatorCluster).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster_coordinator.groups.config import GroupConfig
+
+INT32_MAX = 2**31 - 1
+
+
+def _setting(default: int, kafka_name: str | None, minimum: int, maximum: int = INT32_MAX) -> int:
+    """A field with Kafka's configuration name (None: Kafka has none) and the range of its values."""
+    value: int = field(default=default, metadata={"kafka": kafka_name, "minimum": minimum, "maximum": maximum})
+    return value
+
+
+def _ratio(default: float, kafka_name: str) -> float:
+    """The same for a part of 1."""
+    value: float = field(default=default, metadata={"kafka": kafka_name, "minimum": 0, "maximum": 1})
+    return value
+
+
+def _text(default: str) -> str:
+    """A text that Kafka has no setting for."""
+    value: str = field(default=default, metadata={"kafka": None})
+    return value
+
+
+@dataclass(frozen=True)
+class ListenerSettings:
+    """Limits that a client can reach. Reaching one costs that one connection, and is counted."""
+
+    socket_request_max_bytes: int = _setting(104_857_600, "socket.request.max.bytes", 1024)
+    """Largest request in bytes; a larger one closes its connection."""
+
+    max_connections: int = _setting(20_000, "max.connections", 1)
+    """Connections at a time; one more is closed at once. Kafka has no limit by default."""
+
+    connections_max_idle_ms: int = _setting(600_000, "connections.max.idle.ms", 1000)
+    """A connection without a request for this long (ms) is closed."""
+
+    max_in_flight_requests: int = _setting(128, None, 1, 10_000)
+    """Requests of one connection that wait for their answers; beyond it nothing more is read from the connection. A
+    Kafka broker takes one request at a time from each connection."""
+
+    max_buffered_bytes: int = _setting(268_435_456, None, 1_048_576)
+    """Bytes that all connections hold together: requests that are not complete or not answered yet, answers that are
+    not sent. Beyond it the connection that holds most is closed. A connection counts from 4 KiB on. To be larger than
+    socket.request.max.bytes, or a request of that size never gets through."""
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """The log of an offsets partition and the pod's journal."""
+
+    offsets_topic_segment_bytes: int = _setting(104_857_600, "offsets.topic.segment.bytes", 1024)
+    """Size (bytes) at which a segment is closed and the next one begins."""
+
+    offsets_commit_timeout_ms: int = _setting(5000, "offsets.commit.timeout.ms", 1)
+    """A request whose records are not committed after this long (ms) gets COORDINATOR_NOT_AVAILABLE."""
+
+    journal_bytes: int = _setting(16_777_216, None, 1_048_576)
+    """Size (bytes) of one journal file. Recovery reads what is in them; a larger one makes it longer."""
+
+    delete_offsets_of_removed_topics: int = _setting(0, None, 0, 1)
+    """1: when a topic is removed from the declared ones, or loses partitions, the offsets that groups committed for
+    it are deleted, as a Kafka broker does when a topic is deleted. 0: they stay until they expire, so that an edit
+    that removes too much costs nothing."""
+
+    checkpoint_interval_bytes: int = _setting(16_777_216, None, 65_536)
+    """A checkpoint of a partition's state is taken when so much (bytes) of its log, and at least as much as its last
+    checkpoint is large, lies behind that one. A load reads the checkpoint and what lies behind it."""
+
+    segment_flush_interval_ms: int = _setting(250, None, 1, 60_000)
+    """How long (ms) bytes that the journal holds may wait before they are written to their segment file too."""
+
+
+@dataclass(frozen=True)
+class CleanerSettings:
+    """Compaction of the closed segments of partitions that this pod leads. Records go; offsets and epochs stay."""
+
+    log_cleaner_min_cleanable_ratio: float = _ratio(0.5, "log.cleaner.min.cleanable.ratio")
+    """A log is cleaned when at least this part of its closed segments' bytes was not cleaned yet."""
+
+    log_cleaner_delete_retention_ms: int = _setting(86_400_000, "log.cleaner.delete.retention.ms", 0)
+    """How long (ms) tombstones and transaction markers are kept after they were written."""
+
+    log_cleaner_io_max_bytes_per_second: int = _setting(4_194_304, "log.cleaner.io.max.bytes.per.second", 1024)
+    """Bytes per second that the cleaner reads and writes at most. Kafka has no limit by default; here the cleaner
+    shares a processor with the coordinator."""
+
+    archive_dir: str = _text("")
+    """An absolute path: each closed segment is copied there before the cleaner may touch it, as
+    `__consumer_offsets-<p>/<log id>/<20 digits>.log`. Empty: nothing is archived. Not to lie in a data directory."""
+
+    log_cleaner_backoff_ms: int = _setting(15_000, "log.cleaner.backoff.ms", 1)
+    """Pause (ms) between two passes, and between two looks for a log to clean."""
+
+
+@dataclass(frozen=True)
+class CoordinatorSettings:
+    """Everything that can be set on a pod."""
+
+    listener: ListenerSettings = field(default_factory=ListenerSettings)
+    shard: ShardSettings = field(default_factory=ShardSettings)
+    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
+    groups: GroupConfig = field(default_factory=GroupConfig)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be taken; the message names it and says what would be right."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: for checks, docs and completion. ``section`` and ``attribute`` say where it is in
+    CoordinatorSettings."""
+
+    name: str
+    default: int | float | str
+    minimum: int
+    maximum: int
+    section: str
+    attribute: str
+
+
+def all_settings() -> tuple[Setting, ...]:
+    """Every setting, in the order of the docs."""
+    return tuple(_all_settings())
+
+
+def _all_settings() -> Iterator[Setting]:
+    defaults = CoordinatorSettings()
+    for section in dataclasses.fields(defaults):
+        for f in dataclasses.fields(getattr(defaults, section.name)):
+            name = f.metadata["kafka"] or "muster." + f.name.replace("_", ".")
+            minimum, maximum = f.metadata.get("minimum", 0), f.metadata.get("maximum", INT32_MAX)
+            default: Any = f.default
+            yield Setting(name, default, minimum, maximum, section.name, f.name)
+
+
+def parse_settings(values: Mapping[str, str]) -> CoordinatorSettings:
+    """Settings from texts by name. Raises SettingsError for an unknown name (with the nearest one), a value that is no
+    number, or one that is out of range."""
+    known = {s.name: s for s in all_settings()}
+    chosen: dict[str, dict[str, Any]] = {}
+    for name, text in values.items():
+        setting = known.get(name)
+        if setting is None:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; docs/configuration.md lists the names"
+            raise SettingsError(f"unknown setting {name!r}{hint}")
+        chosen.setdefault(setting.section, {})[setting.attribute] = _parse(setting, text)
+    defaults = CoordinatorSettings()
+    try:
+        sections = {s: dataclasses.replace(getattr(defaults, s), **v) for s, v in chosen.items()}
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    return dataclasses.replace(defaults, **sections)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping; raises SettingsError for one without ``=``."""
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"{assignment!r} is not of the form NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def _parse(setting: Setting, text: str) -> int | float | str:
+    if isinstance(setting.default, str):
+        if text and not text.startswith("/"):
+            raise SettingsError(f"{setting.name}={text!r}: an absolute path is needed")
+        return text
+    try:
+        value = type(setting.default)(text)
+    except ValueError:
+        needed = "whole number" if isinstance(setting.default, int) else "number"
+        raise SettingsError(f"{setting.name}={text!r}: a {needed} is needed") from None
+    if not setting.minimum <= value <= setting.maximum:
+        raise SettingsError(f"{setting.name}={value}: must lie in [{setting.minimum}, {setting.maximum}]")
+    return value

@@ -1,0 +1,54 @@
+"""The port through which a shard answers requests, and the refusals that need no group state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+
+
+class Answer(Protocol):
+    """One request that waits for its answer. Exactly one of the two methods is called, once."""
+
+    def answer(self, response: Any) -> None: ...
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer with an error in the shape of the request."""
+        ...
+
+
+def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int) -> tuple[Any, ...]:
+    return tuple(
+        (topic, tuple((p if isinstance(p, int) else p[0], code) for p in partitions)) for topic, partitions in topics
+    )
+
+
+def _every_fetched(topics: tuple[tuple[str, tuple[int, ...]], ...] | None, code: int) -> tuple[Any, ...]:
+    """Version 1 can say an error of the group only at its partitions."""
+    return tuple((topic, tuple((p, -1, -1, "", code) for p in partitions)) for topic, partitions in topics or ())
+
+
+_REFUSALS: dict[type, Callable[[Any, int], object]] = {
+    m.JoinGroupRequest: lambda r, code: m.JoinGroupResponse(error_code=code, member_id=r.member_id),
+    m.SyncGroupRequest: lambda r, code: m.SyncGroupResponse(error_code=code),
+    # A member that asks while its group loads must not be told that it is gone (GroupCoordinatorService#heartbeat).
+    m.HeartbeatRequest: lambda r, code: m.HeartbeatResponse(
+        error_code=ErrorCode.NONE if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+    ),
+    m.LeaveGroupRequest: lambda r, code: m.LeaveGroupResponse(error_code=code),
+    m.OffsetCommitRequest: lambda r, code: m.OffsetCommitResponse(_every_partition(r.topics, code)),
+    m.OffsetFetchRequest: lambda r, code: m.OffsetFetchResponse(r.group_id, code, _every_fetched(r.topics, code)),
+    m.ListGroupsRequest: lambda r, code: m.ListGroupsResponse(error_code=code),
+    m.DescribeGroupRequest: lambda r, code: m.DescribedGroup(group_id=r.group_id, error_code=code),
+    m.DeleteGroupRequest: lambda r, code: m.DeleteGroupResponse(group_id=r.group_id, error_code=code),
+    m.OffsetDeleteRequest: lambda r, code: m.OffsetDeleteResponse(error_code=code),
+    m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),
+    m.WriteTxnMarkerRequest: lambda r, code: m.WriteTxnMarkerResponse(error_code=code),
+}
+
+
+def refusal(request: object, code: ErrorCode) -> object:
+    """The response to ``request`` that carries ``code`` where its API puts errors (reference, section 4.8)."""
+    return _REFUSALS[type(request)](request, int(code))

@@ -1,0 +1,152 @@
+"""Loading is replay: every record of the log goes through the same ``replay`` as at run time.
+
+In slices, so that a long load never delays other shards. Source: CoordinatorLoaderImpl; reference, sections 3.5 and
+6.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from heapq import heappop, heappush
+from itertools import count
+
+import msgspec
+import structlog
+
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.snapshot import StatePart
+from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.records.control import EndTxnMarker, decode_control
+from muster_coordinator.records.decode import LogDecoder, UnknownRecord
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replica import Replica
+
+logger = structlog.get_logger(__name__)
+
+SLICE_RECORDS = 250
+"""Records between two returns to the event loop: about half a millisecond of work."""
+
+
+class LoadTurns:
+    """Which load goes on next: one slice of one load per turn of the event loop, however many there are.
+
+    The smallest log first: it is ACTIVE soonest, and nobody waits longer for it than for a slice. (Kafka loads one
+    partition after the other, in a thread of its own.)
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._serials = count()
+        self._scheduled = False
+
+    async def next_slice(self, log_bytes: int) -> None:
+        """Returns when the load of a log of that size may do one slice."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        heappush(self._waiting, (log_bytes, next(self._serials), turn))
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        self._scheduled = False
+        while self._waiting:
+            turn = heappop(self._waiting)[2]
+            if not turn.done():  # else the load was given up meanwhile
+                turn.set_result(None)
+                break
+        if self._waiting:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._give)
+
+
+def load_log(
+    replica: Replica, coordinator: GroupCoordinator, metrics: ShardMetrics, to_offset: int | None = None
+) -> Generator[None, None, int]:
+    """Checkpoint and what lies behind it, or the whole log; like ``replay_log`` otherwise."""
+    from_offset = yield from _restore_checkpoint(replica, coordinator)
+    return (yield from replay_log(replica.log, coordinator, metrics, from_offset, to_offset))
+
+
+def _restore_checkpoint(replica: Replica, coordinator: GroupCoordinator) -> Generator[None, None, int]:
+    """Returns the offset behind it; the start of the log if there is none that can be used."""
+    start_offset = replica.log.start_offset
+    file = replica.open_checkpoint()
+    if file is None:
+        return start_offset
+    try:
+        for _ in file.parts():  # every CRC first: what was restored from a damaged file could not be taken back
+            yield
+    except (OSError, ValueError) as error:
+        logger.warning("checkpoint_ignored", directory=str(replica.directory), reason=str(error))
+        file.close()
+        return start_offset
+    decode = msgspec.msgpack.Decoder(StatePart).decode
+    try:
+        for part in file.parts():
+            coordinator.restore(decode(part))
+            yield
+    finally:
+        file.close()
+    return file.head.offset
+
+
+def replay_log(
+    log: PartitionLog,
+    coordinator: GroupCoordinator,
+    metrics: ShardMetrics,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+) -> Generator[None, None, int]:
+    """Replay ``log`` into ``coordinator``, from its start, or from ``from_offset``, between two batches, to its end, or
+    the last batch that ends at or below ``to_offset``. Yields after each slice; returns the offset behind the last
+    record.
+
+    Raises DamagedLogError if a batch is unreadable, CorruptBatchError if its records are, RecordDecodeError if a key
+    or a value is, UnsupportedValueVersionError on a known record with an unknown value version (KIP-915). Unknown
+    record types are skipped, counted and logged once per type.
+    """
+    in_slice = 0
+    decode = LogDecoder().decode
+    unknown_types: set[int] = set()
+    end_offset = log.start_offset if from_offset is None else from_offset
+    for batch in log.read_batches(end_offset):
+        if to_offset is not None and batch.end_offset > to_offset:
+            break
+        records = batch.records()
+        if batch.is_control:
+            for record in records:
+                marker = decode_control(record.key, record.value)
+                if isinstance(marker, EndTxnMarker):
+                    coordinator.replay_transaction_marker(
+                        batch.producer_id,
+                        batch.producer_epoch,
+                        marker.committed,
+                        record.offset,
+                        marker.coordinator_epoch,
+                    )
+        else:
+            producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
+            for start in range(0, len(records), SLICE_RECORDS):
+                if start:
+                    yield
+                for record in records[start : start + SLICE_RECORDS]:
+                    change = decode(record.key, record.value)
+                    if type(change) is not UnknownRecord:
+                        coordinator.replay(change, record.offset, record.timestamp_ms, *producer)
+                        continue
+                    metrics.unknown_records += 1
+                    if change.type not in unknown_types:
+                        unknown_types.add(change.type)
+                        logger.warning(
+                            "unknown_record_type", directory=str(log.directory), type=change.type, offset=record.offset
+                        )
+        end_offset = batch.end_offset
+        metrics.records_loaded += batch.records_count
+        in_slice += batch.records_count
+        if in_slice >= SLICE_RECORDS:
+            in_slice = 0
+            yield
+    return end_offset

@@ -1,0 +1,58 @@
+"""What shards count, as plain integers: the hot path pays an addition, ``server.metrics`` exports them when it is
+scraped."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from muster_coordinator.groups.coordinator import GroupCoordinator
+
+BOUNDS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 30_000.0)
+
+EVENTS = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed")
+"""The counters of a group coordinator (``groups.state.Counters``), with the meaning of Kafka's sensors."""
+
+
+class Histogram:
+    """Durations in ms. ``counts`` has one more entry than the bounds: what is above the last."""
+
+    def __init__(self, bounds_ms: tuple[float, ...] = BOUNDS_MS) -> None:
+        self.bounds_ms = bounds_ms
+        self.counts = [0] * (len(bounds_ms) + 1)
+        self.sum_ms = 0.0
+
+    def observe(self, duration_ms: float) -> None:
+        self.counts[bisect_left(self.bounds_ms, duration_ms)] += 1
+        self.sum_ms += duration_ms
+
+
+class ShardMetrics:
+    """Of one pod, shared by its shards. The histograms have Kafka's meaning (CoordinatorRuntimeMetrics), per turn
+    instead of per event: a turn runs what came together while the write before was on its way.
+    """
+
+    def __init__(self) -> None:
+        self.operation_errors = 0  # handlers that raised: defects
+        self.commit_timeouts = 0  # requests refused because their records did not commit in time
+        self.records_loaded = 0
+        self.unknown_records = 0  # records of unknown type that loading skipped
+        self.loads = 0
+        self.load_failures = 0
+        self.storage_failures = 0
+        self.load_time = Histogram()  # of one partition
+        self.queue_time = Histogram()  # from the first request of a turn to the turn
+        self.processing_time = Histogram()  # of the operations of a turn
+        self.flush_time = Histogram()  # of one durable write: from handing it over to the news that it is done
+        self._past_events = dict.fromkeys(EVENTS, 0)  # of partitions that are not led here any more
+
+    def keep_events(self, coordinator: GroupCoordinator) -> None:
+        """Its partition is not led here any more; what it counted stays in the totals."""
+        for event in EVENTS:
+            self._past_events[event] += getattr(coordinator.counters, event)
+
+    def events(self, coordinators: list[GroupCoordinator]) -> dict[str, int]:
+        """Totals since the process started; ``coordinators`` are those of the partitions led now."""
+        return {
+            event: past + sum(getattr(c.counters, event) for c in coordinators)
+            for event, past in self._past_events.items()
+        }

@@ -1,0 +1,370 @@
+"""One offsets partition that this pod leads: operation -> records -> batch -> commit -> answers.
+
+A shard drains its queue, runs each operation against the group state, replays its records at once, and closes one
+batch per turn; the pod appends the batches of all its shards with one durable write. Answers wait in a queue ordered
+by log offset until the commit point passes the log end that they depend on, reads included: no answer shows state
+that could still be lost. A failed append or replay fails the shard; there is no rollback in memory, a new election
+reloads from the log.
+
+Source: CoordinatorRuntime (operation, deferred events, load and unload), design section 2.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
+from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
+from muster_coordinator.replication.commit_point import CommitPoint
+from muster_coordinator.shard.answers import Answer
+from muster_coordinator.shard.loading import load_log
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.ports import Clock, Host
+from muster_coordinator.shard.replica import Replica
+from muster_coordinator.shard.states import LEGAL_PREDECESSORS, FailureReason, ShardState
+from muster_coordinator.shard.timers import Timers
+
+logger = structlog.get_logger(__name__)
+
+MAX_BATCH_RECORDS = 10_000
+"""A batch closes at this many records (an operation's records are never split), so that one turn stays short."""
+
+_INTERNAL = object()
+"""Marks a queue entry as work of our own, (now_ms) -> Result: a timer that fired, or a deletion of topics."""
+
+
+class Shard:
+    def __init__(
+        self,
+        replica: Replica,
+        coordinator: GroupCoordinator,
+        *,
+        epoch: int,
+        host: Host,
+        clock: Clock,
+        metrics: ShardMetrics,
+        commit_timeout_ms: int,
+    ) -> None:
+        self.partition = replica.partition
+        self.replica = replica
+        self.epoch = epoch  # of this leadership
+        self.state = ShardState.INITIAL
+        self.reason = ""  # why it FAILED or was CLOSED: a stable CamelCase code
+        self.message = ""  # the reason as a sentence
+        self.coordinator = coordinator
+        self._host = host
+        self._clock = clock
+        self._metrics = metrics
+        self._commit_timeout_ms = commit_timeout_ms
+        self._queue: deque[tuple[Any, Any]] = deque()
+        self._scheduled = False
+        self._held = False
+        self._unanswered: Answer | None = (
+            None  # of the operation that runs: it has its response, which is not parked yet
+        )
+        self._parked: deque[tuple[int, Answer, Any]] = deque()  # (log end that it depends on, request, response)
+        self._park_marks: deque[tuple[int, int]] = (
+            deque()
+        )  # (log end, monotonic ms), one per turn that parked something
+        self._timers = Timers()
+        self._commit: CommitPoint | None = None
+        self._epoch_open_at = -1  # end of the leader-change record of this epoch
+
+    def __repr__(self) -> str:
+        return (
+            f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.replica.end_offset} "
+            f"high_watermark={self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
+        )
+
+    @property
+    def high_watermark(self) -> int:
+        """The commit point; -1 before the epoch is open."""
+        return self._commit.offset if self._commit is not None else -1
+
+    # -- leadership ---------------------------------------------------------------------------------------------------
+
+    def start_loading(self) -> None:
+        self._enter(ShardState.LOADING)
+
+    def load(self) -> Iterator[None]:
+        """Replay the log into the group state, a slice at a time; the caller lets other shards run between slices.
+
+        Raises DamagedLogError, UnsupportedValueVersionError: the caller fails the shard with it.
+        """
+        return load_log(self.replica, self.coordinator, self._metrics)
+
+    def open_epoch(self, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]) -> None:
+        """Append the leader-change record that opens this epoch; the shard is ACTIVE when that record is committed.
+
+        What an ACTIVE shard had queued while it was held runs behind that record.
+        """
+        self._commit = CommitPoint(self.replica.log_id, replicas, previous_replicas, self.replica.end_offset)
+        self.replica.append_leader_change(self.epoch, replicas, previous_replicas, self._clock.wall_ms())
+        self._epoch_open_at = self.replica.end_offset
+        self._host.flush_soon(self)
+
+    def hold(self) -> None:
+        """Run and append nothing until ``advance_epoch``: a higher epoch is being promised."""
+        self._held = True
+
+    def advance_epoch(self, epoch: int, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]) -> None:
+        """A higher election of this very pod: what is loaded stays, the log gets the new epoch's leader-change
+        record."""
+        self._held = False
+        self.epoch = epoch
+        self.open_epoch(replicas, previous_replicas)
+
+    def fail(self, reason: str, message: str, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Stop serving because of a fault of this replica; parked and queued requests get ``code``."""
+        self._leave(ShardState.FAILED, reason, message, code)
+
+    def close(self, message: str) -> None:
+        """Stop serving because the leadership ended; parked and queued requests get NOT_COORDINATOR."""
+        self._leave(ShardState.CLOSED, "Resigned", message, ErrorCode.NOT_COORDINATOR)
+
+    def _leave(self, state: ShardState, reason: str, message: str, code: ErrorCode) -> None:
+        if self.state in (ShardState.CLOSED, state):
+            return
+        if self.state is not ShardState.FAILED:
+            self._metrics.keep_events(self.coordinator)
+        self._enter(state, reason, message)
+        self._timers.clear()
+        parked, self._parked = self._parked, deque()
+        queued, self._queue = self._queue, deque()
+        self._park_marks.clear()
+        for _, request, _ in parked:
+            request.refuse(code)
+        for reply in self.coordinator.on_unloaded():
+            waiting: Any = reply.token
+            waiting.refuse(code)
+        for kind, request in queued:
+            if kind is not _INTERNAL:
+                request.refuse(code)
+
+    def _enter(self, state: ShardState, reason: str = "", message: str = "") -> None:
+        if self.state not in LEGAL_PREDECESSORS[state]:
+            raise AssertionError(f"partition {self.partition}: {self.state} -> {state} is no step of a shard")
+        log = logger.error if state is ShardState.FAILED else logger.info
+        log(
+            "shard_state",
+            partition=self.partition,
+            epoch=self.epoch,
+            was=self.state.value,
+            now=state.value,
+            reason=reason,
+            message=message,
+        )
+        self.state = state
+        self.reason = reason
+        self.message = message
+        self._host.state_changed(self)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Any, answer: Answer) -> None:
+        """Queue a request of ``groups.messages``; its answer comes when what it depends on is committed."""
+        if self.state is not ShardState.ACTIVE:
+            self._refuse_inactive(request, answer)
+            return
+        self._queue.append((request, answer))
+        if not self._scheduled:
+            self._scheduled = True
+            self._host.flush_soon(self)
+
+    def _refuse_inactive(self, request: Any, answer: Answer) -> None:
+        """What is wrong with the request itself comes first, as in Kafka (GroupCoordinatorService)."""
+        wrong = self.coordinator.refuse(request)
+        if wrong is not None:
+            answer.answer(wrong)
+        elif self.state is ShardState.LOADING:
+            answer.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            answer.refuse(ErrorCode.NOT_COORDINATOR)
+
+    def drain(self, now_ms: int, monotonic_ms: int) -> None:
+        """Run what is queued, in order, and close one batch. What arrives meanwhile belongs to the next turn.
+
+        The times are those of the turn, wall clock and monotonic, in ms.
+        """
+        self._scheduled = False
+        if self.state is not ShardState.ACTIVE or self._held:
+            return
+        parked = self._parked
+        parked_before = len(parked)
+        try:
+            self._run_queue(now_ms)
+        except Exception as error:
+            self._fail_turn(error)
+            return
+        if len(parked) > parked_before:
+            self._park_marks.append((parked[-1][0], monotonic_ms))
+            if self._commit is not None and parked[0][0] <= self._commit.offset:
+                self._release()
+
+    def _run_queue(self, now_ms: int) -> None:
+        queue = self._queue
+        parked = self._parked
+        operations = self.coordinator.operations
+        replay = self.coordinator.replay
+        end_offset = self.replica.end_offset
+        records: list[Record] = []
+        for _ in range(len(queue)):
+            request, answer = queue.popleft()
+            if request is _INTERNAL:
+                result = answer(now_ms)
+            else:
+                try:
+                    result = operations[type(request)](request, answer, now_ms)
+                except Exception:
+                    self._operation_failed(request, answer)
+                    continue
+            response = result.response
+            self._unanswered = answer if response is not None else None
+            if result.transaction is not None:
+                self._append(records, now_ms)
+                records = []
+                end_offset = self._append_transactional(result, result.transaction, now_ms)
+            elif result.records:
+                for record in result.records:
+                    replay(record[2], end_offset, now_ms)
+                    end_offset += 1
+                records += result.records
+            if response is not None:
+                parked.append((end_offset, answer, response))
+                self._unanswered = None
+            for reply in result.replies:
+                parked.append((end_offset, reply.token, reply.response))
+            if result.timers:
+                self._set_timers(result)
+            if len(records) >= MAX_BATCH_RECORDS:
+                self._append(records, now_ms)
+                records = []
+        self._append(records, now_ms)
+
+    def _operation_failed(self, request: Any, answer: Answer) -> None:
+        """A defect of a handler costs its own request, as in Kafka: only replay changes the state."""
+        logger.exception("operation_failed", partition=self.partition, request=type(request).__name__)
+        self._metrics.operation_errors += 1
+        answer.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _fail_turn(self, error: Exception) -> None:
+        """A record could not be replayed or appended: what is in memory is not what the log says any more."""
+        logger.exception("shard_failed", partition=self.partition)
+        unanswered, self._unanswered = self._unanswered, None
+        if unanswered is not None:
+            unanswered.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        reason = FailureReason.CANNOT_WRITE if isinstance(error, OSError) else FailureReason.OPERATION_FAILED
+        self.fail(reason, f"{type(error).__name__}: {error}", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if isinstance(error, OSError):
+            self._host.storage_failed(error)
+
+    def _append(self, records: list[Record], now_ms: int) -> None:
+        if records:
+            self.replica.append_records(records, self.epoch, now_ms)
+
+    def _append_transactional(self, result: Result, transaction: Transaction, now_ms: int) -> int:
+        """Offsets of an open transaction, or its marker, have a batch of their own. Returns the log end after it."""
+        offset = self.replica.end_offset
+        producer = (transaction.producer_id, transaction.producer_epoch)
+        if transaction.marker is None:
+            self.replica.append_records(list(result.records), self.epoch, now_ms, producer)
+            for record in result.records:
+                self.coordinator.replay(record[2], offset, now_ms, *producer)
+                offset += 1
+            return offset
+        marker = encode_end_txn_marker(EndTxnMarker(transaction.marker, transaction.coordinator_epoch))
+        self.replica.append_records([(*marker, None)], self.epoch, now_ms, producer, control=True)
+        self.coordinator.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
+        return offset + 1
+
+    # -- commit point -------------------------------------------------------------------------------------------------
+
+    def log_durable(self, end_offset: int) -> None:
+        """This replica's log is durable up to ``end_offset``."""
+        commit = self._commit
+        if commit is None or not commit.acknowledge(self.replica.log_id, end_offset):
+            return
+        if self.state is ShardState.LOADING and commit.offset >= self._epoch_open_at:
+            self._activate()
+        self._release()
+
+    def _activate(self) -> None:
+        """What the group state does when it begins to lead comes before every request: it is first in the queue."""
+        self._enter(ShardState.ACTIVE)
+        self._queue_internal(self.coordinator.on_loaded)
+
+    def _release(self) -> None:
+        """Answer every parked request whose log end is committed."""
+        commit = self._commit
+        if commit is None:
+            return
+        committed = commit.offset
+        parked = self._parked
+        while parked and parked[0][0] <= committed:
+            _, request, response = parked.popleft()
+            request.answer(response)
+        marks = self._park_marks
+        while marks and marks[0][0] <= committed:
+            marks.popleft()
+
+    def refuse_overdue(self) -> None:
+        """Answer requests whose records did not commit within offsets.commit.timeout.ms (as Kafka: REQUEST_TIMED_OUT,
+        shown to clients as COORDINATOR_NOT_AVAILABLE). Their records stay in the log and may still commit."""
+        limit = self._clock.monotonic_ms() - self._commit_timeout_ms
+        marks = self._park_marks
+        overdue_end = -1
+        while marks and marks[0][1] < limit:
+            overdue_end = marks.popleft()[0]
+        parked = self._parked
+        while parked and parked[0][0] <= overdue_end:
+            _, request, _ = parked.popleft()
+            self._metrics.commit_timeouts += 1
+            request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    def fire_timers(self) -> None:
+        """Queue what is due; the timers run in the order of the queue, like requests."""
+        for key, serial in self._timers.pop_due(self._clock.monotonic_ms()):
+            self._queue_internal(partial(self._run_timer, key, serial))
+        self._arm()
+
+    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> None:
+        """Topics were deleted: offsets of partitions of which ``exists(topic, partition)`` is False go (as Kafka's
+        GroupCoordinator#onPartitionsDeleted)."""
+        if self.state is ShardState.ACTIVE:
+            self._queue_internal(lambda now_ms: self.coordinator.partitions_deleted(exists))
+
+    def _queue_internal(self, work: Callable[[int], Result]) -> None:
+        self._queue.append((_INTERNAL, work))
+        if not self._scheduled:
+            self._scheduled = True
+            self._host.flush_soon(self)
+
+    def _run_timer(self, key: Any, serial: int, now_ms: int) -> Result:
+        if not self._timers.claim(key, serial):
+            return Result()
+        return self.coordinator.on_timer(key, now_ms)
+
+    def _set_timers(self, result: Result) -> None:
+        now_ms = self._clock.monotonic_ms()
+        before = self._timers.next_deadline_ms()
+        for timer in result.timers:
+            if type(timer) is SetTimer:
+                self._timers.set(timer.key, now_ms + timer.delay_ms)
+            else:
+                self._timers.cancel(timer.key)
+        if before is None or (self._timers.next_deadline_ms() or before) < before:
+            self._arm()
+
+    def _arm(self) -> None:
+        deadline_ms = self._timers.next_deadline_ms()
+        if deadline_ms is not None:
+            self._host.arm_timer(self, deadline_ms)

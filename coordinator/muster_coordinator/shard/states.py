@@ -1,0 +1,32 @@
+"""States of a shard and the steps between them (Kafka: CoordinatorRuntime.CoordinatorState)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ShardState(StrEnum):
+    INITIAL = "INITIAL"  # a replica is here, this pod does not lead it
+    LOADING = "LOADING"  # elected: replays its log, then waits until its leader-change record is committed
+    ACTIVE = "ACTIVE"  # serves
+    FAILED = "FAILED"  # could not load, or could not write: says why, waits for a higher epoch
+    CLOSED = "CLOSED"  # resigned or superseded
+
+
+class FailureReason(StrEnum):
+    """Why a shard FAILED. The names are part of the pod API (``podapi.models.PartitionReason``)."""
+
+    LOG_DAMAGED = "LogDamaged"  # only a person can help
+    CANNOT_WRITE = "CannotWrite"  # disk full or I/O error; comes back by itself
+    LOAD_FAILED = "LoadFailed"  # the log could not be replayed; a higher epoch tries again
+    OPERATION_FAILED = "OperationFailed"  # a record of its own could not be replayed; a higher epoch reloads
+
+
+LEGAL_PREDECESSORS: dict[ShardState, frozenset[ShardState]] = {
+    ShardState.INITIAL: frozenset(),
+    ShardState.LOADING: frozenset({ShardState.INITIAL, ShardState.FAILED}),
+    ShardState.ACTIVE: frozenset({ShardState.LOADING}),
+    ShardState.FAILED: frozenset({ShardState.LOADING, ShardState.ACTIVE}),
+    ShardState.CLOSED: frozenset({ShardState.INITIAL, ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED}),
+}
+"""Which states may come before a state. A shard that is CLOSED ends; a later election makes a new one."""

@@ -1,0 +1,65 @@
+"""The APIs that are served: the one list that dispatch, ApiVersions, ``docs/protocol.md`` and the tests go by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.wire import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
+    k18_api_versions,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
+    k42_delete_groups,
+    k47_offset_delete,
+    k60_describe_cluster,
+)
+from muster_coordinator.wire.api import Api
+from muster_coordinator.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+MODULES = (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
+    k18_api_versions,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
+    k42_delete_groups,
+    k47_offset_delete,
+    k60_describe_cluster,
+)
+
+APIS: dict[int, Api] = {module.API.key: module.API for module in MODULES}
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions_response(request: ApiVersionsRequest, apis: Iterable[Api] = APIS.values()) -> ApiVersionsResponse:
+    """What is served, or INVALID_REQUEST for a client that names its software as KIP-511 does not allow it."""
+    for text in (request.client_software_name, request.client_software_version):
+        if text is not None and not _SOFTWARE.fullmatch(text):
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(0, tuple([(api.key, api.min_version, api.max_version) for api in apis]))

@@ -1,0 +1,135 @@
+"""Frames and headers: from the bytes of a connection to one request, and from a response's body to a frame.
+
+A frame is an int32 length and that many bytes. Request headers are v1, or v2 (with tagged fields) for a flexible
+version; the client id keeps its int16 length in both. Response headers are v0, or v1 for a flexible version, except for
+ApiVersions, whose header is always v0: a client reads it before it knows what the broker speaks (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.wire import k18_api_versions
+from muster_coordinator.wire.api import Api, RequestHeader
+from muster_coordinator.wire.apis import APIS
+from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
+from muster_coordinator.wire.messages import ApiVersionsResponse
+from muster_coordinator.wire.primitives import skip_tagged_fields, text
+
+__all__ = ["FrameReader", "RequestHeader", "encode_response_frame", "read_header"]
+
+_LENGTH = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
+_KEY_AND_VERSION = struct.Struct(">hh")
+_RESPONSE_HEADER = struct.Struct(">ii")
+_RESPONSE_HEADER_FLEXIBLE = struct.Struct(">iix")  # with an empty section of tagged fields
+
+_SERVED: dict[int, tuple[Api, int, bool]] = {
+    api.key << 16 | version: (api, version, api.flexible(version))
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
+
+
+class FrameReader:
+    """Cuts the chunks of one connection into frames.
+
+    Holds at most one incomplete frame, and only its bytes that have arrived: a length that a peer only claims costs
+    nothing. After an error the reader must not be fed again.
+    """
+
+    __slots__ = ("_limit", "_pending")
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: most bytes of a frame without its length prefix (Kafka: socket.request.max.bytes)."""
+        self._limit = limit
+        self._pending = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Complete frames, without their length prefix. Raises FrameTooLargeError."""
+        if not self._pending:
+            frames, position = self._cut(chunk)
+            if position < len(chunk):
+                self._pending += chunk[position:] if position else chunk
+            return frames
+        self._pending += chunk
+        # A large frame comes in many chunks: nothing is looked at again before the frame is complete.
+        if len(self._pending) < 4 or len(self._pending) - 4 < _LENGTH.unpack_from(self._pending)[0] <= self._limit:
+            return []
+        frames, position = self._cut(self._pending)
+        del self._pending[:position]
+        return frames
+
+    def drop(self) -> None:
+        """Forget the incomplete frame: the connection ends."""
+        self._pending = bytearray()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of an incomplete frame."""
+        return len(self._pending)
+
+    def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
+        """The complete frames at the start of ``data``, and where the rest begins."""
+        frames: list[bytes] = []
+        position, size = 0, len(data)
+        while size - position >= 4:
+            length = _LENGTH.unpack_from(data, position)[0]
+            if not 0 <= length <= self._limit:
+                raise FrameTooLargeError(length, self._limit, frames)
+            start, end = position + 4, position + 4 + length
+            if end > size:
+                break
+            frames.append(bytes(data[start:end]))
+            position = end
+        return frames, position
+
+
+def read_header(frame: bytes) -> RequestHeader:
+    """Header of a frame without its length prefix.
+
+    Raises UnsupportedRequestError for a key or version that is not served, WireError for a header that is none.
+    """
+    try:
+        key_and_version, correlation_id, client_id_length = _REQUEST_HEADER.unpack_from(frame)
+    except struct.error:
+        raise WireError(f"a frame of {len(frame)} bytes is too short for a request header") from None
+    served = _SERVED.get(key_and_version)
+    if served is None:
+        raise _unsupported(frame, correlation_id)
+    api, version, flexible = served
+    position = 10
+    client_id = ""
+    if client_id_length > 0:
+        position = 10 + client_id_length
+        if position > len(frame):
+            raise WireError(f"a client id of {client_id_length} bytes in a frame of {len(frame)}")
+        client_id = text(frame[10:position])
+    elif client_id_length < -1:
+        raise WireError(f"a client id of {client_id_length} bytes")
+    if flexible:
+        try:
+            position = skip_tagged_fields(frame, position)
+        except IndexError:
+            raise WireError(f"the header ends too early, after {len(frame)} bytes") from None
+    return RequestHeader(api, version, correlation_id, client_id, position)
+
+
+def encode_response_frame(api: Api, version: int, correlation_id: int, body: bytes) -> bytes:
+    """The bytes to write for one response: length, header, body."""
+    if api.first_flexible is None or version < api.first_flexible or api.key == k18_api_versions.KEY:
+        return _RESPONSE_HEADER.pack(len(body) + 4, correlation_id) + body
+    return _RESPONSE_HEADER_FLEXIBLE.pack(len(body) + 5, correlation_id) + body
+
+
+def _unsupported(frame: bytes, correlation_id: int) -> UnsupportedRequestError:
+    """ApiVersions of an unknown version is told which ones there are, in the oldest form, and asks again (KIP-511)."""
+    api_key, api_version = _KEY_AND_VERSION.unpack_from(frame)
+    if api_key != k18_api_versions.KEY:
+        return UnsupportedRequestError(api_key, api_version)
+    api = k18_api_versions.API
+    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, ((api.key, api.min_version, api.max_version),))
+    return UnsupportedRequestError(
+        api_key, api_version, encode_response_frame(api, 0, correlation_id, api.encode_response(0, response))
+    )

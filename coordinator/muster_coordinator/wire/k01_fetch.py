@@ -1,0 +1,108 @@
+"""Fetch (1), versions 4 to 18, flexible from 12. Answers never hold records: a coordinator has none.
+
+- v4: isolation_level, last stable offset and aborted transactions (KIP-98; v0 to v3 are gone: KIP-896)
+- v5: log_start_offset (KIP-107)
+- v6: as v5; KAFKA_STORAGE_ERROR
+- v7: fetch sessions, error_code at the top of the response (KIP-227)
+- v8: as v7; a throttled answer is sent at once (KIP-219)
+- v9: current_leader_epoch (KIP-320)
+- v10: as v9; zstd (KIP-110)
+- v11: rack_id, preferred_read_replica (KIP-392)
+- v12: flexible; last_fetched_epoch (KIP-595); cluster id and diverging epoch in tagged fields
+- v13: topic_id instead of the topic's name (KIP-516)
+- v14: as v13; OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)
+- v15: replica_id moves to a tagged field, which consumers leave out (KIP-903)
+- v16: as v15; addresses of new leaders in a tagged field of the response (KIP-951)
+- v17: as v16; directory id of a replica in a tagged field (KIP-853)
+- v18: as v17; high watermark of a replica in a tagged field (KIP-1166)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
+from muster_coordinator.wire.messages import FetchedTopic, FetchRequest, FetchResponse, FetchTopic
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> FetchRequest:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def topic() -> FetchTopic:
+        name, topic_id = (None, reader.uuid()) if version >= 13 else (reader.string(), NO_TOPIC_ID)
+        partitions = reader.array(lambda: _partition(reader, version))
+        reader.tagged_fields()
+        return FetchTopic(name, topic_id, partitions)
+
+    def forgotten_topic() -> None:
+        _ = reader.uuid() if version >= 13 else reader.string()
+        reader.array(reader.int32)
+        reader.tagged_fields()
+
+    if version <= 14:
+        reader.int32()  # replica_id
+    max_wait_ms = reader.int32()
+    min_bytes = reader.int32()
+    reader.int32()  # max_bytes
+    reader.int8()  # isolation_level
+    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
+    topics = reader.array(topic)
+    if version >= 7:
+        reader.array(forgotten_topic)
+    if version >= 11:
+        reader.string()  # rack_id
+    reader.tagged_fields()
+    return FetchRequest(max_wait_ms, min_bytes, session_id, session_epoch, topics)
+
+
+def _partition(reader: Reader, version: int) -> tuple[int, int, int]:
+    index = reader.int32()
+    current_leader_epoch = reader.int32() if version >= 9 else -1
+    fetch_offset = reader.int64()
+    if version >= 12:
+        reader.int32()  # last_fetched_epoch
+    if version >= 5:
+        reader.int64()  # log_start_offset, of a follower
+    reader.int32()  # partition_max_bytes
+    reader.tagged_fields()
+    return index, current_leader_epoch, fetch_offset
+
+
+def encode_response(version: int, response: FetchResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def partition(value: tuple[int, int, int]) -> None:
+        index, error_code, high_watermark = value
+        writer.int32(index)
+        writer.int16(error_code)
+        writer.int64(high_watermark)
+        writer.int64(high_watermark)  # last_stable_offset: no transaction is ever open
+        if version >= 5:
+            writer.int64(-1 if error_code else 0)  # log_start_offset
+        if error_code:
+            writer.array((), writer.int32)  # aborted_transactions: empty with an error, otherwise null, as in Kafka
+        else:
+            writer.null_array()
+        if version >= 11:
+            writer.int32(-1)  # preferred_read_replica
+        writer.byte_string(b"")  # records: empty, not null, as Kafka sends it
+        writer.tagged_fields()
+
+    def topic(value: FetchedTopic) -> None:
+        if version >= 13:
+            writer.uuid(value.topic_id)
+        else:
+            writer.string(value.name or "")
+        writer.array(value.partitions, partition)
+        writer.tagged_fields()
+
+    writer.int32(0)
+    if version >= 7:
+        writer.int16(response.error_code)
+        writer.int32(response.session_id)
+    writer.array(response.topics, topic)
+    return writer.done()
+
+
+API = Api(1, "Fetch", 4, 18, 12, decode_request, encode_response)

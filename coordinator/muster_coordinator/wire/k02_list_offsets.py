@@ -1,0 +1,72 @@
+"""ListOffsets (2), versions 1 to 10, flexible from 6.
+
+- v1: one offset for a timestamp (v0, with lists of offsets, is gone: KIP-896)
+- v2: isolation_level (KIP-98); throttle_time_ms in the response
+- v3: as v2; a throttled answer is sent at once (KIP-219)
+- v4: current_leader_epoch, leader_epoch in the response (KIP-320)
+- v5: as v4; OFFSET_NOT_AVAILABLE (KIP-207)
+- v6: flexible
+- v7: timestamp -3, the offset of the largest timestamp (KIP-734)
+- v8: timestamp -4, the earliest local offset (KIP-405)
+- v9: timestamp -5, the last tiered offset (KIP-1005)
+- v10: timeout_ms (KIP-1075)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.messages import ListOffsetsRequest, ListOffsetsResponse
+
+_Topic = tuple[str, tuple[tuple[int, int, int, int, int], ...]]
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> ListOffsetsRequest:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def partition() -> tuple[int, int, int]:
+        value = (reader.int32(), reader.int32() if version >= 4 else -1, reader.int64())
+        reader.tagged_fields()
+        return value
+
+    def topic() -> tuple[str, tuple[tuple[int, int, int], ...]]:
+        value = (reader.string(), reader.array(partition))
+        reader.tagged_fields()
+        return value
+
+    replica_id = reader.int32()
+    isolation_level = reader.int8() if version >= 2 else 0
+    topics = reader.array(topic)
+    if version >= 10:
+        reader.int32()  # timeout_ms, for offsets that a broker has to fetch from tiered storage
+    reader.tagged_fields()
+    return ListOffsetsRequest(replica_id, isolation_level, topics)
+
+
+def encode_response(version: int, response: ListOffsetsResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def partition(value: tuple[int, int, int, int, int]) -> None:
+        index, error_code, timestamp, offset, leader_epoch = value
+        writer.int32(index)
+        writer.int16(error_code)
+        writer.int64(timestamp)
+        writer.int64(offset)
+        if version >= 4:
+            writer.int32(leader_epoch)
+        writer.tagged_fields()
+
+    def topic(value: _Topic) -> None:
+        writer.string(value[0])
+        writer.array(value[1], partition)
+        writer.tagged_fields()
+
+    if version >= 2:
+        writer.int32(0)
+    writer.array(response.topics, topic)
+    return writer.done()
+
+
+API = Api(2, "ListOffsets", 1, 10, 6, decode_request, encode_response)

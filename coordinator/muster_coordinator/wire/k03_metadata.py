@@ -1,0 +1,107 @@
+"""Metadata (3), versions 0 to 13, flexible from 9.
+
+- v0: no topics asks for all of them
+- v1: null topics asks for all of them, none for none; controller_id, rack, is_internal in the response
+- v2: cluster_id in the response
+- v3: throttle_time_ms in the response
+- v4: allow_auto_topic_creation
+- v5: offline_replicas in the response (KIP-112)
+- v6: as v5; a throttled answer is sent at once (KIP-219)
+- v7: leader_epoch in the response (KIP-320)
+- v8: authorized operations (KIP-430)
+- v9: flexible
+- v10: topic_id (KIP-516)
+- v11: authorized operations of the cluster are gone (DescribeCluster has them: KIP-700)
+- v12: topics by id, with a null name (KIP-516)
+- v13: error_code at the top of the response (KIP-1102)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
+from muster_coordinator.wire.messages import (
+    Broker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> MetadataRequest:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def topic() -> MetadataRequestTopic:
+        topic_id = reader.uuid() if version >= 10 else NO_TOPIC_ID
+        # v10 and v11 have the null name in their schema already; Kafka's clients use it from v12.
+        name = reader.nullable_string() if version >= 10 else reader.string()
+        reader.tagged_fields()
+        return MetadataRequestTopic(name, topic_id)
+
+    topics = reader.nullable_array(topic) if version >= 1 else (reader.array(topic) or None)
+    auto_creation = reader.boolean() if version >= 4 else True
+    cluster_operations = reader.boolean() if 8 <= version <= 10 else False
+    topic_operations = reader.boolean() if version >= 8 else False
+    reader.tagged_fields()
+    return MetadataRequest(topics, auto_creation, cluster_operations, topic_operations)
+
+
+def encode_response(version: int, response: MetadataResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def broker(value: Broker) -> None:
+        writer.int32(value.node_id)
+        writer.string(value.host)
+        writer.int32(value.port)
+        if version >= 1:
+            writer.nullable_string(value.rack)
+        writer.tagged_fields()
+
+    def topic(value: MetadataTopic) -> None:
+        _topic(writer, version, value)
+
+    if version >= 3:
+        writer.int32(0)
+    writer.array(response.brokers, broker)
+    if version >= 2:
+        writer.nullable_string(response.cluster_id)
+    if version >= 1:
+        writer.int32(response.controller_id)
+    writer.array(response.topics, topic)
+    if 8 <= version <= 10:
+        writer.int32(response.cluster_authorized_operations)
+    if version >= 13:
+        writer.int16(response.error_code)
+    return writer.done()
+
+
+def _topic(writer: Writer, version: int, value: MetadataTopic) -> None:
+    def partition(each: MetadataPartition) -> None:
+        writer.int16(each.error_code)
+        writer.int32(each.partition)
+        writer.int32(each.leader_id)
+        if version >= 7:
+            writer.int32(each.leader_epoch)
+        writer.int32_array(each.replicas)
+        writer.int32_array(each.isr)
+        if version >= 5:
+            writer.int32_array(each.offline_replicas)
+        writer.tagged_fields()
+
+    writer.int16(value.error_code)
+    writer.nullable_string(value.name if version >= 12 else value.name or "")
+    if version >= 10:
+        writer.uuid(value.topic_id)
+    if version >= 1:
+        writer.boolean(value.is_internal)
+    writer.array(value.partitions, partition)
+    if version >= 8:
+        writer.int32(value.authorized_operations)
+    writer.tagged_fields()
+
+
+API = Api(3, "Metadata", 0, 13, 9, decode_request, encode_response)

@@ -1,0 +1,132 @@
+"""OffsetCommit (8), versions 2 to 9, flexible from 8. The hot path: no ``Reader``, precompiled structs.
+
+- v2: retention_time_ms (v0 and v1 are gone: KIP-896)
+- v3: throttle_time_ms in the response
+- v4: as v3; a throttled answer is sent at once (KIP-219)
+- v5: retention_time_ms is gone (KIP-211)
+- v6: committed_leader_epoch (KIP-320)
+- v7: group_instance_id (KIP-345)
+- v8: flexible
+- v9: errors of the consumer protocol (KIP-848); GROUP_ID_NOT_FOUND for an unknown group
+
+Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise either.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from muster_coordinator.groups.messages import OffsetCommitRequest, OffsetCommitResponse
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.primitives import (
+    array_length,
+    compact_array_length,
+    compact_nullable_string,
+    compact_string,
+    encode_uvarint,
+    nullable_string,
+    skip_tagged_fields,
+    string,
+)
+
+_GENERATION = struct.Struct(">i")
+_RETENTION = struct.Struct(">q")
+_PARTITION = struct.Struct(">iq")  # index, offset
+_PARTITION_EPOCH = struct.Struct(">iqi")  # index, offset, leader epoch
+
+_RESULT = struct.Struct(">ih")  # index, error code
+_RESULT_FLEXIBLE = struct.Struct(">ihx")
+_NO_TAGS = b"\0"
+
+_Partition = tuple[int, int, int, str | None]
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> OffsetCommitRequest:
+    if header.api_version >= 8:
+        return _decode_flexible(header, frame)
+    return _decode_plain(header, frame)
+
+
+def _decode_flexible(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
+    group_id, position = compact_string(frame, header.body_position)
+    generation_id = _GENERATION.unpack_from(frame, position)[0]
+    member_id, position = compact_string(frame, position + 4)
+    group_instance_id, position = compact_nullable_string(frame, position)
+    topic_count, position = compact_array_length(frame, position)
+    topics = []
+    for _ in range(topic_count):
+        topic, position = compact_string(frame, position)
+        partition_count, position = compact_array_length(frame, position)
+        partitions: list[_Partition] = []
+        for _ in range(partition_count):
+            index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
+            metadata, position = compact_nullable_string(frame, position + 16)
+            position = skip_tagged_fields(frame, position)
+            partitions.append((index, offset, leader_epoch, metadata))
+        position = skip_tagged_fields(frame, position)
+        topics.append((topic, tuple(partitions)))
+    skip_tagged_fields(frame, position)
+    return OffsetCommitRequest(
+        group_id, generation_id, member_id, group_instance_id, -1, tuple(topics), header.api_version
+    )
+
+
+def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
+    version = header.api_version
+    group_id, position = string(frame, header.body_position)
+    generation_id = _GENERATION.unpack_from(frame, position)[0]
+    member_id, position = string(frame, position + 4)
+    group_instance_id = None
+    retention_time_ms = -1
+    if version >= 7:
+        group_instance_id, position = nullable_string(frame, position)
+    elif version <= 4:
+        retention_time_ms = _RETENTION.unpack_from(frame, position)[0]
+        position += 8
+    topic_count, position = array_length(frame, position)
+    topics = []
+    for _ in range(topic_count):
+        topic, position = string(frame, position)
+        partition_count, position = array_length(frame, position)
+        partitions: list[_Partition] = []
+        for _ in range(partition_count):
+            if version >= 6:
+                index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
+                metadata, position = nullable_string(frame, position + 16)
+            else:
+                index, offset = _PARTITION.unpack_from(frame, position)
+                leader_epoch = -1
+                metadata, position = nullable_string(frame, position + 12)
+            partitions.append((index, offset, leader_epoch, metadata))
+        topics.append((topic, tuple(partitions)))
+    return OffsetCommitRequest(
+        group_id, generation_id, member_id, group_instance_id, retention_time_ms, tuple(topics), version
+    )
+
+
+_THROTTLE = bytes(4)
+_COUNT = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+
+
+def encode_response(version: int, response: OffsetCommitResponse) -> bytes:
+    if version >= 8:
+        parts = [_THROTTLE, encode_uvarint(len(response.topics) + 1)]
+        for topic, partitions in response.topics:
+            name = topic.encode()
+            parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(partitions) + 1))
+            parts += [_RESULT_FLEXIBLE.pack(index, error_code) for index, error_code in partitions]
+            parts.append(_NO_TAGS)
+        parts.append(_NO_TAGS)
+        return b"".join(parts)
+    parts = [_THROTTLE] if version >= 3 else []
+    parts.append(_COUNT.pack(len(response.topics)))
+    for topic, partitions in response.topics:
+        name = topic.encode()
+        parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(partitions)))
+        parts += [_RESULT.pack(index, error_code) for index, error_code in partitions]
+    return b"".join(parts)
+
+
+API = Api(8, "OffsetCommit", 2, 9, 8, decode_request, encode_response)

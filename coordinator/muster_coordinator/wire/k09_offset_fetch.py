@@ -1,0 +1,93 @@
+"""OffsetFetch (9), versions 1 to 9, flexible from 6.
+
+- v1: offsets from __consumer_offsets (v0, from ZooKeeper, is gone: KIP-896); a group's error stands on every partition
+- v2: null topics ask for all of them; a group's error stands at the top (KIP-88)
+- v3: throttle_time_ms in the response
+- v4: as v3; a throttled answer is sent at once (KIP-219)
+- v5: committed_leader_epoch in the response (KIP-320)
+- v6: flexible
+- v7: require_stable (KIP-447)
+- v8: several groups (KIP-709)
+- v9: member_id and member_epoch (KIP-848)
+
+Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise either.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.groups.messages import OffsetFetchRequest, OffsetFetchResponse
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.messages import OffsetFetchRequests, OffsetFetchResponses
+
+_Topic = tuple[str, tuple[tuple[int, int, int, str, int], ...]]
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> OffsetFetchRequests:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def topic() -> tuple[str, tuple[int, ...]]:
+        value = (reader.string(), reader.array(reader.int32))
+        reader.tagged_fields()
+        return value
+
+    def group() -> tuple[str, str | None, int, tuple[tuple[str, tuple[int, ...]], ...] | None]:
+        group_id = reader.string()
+        member_id, member_epoch = (reader.nullable_string(), reader.int32()) if version >= 9 else (None, -1)
+        topics = reader.nullable_array(topic) if version >= 2 else reader.array(topic)
+        if version >= 8:
+            reader.tagged_fields()
+        return group_id, member_id, member_epoch, topics
+
+    groups = reader.array(group) if version >= 8 else (group(),)
+    require_stable = reader.boolean() if version >= 7 else False
+    reader.tagged_fields()
+    return OffsetFetchRequests(tuple([OffsetFetchRequest(*each, require_stable) for each in groups]), require_stable)
+
+
+def encode_response(version: int, response: OffsetFetchResponses) -> bytes:
+    writer = Writer(API.flexible(version))
+    if version >= 3:
+        writer.int32(0)
+    if version >= 8:
+
+        def group(value: OffsetFetchResponse) -> None:
+            writer.string(value.group_id)
+            _topics(writer, version, value)
+            writer.int16(value.error_code)
+            writer.tagged_fields()
+
+        writer.array(response.groups, group)
+        return writer.done()
+    (only,) = response.groups
+    _topics(writer, version, only)
+    if version >= 2:
+        writer.int16(only.error_code)
+    return writer.done()
+
+
+def _topics(writer: Writer, version: int, group: OffsetFetchResponse) -> None:
+    # The error of a group: from v2 at its top, and no topics with it.
+    topics = () if group.error_code and version >= 2 else group.topics
+
+    def partition(value: tuple[int, int, int, str, int]) -> None:
+        index, offset, leader_epoch, metadata, error_code = value
+        writer.int32(index)
+        writer.int64(offset)
+        if version >= 5:
+            writer.int32(leader_epoch)
+        writer.nullable_string(metadata)
+        writer.int16(group.error_code or error_code)
+        writer.tagged_fields()
+
+    def topic(value: _Topic) -> None:
+        writer.string(value[0])
+        writer.array(value[1], partition)
+        writer.tagged_fields()
+
+    writer.array(topics, topic)
+
+
+API = Api(9, "OffsetFetch", 1, 9, 6, decode_request, encode_response)

@@ -1,0 +1,61 @@
+"""DescribeGroups (15), versions 0 to 6, flexible from 5.
+
+- v1: throttle_time_ms in the response
+- v2: as v1; a throttled answer is sent at once (KIP-219)
+- v3: authorized operations (KIP-430)
+- v4: group_instance_id of the members (KIP-345)
+- v5: flexible
+- v6: GROUP_ID_NOT_FOUND and error_message (KIP-1043)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.groups.messages import DescribedGroup, DescribedMember, DescribeGroupRequest
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.messages import OPERATIONS_NOT_REQUESTED, DescribeGroupsRequest, DescribeGroupsResponse
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> DescribeGroupsRequest:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+    groups = reader.array(lambda: DescribeGroupRequest(reader.string(), version))
+    include_authorized_operations = reader.boolean() if version >= 3 else False
+    reader.tagged_fields()
+    return DescribeGroupsRequest(groups, include_authorized_operations)
+
+
+def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def member(value: DescribedMember) -> None:
+        writer.string(value.member_id)
+        if version >= 4:
+            writer.nullable_string(value.group_instance_id)
+        writer.string(value.client_id)
+        writer.string(value.client_host)
+        writer.byte_string(value.metadata)
+        writer.byte_string(value.assignment)
+        writer.tagged_fields()
+
+    def group(value: DescribedGroup) -> None:
+        writer.int16(value.error_code)
+        if version >= 6:
+            writer.nullable_string(value.error_message)
+        writer.string(value.group_id)
+        writer.string(value.group_state)
+        writer.string(value.protocol_type)
+        writer.string(value.protocol_data)
+        writer.array(value.members, member)
+        if version >= 3:
+            writer.int32(OPERATIONS_NOT_REQUESTED if value.error_code else response.authorized_operations)
+        writer.tagged_fields()
+
+    if version >= 1:
+        writer.int32(0)
+    writer.array(response.groups, group)
+    return writer.done()
+
+
+API = Api(15, "DescribeGroups", 0, 6, 5, decode_request, encode_response)

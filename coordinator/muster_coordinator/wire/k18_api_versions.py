@@ -1,0 +1,45 @@
+"""ApiVersions (18), versions 0 to 4, flexible from 3. Its response header is always v0.
+
+- v1: throttle_time_ms in the response
+- v2: as v1; a throttled answer is sent at once (KIP-219)
+- v3: flexible; client_software_name and client_software_version (KIP-511); features in tagged fields (KIP-584)
+- v4: as v3; a supported feature may have minimum version 0 (KIP-1022)
+
+We announce no features: there is nothing of Kafka's feature levels for a client to find out.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+KEY = 18
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> ApiVersionsRequest:
+    if header.api_version <= 2:
+        return ApiVersionsRequest()
+    reader = Reader(frame, header.body_position, header.flexible)
+    request = ApiVersionsRequest(reader.string(), reader.string())
+    reader.tagged_fields()
+    return request
+
+
+def encode_response(version: int, response: ApiVersionsResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def api_key(value: tuple[int, int, int]) -> None:
+        for number in value:
+            writer.int16(number)
+        writer.tagged_fields()
+
+    writer.int16(response.error_code)
+    writer.array(response.api_keys, api_key)
+    if version >= 1:
+        writer.int32(0)
+    return writer.done()
+
+
+API = Api(KEY, "ApiVersions", 0, 4, 3, decode_request, encode_response)

@@ -1,0 +1,60 @@
+"""WriteTxnMarkers (27), version 1, flexible. Sent by the transaction coordinator of a Kafka cluster.
+
+- v1: flexible (v0 is gone: KIP-896)
+
+Not served: v2, which adds the transaction version of a marker (KIP-1228) and is not in Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.messages import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+_ResultTopic = tuple[str, tuple[tuple[int, int], ...]]
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> WriteTxnMarkersRequest:
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def topic() -> tuple[str, tuple[int, ...]]:
+        value = (reader.string(), reader.array(reader.int32))
+        reader.tagged_fields()
+        return value
+
+    def marker() -> TransactionMarker:
+        producer_id, producer_epoch, committed = reader.int64(), reader.int16(), reader.boolean()
+        topics = reader.array(topic)
+        coordinator_epoch = reader.int32()
+        reader.tagged_fields()
+        return TransactionMarker(producer_id, producer_epoch, committed, coordinator_epoch, topics)
+
+    markers = reader.array(marker)
+    reader.tagged_fields()
+    return WriteTxnMarkersRequest(markers)
+
+
+def encode_response(version: int, response: WriteTxnMarkersResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def partition(value: tuple[int, int]) -> None:
+        writer.int32(value[0])
+        writer.int16(value[1])
+        writer.tagged_fields()
+
+    def topic(value: _ResultTopic) -> None:
+        writer.string(value[0])
+        writer.array(value[1], partition)
+        writer.tagged_fields()
+
+    def marker(value: tuple[int, tuple[_ResultTopic, ...]]) -> None:
+        writer.int64(value[0])
+        writer.array(value[1], topic)
+        writer.tagged_fields()
+
+    writer.array(response.markers, marker)
+    return writer.done()
+
+
+API = Api(27, "WriteTxnMarkers", 1, 1, 1, decode_request, encode_response)

@@ -1,0 +1,75 @@
+"""TxnOffsetCommit (28), versions 0 to 5, flexible from 3.
+
+- v1: as v0; a throttled answer is sent at once (KIP-219)
+- v2: committed_leader_epoch (KIP-320). A client of v0 or v1 does not know COORDINATOR_LOAD_IN_PROGRESS here and is
+  answered COORDINATOR_NOT_AVAILABLE in its place
+- v3: flexible; generation_id, member_id, group_instance_id (KIP-447)
+- v4: TRANSACTION_ABORTABLE (KIP-890)
+- v5: adds the partition to the transaction by itself (KIP-890)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> TxnOffsetCommitRequest:
+    version = header.api_version
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def partition() -> tuple[int, int, int, str | None]:
+        value = (reader.int32(), reader.int64(), reader.int32() if version >= 2 else -1, reader.nullable_string())
+        reader.tagged_fields()
+        return value
+
+    def topic() -> tuple[str, tuple[tuple[int, int, int, str | None], ...]]:
+        value = (reader.string(), reader.array(partition))
+        reader.tagged_fields()
+        return value
+
+    transactional_id, group_id = reader.string(), reader.string()
+    producer_id, producer_epoch = reader.int64(), reader.int16()
+    generation_id, member_id, group_instance_id = (
+        (reader.int32(), reader.string(), reader.nullable_string()) if version >= 3 else (-1, "", None)
+    )
+    topics = reader.array(topic)
+    reader.tagged_fields()
+    return TxnOffsetCommitRequest(
+        transactional_id,
+        group_id,
+        producer_id,
+        producer_epoch,
+        generation_id,
+        member_id,
+        group_instance_id,
+        topics,
+        version,
+    )
+
+
+def encode_response(version: int, response: TxnOffsetCommitResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def partition(value: tuple[int, int]) -> None:
+        index, error_code = value
+        if version < 2 and error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        writer.int32(index)
+        writer.int16(error_code)
+        writer.tagged_fields()
+
+    def topic(value: tuple[str, tuple[tuple[int, int], ...]]) -> None:
+        writer.string(value[0])
+        writer.array(value[1], partition)
+        writer.tagged_fields()
+
+    writer.int32(0)
+    writer.array(response.topics, topic)
+    return writer.done()
+
+
+API = Api(28, "TxnOffsetCommit", 0, 5, 3, decode_request, encode_response)
