@@ -1,0 +1,1 @@
+"""The custom resources: models, conditions, durations, and the definitions made of them. Imports nothing of ours."""

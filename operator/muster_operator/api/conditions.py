@@ -1,0 +1,126 @@
+"""Condition types, reason codes and the rules by which conditions change (kstatus).
+
+`Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
+`Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "Condition",
+    "ConditionStatus",
+    "ConditionType",
+    "Reason",
+    "condition_status",
+    "find_condition",
+    "with_condition",
+    "without_condition",
+]
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class ConditionType(StrEnum):
+    """Types of conditions that the operator writes."""
+
+    READY = "Ready"
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
+
+
+class Reason(StrEnum):
+    """Stable reason codes: condition reasons, events, log lines and metric labels all use these words."""
+
+    NOT_SEEN = "NotSeen"
+    """Schema default: no operator has looked at the object yet."""
+    SUSPENDED = "Suspended"
+    """spec.suspend is set: the operator observes, and changes nothing."""
+    INVALID_SPEC = "InvalidSpec"
+    """The stored object does not decode; an older schema let it in."""
+    CLUSTER_NOT_FOUND = "ClusterNotFound"
+    TOPIC_NOT_FOUND = "TopicNotFound"
+    DUPLICATE_TOPIC = "DuplicateTopic"
+    """The cluster already has an older OffsetsTopic."""
+    NO_TOPIC = "NoTopic"
+    """A cluster without an OffsetsTopic: pods run, nothing to lead."""
+    CREATING_PODS = "CreatingPods"
+    """The StatefulSet has not brought up every pod yet."""
+    PODS_NOT_READY = "PodsNotReady"
+    CREATING_PARTITIONS = "CreatingPartitions"
+    ALL_LED = "AllPartitionsLed"
+    PARTITIONS_LEADERLESS = "PartitionsLeaderless"
+    LED = "Led"
+    PLACING = "Placing"
+    """No replica has been chosen yet."""
+    ELECTING = "Electing"
+    LOADING = "Loading"
+    """The leader-to-be replays its log."""
+    POD_DOWN = "PodDown"
+    """The only pod that holds the log does not answer; the partition waits for it."""
+    STALE_EPOCH = "StaleEpoch"
+    CANNOT_WRITE = "CannotWrite"
+    """The pod refuses to lead: disk full or I/O error."""
+    LOG_DAMAGED = "LogDamaged"
+    """The log refuses to serve; only a person can decide what happens to it."""
+    LOG_LOST = "LogLost"
+    """The recorded log id is not on the pod any more: its volume was lost or replaced."""
+    UNKNOWN_LOG = "UnknownLog"
+    """A pod holds a log of this partition, with data, that no record names."""
+    LOAD_FAILED = "LoadFailed"
+    """The pod could not replay the log; it is tried again in a higher epoch."""
+    INDEX_OUT_OF_RANGE = "IndexOutOfRange"
+    """An OffsetsPartition whose index the topic does not have."""
+    DUPLICATE_INDEX = "DuplicateIndex"
+    """Another OffsetsPartition of the topic has this index already."""
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.Condition."""
+
+    type: Annotated[str, Meta(max_length=316, description="Ready, Reconciling or Stalled.")]
+    status: ConditionStatus
+    reason: Annotated[str, Meta(min_length=1, max_length=1024, description="A stable code for programs.")]
+    message: Annotated[
+        str, Meta(max_length=32768, description="What is so, and what to do about it, for a person.")
+    ] = ""
+    last_transition_time: Annotated[
+        str, Meta(description="When status last changed.", extra_json_schema={"format": "date-time"})
+    ] = ""
+    observed_generation: Annotated[int, Meta(ge=0, description="The metadata.generation that this is about.")] = 0
+
+
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of this type, or None."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def condition_status(conditions: Iterable[Condition], type_: str) -> ConditionStatus:
+    """Its status; "Unknown" when there is no such condition."""
+    found = find_condition(conditions, type_)
+    return "Unknown" if found is None else found.status
+
+
+def with_condition(conditions: tuple[Condition, ...], condition: Condition, now: str) -> tuple[Condition, ...]:
+    """The conditions with this one put in, in place of one of its type.
+
+    lastTransitionTime becomes `now` (RFC 3339) only if the status differs from before: the result equals the input when
+    nothing changed, so a converged status is not written again.
+    """
+    before = find_condition(conditions, condition.type)
+    since = before.last_transition_time if before is not None and before.status == condition.status else now
+    after = msgspec.structs.replace(condition, last_transition_time=since)
+    if before is None:
+        return (*conditions, after)
+    return tuple(after if each.type == condition.type else each for each in conditions)
+
+
+def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Condition, ...]:
+    """The conditions without this type (kstatus: Reconciling and Stalled exist only while true)."""
+    return tuple(condition for condition in conditions if condition.type != type_)

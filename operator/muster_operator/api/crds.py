@@ -1,0 +1,200 @@
+"""CustomResourceDefinitions, generated from the models: `python -m muster_operator.api.crds [DIRECTORY]`.
+
+Writes crds/<plural>.yaml, which is checked in; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from muster_operator.api import models
+from muster_operator.api.conditions import ConditionType, Reason
+from muster_operator.api.schema import struct_schema
+
+__all__ = ["definitions", "main", "render"]
+
+HEADER = "# Generated from operator/muster_operator/api by `python -m muster_operator.api.crds`; do not edit.\n"
+
+READY = '.status.conditions[?(@.type=="Ready")]'
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`; `priority` 1 shows it with -o wide only."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a definition says beyond the schema."""
+
+    kind: str
+    resource: type[msgspec.Struct]
+    plural: str
+    columns: tuple[Column, ...]
+    rules: tuple[tuple[str, str], ...]
+
+
+def name_rule(limit: int) -> tuple[str, str]:
+    """Names of pods, Services and labels are made of the name, so it must be a DNS label with some room left."""
+    return (
+        f"self.metadata.name.size() <= {limit} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        f"metadata.name must be a DNS label (a-z, 0-9, -; a letter first) of at most {limit} characters",
+    )
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+STATE = Column("State", f"{READY}.reason")
+
+KINDS = (
+    Kind(
+        "CoordinatorCluster",
+        models.CoordinatorCluster,
+        models.CoordinatorCluster.plural,
+        (
+            Column("Ready", f"{READY}.status"),
+            Column("Pods", ".status.readyPods", "integer"),
+            Column("Partitions", ".status.partitions", "integer"),
+            Column("Led", ".status.led", "integer"),
+            STATE,
+            Column("Bootstrap", ".status.bootstrap", priority=1),
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (name_rule(models.CLUSTER_NAME_LIMIT),),
+    ),
+    Kind(
+        "OffsetsTopic",
+        models.OffsetsTopic,
+        models.OffsetsTopic.plural,
+        (
+            Column("Ready", f"{READY}.status"),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Partitions", ".spec.partitions", "integer"),
+            Column("Led", ".status.led", "integer"),
+            STATE,
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (name_rule(models.TOPIC_NAME_LIMIT),),
+    ),
+    Kind(
+        "OffsetsPartition",
+        models.OffsetsPartition,
+        models.OffsetsPartition.plural,
+        (
+            Column("Ready", f"{READY}.status"),
+            Column("Leader", ".status.leader"),
+            Column("Epoch", ".status.epoch", "integer"),
+            Column("State", ".status.state"),
+            Column("Reason", ".status.reason", priority=1),
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (),
+    ),
+)
+
+
+def definitions() -> Iterator[tuple[str, dict[str, Any]]]:
+    """(plural, CustomResourceDefinition) of every kind."""
+    for kind in KINDS:
+        yield kind.plural, _definition(kind)
+
+
+def render(definition: dict[str, Any]) -> str:
+    """The YAML file of a definition."""
+    return HEADER + str(yaml.safe_dump(definition, sort_keys=False, width=120))
+
+
+def _definition(kind: Kind) -> dict[str, Any]:
+    singular = kind.kind.lower()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{models.GROUP}", "labels": {"app.kubernetes.io/part-of": "muster"}},
+        "spec": {
+            "group": models.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.kind,
+                "listKind": f"{kind.kind}List",
+                "plural": kind.plural,
+                "singular": singular,
+                "categories": ["muster"],
+            },
+            "versions": [
+                {
+                    "name": models.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(column) for column in kind.columns],
+                    "schema": {"openAPIV3Schema": _root_schema(kind)},
+                }
+            ],
+        },
+    }
+
+
+def _root_schema(kind: Kind) -> dict[str, Any]:
+    declared = struct_schema(kind.resource, defaults=True)
+    spec = declared["properties"]["spec"]
+    status = struct_schema(kind.resource, defaults=False)["properties"]["status"]
+    # Tools that wait for Ready see Unknown until an operator wrote a status; without it kstatus would say Current.
+    status["default"] = {
+        "conditions": [
+            {
+                "type": ConditionType.READY.value,
+                "status": "Unknown",
+                "reason": Reason.NOT_SEEN.value,
+                "message": "no operator has looked at this object yet",
+                "lastTransitionTime": "1970-01-01T00:00:00Z",
+                "observedGeneration": 0,
+            }
+        ]
+    }
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": declared["description"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+    if "spec" in declared["required"]:
+        schema["required"] = ["spec"]
+    if kind.rules:
+        schema.update(models.rules(*kind.rules))
+    return schema
+
+
+def _column(column: Column) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**shown, "priority": column.priority} if column.priority else shown
+
+
+def main(directory: str = "crds") -> None:
+    """Write every definition into the directory."""
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    for plural, definition in definitions():
+        (target / f"{plural}.yaml").write_text(render(definition), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

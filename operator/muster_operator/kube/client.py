@@ -1,0 +1,141 @@
+"""A thin client over the API client of `kubernetes.aio`: plain JSON in and out, our errors.
+
+The generated API classes build a model object per answer; the operator decodes what it needs with msgspec instead, and
+compare-and-swap of 50 statuses should cost the time of the API server, not ours.
+
+Errors (see store.port): KubeError is a StoreError with the HTTP status; 409 on a write with a resourceVersion is a
+ConflictError, 404 a NotFoundError.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from muster_operator.store.port import ConflictError, NotFoundError, StoreError
+
+__all__ = ["FIELD_MANAGER", "KubeClient", "KubeError", "connect"]
+
+FIELD_MANAGER = "muster-operator"
+"""The one field manager of everything that the operator applies."""
+
+CONNECTIONS = 32
+"""Requests in parallel to the API server. Connections stay open, so that a failover pays no TLS handshake."""
+
+KEEP_ALIVE_S = 300.0
+REQUEST_TIMEOUT_S = 10.0
+
+Json = dict[str, Any]
+
+
+class KubeError(StoreError):
+    """The API server answered with an error, or did not answer (status 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Connections(RESTClientObject):
+    """Keeps idle connections for longer than aiohttp's 15 s."""
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self.ssl_context, keepalive_timeout=KEEP_ALIVE_S)
+
+
+async def connect() -> KubeClient:
+    """A client by the service account of this pod, or else by KUBECONFIG."""
+    configuration = Configuration()
+    try:
+        await _load_config(configuration)
+    except config.ConfigException as error:
+        raise KubeError(0, f"no way to a Kubernetes API server: run in a pod, or set KUBECONFIG ({error})") from error
+    api = ApiClient(configuration)
+    api.rest_client = _Connections(configuration)
+    return KubeClient(api)
+
+
+async def _load_config(configuration: Configuration) -> None:
+    loaders: Any = config  # the library's loaders carry no types
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        loaders.load_incluster_config(client_configuration=configuration)
+    else:
+        # The library reads KUBECONFIG once, when it is imported.
+        file = os.environ.get("KUBECONFIG") or loaders.KUBE_CONFIG_DEFAULT_LOCATION
+        await loaders.load_kube_config(config_file=file, client_configuration=configuration)
+
+
+class KubeClient:
+    """Requests by path, such as /api/v1/namespaces/default/pods."""
+
+    def __init__(self, api: ApiClient, timeout: float = REQUEST_TIMEOUT_S) -> None:
+        self._api: Any = api  # close() and read() carry no types
+        self._timeout = timeout
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def get(self, path: str, timeout: float | None = None) -> Json:
+        """One object."""
+        return await self._request("GET", path, timeout=timeout)
+
+    async def list_all(self, path: str, *, label_selector: str = "") -> Json:
+        """All objects as a List: `items`, and the resourceVersion in `metadata`."""
+        query = [("labelSelector", label_selector)] if label_selector else []
+        return await self._request("GET", path, query)
+
+    async def create(self, path: str, body: Json, timeout: float | None = None) -> Json:
+        """Create; ConflictError if there is one of that name."""
+        return await self._request("POST", path, [("fieldManager", FIELD_MANAGER)], body, timeout=timeout)
+
+    async def replace(self, path: str, body: Json, timeout: float | None = None) -> Json:
+        """Replace if the object still has the resourceVersion of `body` (compare-and-swap); else ConflictError."""
+        return await self._request("PUT", path, [("fieldManager", FIELD_MANAGER)], body, timeout=timeout)
+
+    async def apply(self, path: str, body: Json) -> Json:
+        """Server-side apply as the one field manager; takes over fields that somebody else set."""
+        query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
+        return await self._request("PATCH", path, query, body, {"Content-Type": "application/apply-patch+yaml"})
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]] | None = None,
+        body: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Json:
+        sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
+        try:
+            serialized = await self._api.param_serialize(
+                method, path, query_params=query, header_params=sent, body=body, auth_settings=["BearerToken"]
+            )
+            answer = await self._api.call_api(*serialized, _request_timeout=timeout or self._timeout)
+            data = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise KubeError(0, f"{method} {path}: the API server does not answer: {error!r}") from error
+        if 200 <= answer.status < 300:
+            return msgspec.json.decode(data, type=Json)
+        raise _error(method, path, answer.status, data)
+
+
+def _error(method: str, path: str, status: int, data: bytes) -> StoreError:
+    try:
+        message = str(msgspec.json.decode(data, type=Json).get("message"))
+    except msgspec.MsgspecError:
+        message = data[:200].decode(errors="replace")
+    text = f"{method} {path}: {status} {message}"
+    if status == 409:
+        return ConflictError(text)
+    if status == 404:
+        return NotFoundError(text)
+    return KubeError(status, text)

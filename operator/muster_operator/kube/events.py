@@ -1,0 +1,92 @@
+"""Kubernetes Events: what `kubectl describe` shows of an object's history.
+
+One is posted when the reason of a Ready condition changes to something that lasts; passing states (placing, electing)
+are in the log. Posting is best effort and one at a time, so that it never competes with a failover's writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import structlog
+
+from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
+from muster_operator.api.models import ObjectMeta
+from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.objects import API_VERSION
+from muster_operator.store.port import StoreError
+
+__all__ = ["EventRecorder", "noteworthy"]
+
+log = structlog.get_logger(__name__)
+
+PENDING_EVENTS = 200
+"""More than this, and new ones are dropped: the conditions say how things are in any case."""
+
+NOTE_LIMIT = 1024
+"""Characters of a note; the API server's limit."""
+
+PASSING = frozenset({Reason.NOT_SEEN, Reason.PLACING, Reason.ELECTING, Reason.LOADING, Reason.CREATING_PARTITIONS})
+
+
+def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
+    """The Ready condition, if its reason changed to one that lasts."""
+    now = find_condition(after, ConditionType.READY)
+    was = find_condition(before, ConditionType.READY)
+    if now is None or now.reason in PASSING or (was is not None and was.reason == now.reason):
+        return None
+    return now
+
+
+class EventRecorder:
+    """`put` from anywhere on the loop; `run` posts."""
+
+    def __init__(self, client: KubeClient, instance: str) -> None:
+        self._client = client
+        self._instance = instance
+        self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(PENDING_EVENTS)
+
+    @property
+    def pending(self) -> int:
+        """Events that wait to be posted."""
+        return self._queue.qsize()
+
+    def put(self, kind: str, meta: ObjectMeta, condition: Condition) -> None:
+        """Post an event about the object of this kind soon."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
+        try:
+            self._queue.put_nowait((path, self._event(kind, meta, condition)))
+        except asyncio.QueueFull:
+            log.warning("event_dropped", name=meta.name, reason=condition.reason)
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            path, event = await self._queue.get()
+            try:
+                await self._client.create(path, event)
+            except StoreError as error:
+                log.warning("event_not_posted", error=str(error))
+
+    def _event(self, kind: str, meta: ObjectMeta, condition: Condition) -> Json:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{meta.name}-", "namespace": meta.namespace},
+            "eventTime": datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": "muster.dev/operator",
+            "reportingInstance": self._instance,
+            "regarding": {
+                "apiVersion": API_VERSION,
+                "kind": kind,
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+            },
+            "type": "Normal" if condition.status == "True" else "Warning",
+            "action": "Reconcile",
+            "reason": condition.reason,
+            "note": condition.message[:NOTE_LIMIT],
+        }

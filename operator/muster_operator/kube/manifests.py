@@ -1,0 +1,248 @@
+"""What a CoordinatorCluster becomes in Kubernetes, as pure functions: objects to be applied server-side.
+
+One StatefulSet with a volume per pod, a headless Service (pod names in DNS), a bootstrap Service for clients and a
+PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes with it; volumes of a StatefulSet stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster_operator.api.models import GROUP, CoordinatorCluster
+from muster_operator.kube.objects import API_VERSION
+
+__all__ = [
+    "API_PORT",
+    "CLUSTER_LABEL",
+    "bootstrap_service",
+    "disruption_budget",
+    "headless_service",
+    "headless_service_name",
+    "manifests",
+    "pod_dns_name",
+    "stateful_set",
+]
+
+CLUSTER_LABEL = f"{GROUP}/cluster"
+"""On every object of a cluster: the name of the CoordinatorCluster."""
+
+API_PORT = 9640
+DATA_DIRECTORY = "/var/lib/muster"
+USER_ID = 65532
+GRACE_PERIOD_S = 30
+
+Manifest = dict[str, Any]
+
+
+def manifests(cluster: CoordinatorCluster, default_image: str) -> tuple[tuple[str, Manifest], ...]:
+    """(collection path, object) of everything that belongs to a cluster, in the order in which to apply it."""
+    namespace = cluster.metadata.namespace
+    return (
+        (f"/api/v1/namespaces/{namespace}/services", headless_service(cluster)),
+        (f"/api/v1/namespaces/{namespace}/services", bootstrap_service(cluster)),
+        (f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", disruption_budget(cluster)),
+        (f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set(cluster, default_image)),
+    )
+
+
+def headless_service_name(cluster: str) -> str:
+    """Name of the Service that gives each pod a DNS name."""
+    return f"{cluster}-pods"
+
+
+def bootstrap_service_name(cluster: str) -> str:
+    """Name of the Service that clients bootstrap from."""
+    return f"{cluster}-bootstrap"
+
+
+def pod_dns_name(pod: str, cluster: str, namespace: str) -> str:
+    """The stable DNS name of a pod, relative to the cluster domain."""
+    return f"{pod}.{headless_service_name(cluster)}.{namespace}.svc"
+
+
+def headless_service(cluster: CoordinatorCluster) -> Manifest:
+    """Resolves pods that are not ready too: the operator elects them before they are."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(cluster, headless_service_name(cluster.metadata.name)),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": _selector(cluster),
+            "ports": [_service_port(cluster), {"name": "api", "port": API_PORT, "targetPort": "api"}],
+        },
+    }
+
+
+def bootstrap_service(cluster: CoordinatorCluster) -> Manifest:
+    """For the first connection of a client only: every later one goes to the advertised address of a pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(cluster, bootstrap_service_name(cluster.metadata.name)),
+        "spec": {"type": "ClusterIP", "selector": _selector(cluster), "ports": [_service_port(cluster)]},
+    }
+
+
+def disruption_budget(cluster: CoordinatorCluster) -> Manifest:
+    """One pod at a time may be evicted: with one replica each is a gap, with three two at once lose a majority."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(cluster, cluster.metadata.name),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(cluster)}},
+    }
+
+
+def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
+    """All pods start at once: coordinators do not wait for one another."""
+    spec = cluster.spec
+    claim: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": spec.storage.size}},
+    }
+    if spec.storage.storage_class_name is not None:
+        claim["storageClassName"] = spec.storage.storage_class_name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _metadata(cluster, cluster.metadata.name),
+        "spec": {
+            "serviceName": headless_service_name(cluster.metadata.name),
+            "replicas": spec.pods,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": _selector(cluster)},
+            # The log is the data: neither scaling down nor deleting the cluster may drop it.
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "template": {
+                "metadata": {
+                    "labels": {**spec.pod_template.labels, **_labels(cluster)},
+                    "annotations": dict(spec.pod_template.annotations),
+                },
+                "spec": _pod_spec(cluster, default_image),
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        },
+    }
+
+
+def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
+    name = cluster.metadata.name
+    return {
+        "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_PERIOD_S,
+        "nodeSelector": dict(cluster.spec.pod_template.node_selector),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 100,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": _selector(cluster)},
+                        },
+                    }
+                ]
+            }
+        },
+        "containers": [_container(cluster, default_image, name)],
+    }
+
+
+def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Manifest:
+    spec = cluster.spec
+    kafka = spec.listeners.kafka
+    host = "$(POD_IP)"
+    if kafka.advertise == "PodDNS":
+        host = pod_dns_name("$(MUSTER_POD)", name, cluster.metadata.namespace)
+    settings = "\n".join(f"{key}={value}" for key, value in sorted(spec.settings.items()))
+    return {
+        "name": "coordinator",
+        "image": spec.image or default_image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["muster-coordinator"],
+        "env": [
+            # $(NAME) refers to variables above only.
+            _downward("MUSTER_POD", "metadata.name"),
+            _downward("MUSTER_POD_UID", "metadata.uid"),
+            _downward("POD_IP", "status.podIP"),
+            {"name": "MUSTER_DATA_DIR", "value": f"{DATA_DIRECTORY}/data"},
+            {"name": "MUSTER_KAFKA_LISTEN", "value": f"0.0.0.0:{kafka.port}"},
+            {"name": "MUSTER_ADVERTISE", "value": f"{host}:{kafka.port}"},
+            {"name": "MUSTER_API_LISTEN", "value": f"0.0.0.0:{API_PORT}"},
+            {"name": "MUSTER_CONFIG", "value": settings},
+        ],
+        "ports": [
+            {"name": "kafka", "containerPort": kafka.port, "protocol": "TCP"},
+            {"name": "api", "containerPort": API_PORT, "protocol": "TCP"},
+        ],
+        # A slow start (recovery of a long log) is no reason to kill; a pod that is not ready is still elected.
+        "startupProbe": _probe("started", period=1, failures=600),
+        "readinessProbe": _probe("ready", period=2, failures=2),
+        "livenessProbe": _probe("live", period=10, failures=6),
+        "resources": {"requests": dict(spec.resources.requests), "limits": dict(spec.resources.limits)},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": DATA_DIRECTORY}],
+    }
+
+
+def _probe(which: str, *, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": f"/healthz/{which}", "port": "api"},
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _downward(name: str, field: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _service_port(cluster: CoordinatorCluster) -> Manifest:
+    return {"name": "kafka", "port": cluster.spec.listeners.kafka.port, "targetPort": "kafka"}
+
+
+def _selector(cluster: CoordinatorCluster) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "muster-coordinator", CLUSTER_LABEL: cluster.metadata.name}
+
+
+def _labels(cluster: CoordinatorCluster) -> dict[str, str]:
+    return {
+        **_selector(cluster),
+        "app.kubernetes.io/instance": cluster.metadata.name,
+        "app.kubernetes.io/part-of": "muster",
+        "app.kubernetes.io/managed-by": "muster-operator",
+    }
+
+
+def _metadata(cluster: CoordinatorCluster, name: str) -> Manifest:
+    return {
+        "name": name,
+        "namespace": cluster.metadata.namespace,
+        "labels": _labels(cluster),
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": "CoordinatorCluster",
+                "name": cluster.metadata.name,
+                "uid": cluster.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ],
+    }

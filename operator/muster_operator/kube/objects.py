@@ -1,0 +1,87 @@
+"""Custom resources as the API server knows them: paths, decoding, and the bodies of status writes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster_operator.api.models import (
+    GROUP,
+    VERSION,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsTopic,
+    Resource,
+    partition_object_name,
+)
+
+__all__ = ["API_VERSION", "collection_path", "decode", "new_partition", "object_path", "status_body", "status_path"]
+
+API_VERSION = f"{GROUP}/{VERSION}"
+
+PARTITION_LABEL = f"{GROUP}/topic"
+"""On every OffsetsPartition that a topic created: the name of the topic."""
+
+T = TypeVar("T", bound=Resource)
+
+
+def collection_path(resource: type[T], namespace: str | None = None) -> str:
+    """Path of all objects of a kind, in one namespace or in all."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{API_VERSION}{scope}/{resource.plural}"
+
+
+def object_path(resource: type[T], namespace: str, name: str) -> str:
+    """Path of one object."""
+    return f"{collection_path(resource, namespace)}/{name}"
+
+
+def status_path(resource: type[T], namespace: str, name: str) -> str:
+    """Path of its status subresource."""
+    return f"{object_path(resource, namespace, name)}/status"
+
+
+def decode(resource: type[T], raw: dict[str, Any]) -> T:
+    """The typed object; msgspec.ValidationError (names the field) if it breaks the models' constraints."""
+    return msgspec.convert(raw, resource)
+
+
+def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, swap: bool) -> dict[str, Any]:
+    """Body of a status write; with `swap` it holds only if the object still has this resourceVersion.
+
+    The uid goes along in either case: an object that was deleted and created anew is another object.
+    """
+    metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+    if swap:
+        metadata["resourceVersion"] = meta.resource_version
+    return {
+        "apiVersion": API_VERSION,
+        "kind": resource.__name__,
+        "metadata": metadata,
+        "status": msgspec.to_builtins(status),
+    }
+
+
+def new_partition(topic: OffsetsTopic, index: int) -> dict[str, Any]:
+    """The OffsetsPartition of a topic: owned by it, so that it is deleted with it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": OffsetsPartition.__name__,
+        "metadata": {
+            "name": partition_object_name(topic.metadata.name, index),
+            "namespace": topic.metadata.namespace,
+            "labels": {PARTITION_LABEL: topic.metadata.name, "app.kubernetes.io/part-of": "muster"},
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": OffsetsTopic.__name__,
+                    "name": topic.metadata.name,
+                    "uid": topic.metadata.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {"topicRef": {"name": topic.metadata.name}, "index": index},
+    }

@@ -1,0 +1,176 @@
+"""The operator in Kubernetes: client, caches, watch and elector around the reconcile loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from aiohttp import web
+
+from muster_operator.api.models import GROUP, VERSION
+from muster_operator.kube.client import KubeClient, connect
+from muster_operator.kube.elector import Elector
+from muster_operator.kube.events import EventRecorder
+from muster_operator.kube.health import build_app
+from muster_operator.kube.store import RESOURCES, KubeStore
+from muster_operator.kube.workload import SELECTOR, KubeWorkload
+from muster_operator.store.port import Store, StoreError
+from muster_operator.store.workload import Workload
+from muster_operator.watch.watcher import Source, Watcher
+
+__all__ = ["KubeOptions", "Reconcile", "run", "sources"]
+
+log = structlog.get_logger(__name__)
+
+LEASE_NAME = "muster-operator"
+
+RESYNC_S = 300.0
+"""Everything is listed again after this time: what a broken watch missed is repaired."""
+
+RETRY_S = 1.0
+
+T = TypeVar("T")
+
+Reconcile = Callable[[Store, Workload], Awaitable[None]]
+"""The loop of an operator that acts: runs until it is cancelled. Called anew whenever the Lease is won."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeOptions:
+    """How the operator process is set up; from the environment (see `from_environment`)."""
+
+    pod: str
+    """Name of this pod: its identity on the Lease."""
+    namespace: str
+    """Namespace of this pod and of the Lease."""
+    watch_namespace: str | None = None
+    """The namespace to look after; None: all."""
+    image: str = ""
+    """Image for clusters that name none; "": that of this pod."""
+    health_host: str = "0.0.0.0"
+    health_port: int = 9641
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KubeOptions:
+        """MUSTER_OPERATOR_POD, _NAMESPACE, _WATCH_NAMESPACE, _IMAGE, _HEALTH_PORT; all optional outside Kubernetes."""
+        return cls(
+            pod=environment.get("MUSTER_OPERATOR_POD") or socket.gethostname(),
+            namespace=environment.get("MUSTER_OPERATOR_NAMESPACE") or "default",
+            watch_namespace=environment.get("MUSTER_OPERATOR_WATCH_NAMESPACE") or None,
+            image=environment.get("MUSTER_OPERATOR_IMAGE", ""),
+            health_port=int(environment.get("MUSTER_OPERATOR_HEALTH_PORT") or 9641),
+        )
+
+
+async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes]) -> None:
+    """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile while the Lease is ours.
+
+    `metrics` gives the page for /metrics.
+    """
+    try:
+        client = await connect()
+    except StoreError as error:
+        raise SystemExit(f"muster-operator: {error}") from error
+    elector = Elector(client, options.namespace, LEASE_NAME, options.pod)
+    events = EventRecorder(client, options.pod)
+    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events)
+    loaded = asyncio.Event()
+    health = await _serve_health(options, build_app(loaded.is_set, metrics))
+    posting = asyncio.create_task(events.run())
+    main = asyncio.create_task(_main(options, client, elector, store, loaded, reconcile))
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, main.cancel)
+    try:
+        await main
+    except asyncio.CancelledError:
+        log.info("stopping")
+    finally:
+        posting.cancel()
+        await health.cleanup()
+        await client.close()
+
+
+async def _main(
+    options: KubeOptions,
+    client: KubeClient,
+    elector: Elector,
+    store: KubeStore,
+    loaded: asyncio.Event,
+    reconcile: Reconcile,
+) -> None:
+    image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
+    workload = KubeWorkload(client, image, options.watch_namespace)
+
+    async def load() -> None:
+        await store.load()
+        await workload.load()
+
+    await _until_it_works("list", load)
+    loaded.set()
+    log.info("loaded", keys=len(await store.clusters()), image=image)
+    again = asyncio.Event()
+    watcher = Watcher(sources(store, workload), options.watch_namespace, again.set)
+    watcher.start()
+    resync = asyncio.create_task(_resync(load, again))
+
+    async def lead() -> None:
+        store.unwatch()
+        workload.unwatch()
+        await reconcile(store, workload)
+
+    try:
+        await elector.run(lead)
+    finally:
+        resync.cancel()
+        await watcher.close()
+
+
+async def _resync(load: Callable[[], Awaitable[None]], again: asyncio.Event) -> None:
+    while True:
+        try:
+            await asyncio.wait_for(again.wait(), RESYNC_S)
+        except TimeoutError:
+            pass
+        again.clear()
+        await _until_it_works("list", load)
+
+
+async def _until_it_works(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    while True:
+        try:
+            return await attempt()
+        except StoreError as error:
+            log.warning("retrying", what=what, error=str(error))
+            await asyncio.sleep(RETRY_S)
+
+
+async def _own_image(client: KubeClient, options: KubeOptions) -> str:
+    pod = await client.get(f"/api/v1/namespaces/{options.namespace}/pods/{options.pod}")
+    return str(pod["spec"]["containers"][0]["image"])
+
+
+async def _serve_health(options: KubeOptions, app: web.Application) -> web.AppRunner:
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, options.health_host, options.health_port).start()
+    return runner
+
+
+def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
+    """Everything that the operator watches, and who takes its events."""
+
+    def deliver(plural: str) -> Source:
+        return Source(GROUP, VERSION, plural, lambda event, raw: store.deliver(plural, event, raw))
+
+    return (
+        *(deliver(resource.plural) for resource in RESOURCES),
+        Source("", "v1", "pods", workload.deliver_pod, SELECTOR),
+        Source("apps", "v1", "statefulsets", workload.deliver_stateful_set, SELECTOR),
+    )

@@ -1,0 +1,184 @@
+"""The workload port over the Kubernetes API: one StatefulSet per cluster, pods found by label."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.kube.cache import Cache
+from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_service_name, manifests, pod_dns_name
+from muster_operator.store.port import ClusterKey, Notify
+from muster_operator.store.workload import PodInfo, PodPhase
+
+__all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
+
+SELECTOR = CLUSTER_LABEL
+"""Label selector of pods and StatefulSets: those that carry the label."""
+
+REAPPLY_S = 300.0
+"""Everything is applied again after this time, which repairs what no watch tells (Services, labels)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """What was applied last for a cluster."""
+
+    digest: bytes
+    generation: int
+    at: float
+
+
+class KubeWorkload:
+    """See `muster_operator.store.workload.Workload`. `default_image` is for clusters that name none."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        default_image: str,
+        namespace: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._default_image = default_image
+        self._namespace = namespace
+        self._clock = clock
+        self._pods: Cache[Json] = Cache(cluster_of)
+        self._applied: dict[ClusterKey, _Applied] = {}
+        self._notify: list[Notify] = []
+
+    # Feeding the cache
+
+    async def load(self) -> None:
+        """List the pods. Repeated, it repairs what a broken watch missed."""
+        scope = f"/namespaces/{self._namespace}" if self._namespace else ""
+        listed = await self._client.list_all(f"/api/v1{scope}/pods", label_selector=SELECTOR)
+        before = {cluster_of(pod) for pod in self._pods.values()}
+        found = {
+            (raw["metadata"]["namespace"], raw["metadata"]["name"]): (raw["metadata"]["resourceVersion"], raw)
+            for raw in listed["items"]
+        }
+        self._pods.replace(found, listed["metadata"]["resourceVersion"])
+        for key in before | {cluster_of(pod) for pod in self._pods.values()}:
+            self._tell(key)
+
+    def deliver_pod(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a pod."""
+        meta = raw["metadata"]
+        name = (meta["namespace"], meta["name"])
+        if event == "DELETED":
+            changed = self._pods.remove(name, meta["resourceVersion"])
+        else:
+            changed = self._pods.put(name, meta["resourceVersion"], raw)
+        if changed:
+            self._tell(cluster_of(raw))
+
+    def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a StatefulSet: somebody else's change of its spec makes us apply ours again."""
+        key = cluster_of(raw)
+        applied = self._applied.get(key)
+        if applied is not None and (event == "DELETED" or raw["metadata"]["generation"] > applied.generation):
+            del self._applied[key]
+            self._tell(key)
+
+    def _tell(self, key: ClusterKey) -> None:
+        for notify in self._notify:
+            notify(key)
+
+    # The port
+
+    def watch(self, notify: Notify) -> None:
+        """See the port."""
+        self._notify.append(notify)
+
+    def unwatch(self) -> None:
+        """Forget every `notify`: whoever called `watch` no longer acts."""
+        self._notify.clear()
+
+    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+        """Apply StatefulSet, Services and disruption budget, unless that was done and nothing changed since."""
+        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        wanted = manifests(cluster, self._default_image)
+        digest = hashlib.sha256(msgspec.json.encode(wanted)).digest()
+        known = self._applied.get(key)
+        now = self._clock()
+        if known is not None and known.digest == digest and now - known.at < REAPPLY_S:
+            return f"StatefulSet {cluster.metadata.name} is as declared"
+        generation = 0
+        for path, manifest in wanted:
+            answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
+            generation = int(answer["metadata"].get("generation", 0))
+        self._applied[key] = _Applied(digest, generation, now)  # the StatefulSet comes last, so this is its generation
+        return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
+        """See the port. Answers from memory. A pod that somebody else gave our label is not one of ours."""
+        name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
+        ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
+        return tuple(sorted((pod_info(raw) for raw in ours), key=lambda pod: pod.node_id))
+
+    def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
+        """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
+        kafka = cluster.spec.listeners.kafka
+        if kafka.advertise == "PodIP":
+            return ",".join(pod.kafka_address for pod in pods if pod.kafka_address)
+        return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
+
+
+def cluster_of(raw: Json) -> ClusterKey:
+    """The cluster that a labelled object belongs to."""
+    return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
+
+
+def pod_info(raw: Json) -> PodInfo:
+    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name."""
+    meta, status = raw["metadata"], raw.get("status", {})
+    ip = status.get("podIP", "")
+    key = cluster_of(raw)
+    return PodInfo(
+        name=meta["name"],
+        node_id=int(meta["name"].rpartition("-")[2]),
+        uid=meta["uid"],
+        api_address=_address(ip, API_PORT),
+        kafka_address=_kafka_address(raw, ip, key),
+        phase=_phase(meta, status),
+    )
+
+
+def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
+    if meta.get("deletionTimestamp"):
+        return PodPhase.TERMINATING
+    phase = status.get("phase", "")
+    # Succeeded cannot last under a StatefulSet; it is not running either.
+    return PodPhase(phase) if phase in ("Pending", "Running", "Failed") else PodPhase.UNKNOWN
+
+
+def _kafka_address(raw: Json, ip: str, key: ClusterKey) -> str:
+    """What this very pod advertises: its own environment says it, whatever the cluster declares by now."""
+    container = raw["spec"]["containers"][0]
+    advertise = next((each["value"] for each in container.get("env", ()) if each["name"] == "MUSTER_ADVERTISE"), "")
+    host, _, port = advertise.rpartition(":")
+    if not port:
+        return ""
+    return (
+        _address(ip, int(port))
+        if host == "$(POD_IP)"
+        else f"{pod_dns_name(raw['metadata']['name'], *_dns(key))}:{port}"
+    )
+
+
+def _dns(key: ClusterKey) -> tuple[str, str]:
+    return key.name, key.namespace
+
+
+def _address(ip: str, port: int) -> str:
+    if not ip:
+        return ""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -1,0 +1,51 @@
+"""Metrics of the operator."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+__all__ = ["OperatorMetrics"]
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class OperatorMetrics:
+    """One set per process, on a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.elections = Counter(
+            "muster_operator_elections", "Answers to election calls.", ["result"], registry=self.registry
+        )
+        self.election_seconds = Histogram(
+            "muster_operator_election_seconds",
+            "From the election call to an active leader.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.failover_seconds = Histogram(
+            "muster_operator_failover_seconds",
+            "From the loss of a leader, as seen here, to an active one.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.reconcile_seconds = Histogram(
+            "muster_operator_reconcile_seconds",
+            "Duration of a reconcile.",
+            ["result"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.conflicts = Counter(
+            "muster_operator_cas_conflicts", "Compare-and-swaps of a leadership that were lost.", registry=self.registry
+        )
+        self.leaderless = Gauge(
+            "muster_operator_leaderless_partitions",
+            "Offsets partitions without an active leader.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+
+    def render(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)

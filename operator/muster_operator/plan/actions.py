@@ -1,0 +1,95 @@
+"""What a plan can ask for. Each is harmless when repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    CoordinatorClusterStatus,
+    OffsetsPartition,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    OffsetsTopicStatus,
+)
+from muster_operator.plan.observation import Image, ImageNumber
+
+__all__ = [
+    "Action",
+    "CreatePartitions",
+    "CreateReplicas",
+    "Elect",
+    "PublishMetadata",
+    "RecordLeadership",
+    "WriteClusterStatus",
+    "WriteTopicStatus",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLeadership:
+    """Compare-and-swap the status of one partition."""
+
+    seen: OffsetsPartition
+    status: OffsetsPartitionStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Call onElection at `pod`. Comes after the record of this epoch and pod, and must not be done if that was lost."""
+
+    partition: str  # name of the OffsetsPartition
+    index: int
+    pod: str
+    epoch: int
+    replicas: tuple[str, ...]
+    bootstrap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishMetadata:
+    """Give the image to these pods."""
+
+    pods: tuple[str, ...]
+    number: ImageNumber
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Create OffsetsPartition objects of the topic."""
+
+    topic: OffsetsTopic
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReplicas:
+    """Have `pod` create a log for each index; the log ids come back with its status."""
+
+    pod: str
+    indexes: tuple[int, ...]
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTopicStatus:
+    seen: OffsetsTopic
+    status: OffsetsTopicStatus
+
+
+@dataclass(frozen=True, slots=True)
+class WriteClusterStatus:
+    seen: CoordinatorCluster
+    status: CoordinatorClusterStatus
+
+
+Action = (
+    RecordLeadership
+    | Elect
+    | PublishMetadata
+    | CreatePartitions
+    | CreateReplicas
+    | WriteTopicStatus
+    | WriteClusterStatus
+)

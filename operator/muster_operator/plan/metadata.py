@@ -1,0 +1,68 @@
+"""What pods shall tell Kafka clients about the cluster, and which pods do not have it yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
+from muster_operator.plan.actions import PublishMetadata
+from muster_operator.plan.observation import PUBLISH, Broker, Connection, Image, ImageNumber, Observation, PodView
+
+__all__ = ["publish"]
+
+
+def publish(
+    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
+) -> PublishMetadata | None:
+    """The image of `partitions` (as they are about to be recorded) for every pod that serves another one."""
+    image = _image(seen, topic, partitions)
+    number = _number(seen, image)
+    behind = tuple(
+        pod.name
+        for pod in seen.pods
+        if pod.connection is Connection.UP and pod.image != number and (PUBLISH, pod.name) not in seen.busy
+    )
+    return PublishMetadata(behind, number, image) if behind else None
+
+
+def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]) -> Image:
+    assert seen.cluster is not None
+    alive = {pod.name: pod for pod in seen.pods if pod.connection is not Connection.DOWN and ":" in pod.kafka_address}
+    spec = seen.cluster.spec
+    return Image(
+        cluster_id=seen.cluster.metadata.uid or f"{seen.namespace}.{seen.name}",
+        brokers=tuple(_broker(pod) for pod in alive.values()),
+        leaders=tuple(_leader(partitions.get(index), alive) for index in range(topic.spec.partitions)),
+        topics=tuple((declared.name, declared.partitions) for declared in spec.topics),
+        any_topic=spec.any_topic,
+    )
+
+
+def _broker(pod: PodView) -> Broker:
+    host, _, port = pod.kafka_address.rpartition(":")
+    return Broker(pod.node_id, host.strip("[]"), int(port), pod.name)
+
+
+def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView]) -> tuple[int, int]:
+    """Clients are sent to a leader that is being elected too: it answers COORDINATOR_LOAD_IN_PROGRESS."""
+    if status is None:
+        return (-1, -1)
+    leads = status.state in (PartitionState.LED, PartitionState.ELECTING) and status.leader in alive
+    return (alive[status.leader].node_id if leads and status.leader is not None else -1, status.epoch)
+
+
+def _number(seen: Observation, image: Image) -> ImageNumber:
+    """The number of this image: that of the last one if it is the same, else above every one that is out there.
+
+    A pod can serve a higher number than ours after the store was restored from a backup: going above it always ends
+    with this operator's image on all pods. Between two operators, the one that is alive wins by repeating.
+    """
+    out_there = _highest(seen.pods)
+    if seen.image == image and seen.image_number >= out_there:
+        return seen.image_number
+    token, version = max(seen.image_number, out_there, (seen.fencing_token, 0))
+    return (token, version + 1)
+
+
+def _highest(pods: Sequence[PodView]) -> ImageNumber:
+    return max((pod.image for pod in pods if pod.connection is Connection.UP), default=(-1, -1))

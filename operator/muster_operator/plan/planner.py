@@ -1,0 +1,221 @@
+"""plan(): everything that is to be done for one cluster, most urgent first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    OffsetsPartition,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    PartitionState,
+)
+from muster_operator.plan.actions import (
+    Action,
+    CreatePartitions,
+    CreateReplicas,
+    RecordLeadership,
+    WriteClusterStatus,
+    WriteTopicStatus,
+)
+from muster_operator.plan.failover import Decision, decide
+from muster_operator.plan.metadata import publish
+from muster_operator.plan.observation import CREATE, Connection, Observation
+from muster_operator.plan.placement import place
+from muster_operator.plan.status import (
+    Verdict,
+    cluster_status,
+    partition_status,
+    topic_status,
+    verdict_of_partitions,
+)
+
+__all__ = ["plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """The partition objects of one key: those that count, by index, and those that do not, with why."""
+
+    counting: Mapping[int, OffsetsPartition]
+    refused: tuple[tuple[OffsetsPartition, Reason, str], ...]
+
+
+def plan(seen: Observation, now: float) -> tuple[Action, ...]:
+    """What to do. `now`: seconds since 1970, for the times in status only."""
+    cluster = seen.cluster
+    topic = seen.topics[0] if cluster is not None and seen.topics else None
+    objects = _sort(seen, topic)
+    if cluster is not None and cluster.spec.suspend:
+        recorded = [each.status for each in objects.counting.values()]
+        return tuple(_cluster(seen, cluster, recorded, None, now))
+    refusals = tuple(_refuse(objects, now))
+    others = tuple(_refuse_topics(seen, topic, now))
+    if cluster is None:
+        return (*refusals, *others)
+    if topic is None:
+        return (*refusals, *others, *_cluster(seen, cluster, [], None, now))
+
+    decisions = _decide(seen, objects)
+    statuses = {
+        index: partition_status(objects.counting[index], decision.status, decision.message, now)
+        for index, decision in decisions.items()
+    }
+    records = [
+        RecordLeadership(objects.counting[index], status)
+        for index, status in statuses.items()
+        if status != objects.counting[index].status
+    ]
+    elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
+    image = publish(seen, topic, statuses)
+    ordered = list(statuses.values())
+    verdict = verdict_of_partitions(topic.spec.partitions, ordered)
+    after = topic_status(topic, ordered, verdict, now)
+    return (
+        *records,
+        *elections,
+        *((image,) if image else ()),
+        *_missing(topic, objects),
+        *_replicas(seen, topic, decisions),
+        *refusals,
+        *((WriteTopicStatus(topic, after),) if after != topic.status else ()),
+        *others,
+        *_cluster(seen, cluster, ordered, verdict, now),
+    )
+
+
+def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
+    counting: dict[int, OffsetsPartition] = {}
+    refused: list[tuple[OffsetsPartition, Reason, str]] = []
+    # Of two objects with one index the one that has a place stays, then the older.
+    ranked = sorted(
+        seen.partitions, key=lambda p: (not p.status.replicas, p.metadata.creation_timestamp, p.metadata.name)
+    )
+    for partition in ranked:
+        name, index = partition.spec.topic_ref.name, partition.spec.index
+        if not any(each.metadata.name == name for each in seen.topics):
+            refused.append((partition, Reason.TOPIC_NOT_FOUND, f"OffsetsTopic {name} does not exist"))
+        elif topic is None:
+            refused.append((partition, Reason.CLUSTER_NOT_FOUND, f"CoordinatorCluster {seen.name} does not exist"))
+        elif name != topic.metadata.name:
+            refused.append((partition, Reason.DUPLICATE_TOPIC, f"OffsetsTopic {name} is not used: see its conditions"))
+        elif index >= topic.spec.partitions:
+            has = topic.spec.partitions
+            refused.append((partition, Reason.INDEX_OUT_OF_RANGE, f"OffsetsTopic {name} has {has} partitions"))
+        elif index in counting:
+            other = counting[index].metadata.name
+            refused.append((partition, Reason.DUPLICATE_INDEX, f"OffsetsPartition {other} has index {index} already"))
+        else:
+            counting[index] = partition
+    return _Sorted(counting, tuple(refused))
+
+
+def _decide(seen: Observation, objects: _Sorted) -> Mapping[int, Decision]:
+    pods = {pod.name: pod for pod in seen.pods}
+    placed = {
+        index: decide(each, pods, seen.attempts.get(each.metadata.name))
+        for index, each in objects.counting.items()
+        if each.status.replicas
+    }
+    both = placed if len(placed) == len(objects.counting) else {**placed, **_placement(seen, objects)}
+    return dict(sorted(both.items()))
+
+
+def _placement(seen: Observation, objects: _Sorted) -> Mapping[int, Decision]:
+    """Where the partitions without a place go.
+
+    Waits until every declared pod answers: a volume may hold the log of such a partition (a store that lost its
+    status), and to open an empty one elsewhere would lose what was committed.
+    """
+    assert seen.cluster is not None
+    unplaced = [each for each in objects.counting.values() if not each.status.replicas]
+    placed = [each for each in objects.counting.values() if each.status.replicas]
+    declared = seen.cluster.spec.pods
+    silent = [pod.name for pod in seen.pods if pod.connection is not Connection.UP]
+    if len(seen.pods) < declared or silent:
+        waiting = f"waits for pod {silent[0]}" if silent else f"waits for {declared - len(seen.pods)} more pods"
+        return {each.spec.index: _pending(each, f"{waiting} before it gets its place") for each in unplaced}
+    places = place(unplaced, placed, [pod.name for pod in seen.pods], seen.topics[0].spec.replication_factor)
+    decisions = {}
+    for each in unplaced:
+        chosen = places[each.metadata.name]
+        holders = [pod.name for pod in seen.pods if (view := pod.replicas.get(each.spec.index)) and view.used]
+        if holders and not each.spec.replicas:
+            decisions[each.spec.index] = _unknown_log(each, holders)
+            continue
+        pending = replace(each.status, replicas=chosen, state=PartitionState.PENDING, reason=Reason.PLACING)
+        decisions[each.spec.index] = Decision(pending, f"is placed on {', '.join(r.pod for r in chosen)}")
+    return decisions
+
+
+def _pending(partition: OffsetsPartition, message: str) -> Decision:
+    return Decision(replace(partition.status, state=PartitionState.PENDING, reason=Reason.PLACING), message)
+
+
+def _unknown_log(partition: OffsetsPartition, holders: Sequence[str]) -> Decision:
+    stalled = replace(partition.status, state=PartitionState.STALLED, reason=Reason.UNKNOWN_LOG)
+    pods = ", ".join(holders)
+    return Decision(stalled, f"a log with data that no record names is on {pods}; name the pod to use in spec.replicas")
+
+
+def _missing(topic: OffsetsTopic, objects: _Sorted) -> Iterator[Action]:
+    missing = tuple(index for index in range(topic.spec.partitions) if index not in objects.counting)
+    if missing:
+        yield CreatePartitions(topic, missing)
+
+
+def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, Decision]) -> Iterator[Action]:
+    for pod in seen.pods:
+        indexes = tuple(index for index, decision in decisions.items() if decision.create_on == pod.name)
+        if indexes and (CREATE, pod.name) not in seen.busy:
+            yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
+
+
+def _refuse(objects: _Sorted, now: float) -> Iterator[Action]:
+    for partition, reason, message in objects.refused:
+        stalled = replace(partition.status, state=PartitionState.STALLED, reason=reason)
+        status = partition_status(partition, stalled, message, now)
+        if status != partition.status:
+            yield RecordLeadership(partition, status)
+
+
+def _refuse_topics(seen: Observation, used: OffsetsTopic | None, now: float) -> Iterator[Action]:
+    """Topics that no cluster serves: its name is wrong, or it has an older topic."""
+    for topic in seen.topics:
+        if topic is used:
+            continue
+        if seen.cluster is None:
+            verdict = Verdict(
+                Reason.CLUSTER_NOT_FOUND,
+                f"CoordinatorCluster {seen.name} does not exist in namespace {seen.namespace}:"
+                " create it, or delete this topic and create it with another spec.clusterRef",
+                stalled=True,
+            )
+        else:
+            older = seen.topics[0].metadata.name
+            verdict = Verdict(
+                Reason.DUPLICATE_TOPIC,
+                f"CoordinatorCluster {seen.name} has the older OffsetsTopic {older}, and one is all it can have:"
+                " delete the one that is not meant",
+                stalled=True,
+            )
+        status = topic_status(topic, (), verdict, now)
+        if status != topic.status:
+            yield WriteTopicStatus(topic, status)
+
+
+def _cluster(
+    seen: Observation,
+    cluster: CoordinatorCluster,
+    partitions: Sequence[OffsetsPartitionStatus],
+    of_topic: Verdict | None,
+    now: float,
+) -> Iterator[Action]:
+    status = cluster_status(seen, partitions, of_topic, now)
+    if status != cluster.status:
+        yield WriteClusterStatus(cluster, status)

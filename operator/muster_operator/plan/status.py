@@ -1,0 +1,185 @@
+"""Status of partitions, topics and clusters: counts, and conditions with a reason that a person understands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition, without_condition
+from muster_operator.api.durations import format_time
+from muster_operator.api.models import (
+    CoordinatorClusterStatus,
+    FailoverRecord,
+    OffsetsPartition,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    OffsetsTopicStatus,
+    PartitionState,
+)
+from muster_operator.plan.observation import Connection, Observation
+
+__all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_partitions"]
+
+LAST_FAILOVERS = 20
+"""Kept in the status of a cluster (the schema's limit)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the conditions of an object shall say."""
+
+    reason: Reason
+    message: str
+    ready: bool = False
+    reconciling: bool = False
+    stalled: bool = False
+
+
+def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: int, now: str) -> tuple[Condition, ...]:
+    """kstatus: Ready always, Reconciling and Stalled only while true."""
+    flags = {
+        ConditionType.READY: verdict.ready,
+        ConditionType.RECONCILING: verdict.reconciling,
+        ConditionType.STALLED: verdict.stalled,
+    }
+    after = before
+    for kind, flag in flags.items():
+        if flag or kind is ConditionType.READY:
+            condition = Condition(
+                type=kind,
+                status="True" if flag else "False",
+                reason=verdict.reason,
+                message=verdict.message,
+                observed_generation=generation,
+            )
+            after = with_condition(after, condition, now)
+        else:
+            after = without_condition(after, kind)
+    return after
+
+
+def partition_status(
+    partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: float
+) -> OffsetsPartitionStatus:
+    """The decided status with conditions and times; equal to the recorded one if nothing is new."""
+    before, generation, time = partition.status, partition.metadata.generation, format_time(now)
+    verdict = Verdict(
+        Reason(decided.reason),
+        message,
+        ready=decided.state is PartitionState.LED,
+        reconciling=decided.state in (PartitionState.PENDING, PartitionState.ELECTING),
+        stalled=decided.state is PartitionState.STALLED,
+    )
+    changed = (decided.state, decided.leader, decided.epoch) != (before.state, before.leader, before.epoch)
+    return replace(
+        decided,
+        observed_generation=generation,
+        conditions=conditions_of(before.conditions, verdict, generation, time),
+        last_transition_time=time if changed or not before.last_transition_time else before.last_transition_time,
+    )
+
+
+def verdict_of_partitions(expected: int, partitions: Sequence[OffsetsPartitionStatus]) -> Verdict:
+    """Of a topic from its partitions, the most serious cause first."""
+    led = _count(partitions, PartitionState.LED)
+    if len(partitions) < expected:
+        return Verdict(
+            Reason.CREATING_PARTITIONS, f"{len(partitions)} of {expected} partitions exist", reconciling=True
+        )
+    if led == len(partitions):
+        return Verdict(Reason.ALL_LED, f"all {led} partitions are led", ready=True)
+    stalled = _count(partitions, PartitionState.STALLED)
+    first = min(
+        (each for each in partitions if each.state is not PartitionState.LED), key=lambda each: _SEVERITY[each.state]
+    )
+    cause = next((each.message for each in first.conditions if each.type == ConditionType.READY), first.reason)
+    return Verdict(
+        Reason.PARTITIONS_LEADERLESS,
+        f"{led} of {expected} partitions are led; first cause: {cause}",
+        reconciling=not stalled,
+        stalled=stalled > 0,
+    )
+
+
+_SEVERITY = {
+    PartitionState.STALLED: 0,
+    PartitionState.LEADERLESS: 1,
+    PartitionState.PENDING: 2,
+    PartitionState.ELECTING: 3,
+}
+
+
+def topic_status(
+    topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict, now: float
+) -> OffsetsTopicStatus:
+    led = _count(partitions, PartitionState.LED)
+    generation = topic.metadata.generation
+    return OffsetsTopicStatus(
+        observed_generation=generation,
+        conditions=conditions_of(topic.status.conditions, verdict, generation, format_time(now)),
+        partitions=len(partitions),
+        led=led,
+        leaderless=len(partitions) - led,
+    )
+
+
+def cluster_status(
+    seen: Observation, partitions: Sequence[OffsetsPartitionStatus], of_topic: Verdict | None, now: float
+) -> CoordinatorClusterStatus:
+    assert seen.cluster is not None
+    before, generation = seen.cluster.status, seen.cluster.metadata.generation
+    led = _count(partitions, PartitionState.LED)
+    verdict = _verdict_of_cluster(seen, of_topic)
+    if verdict.reason is Reason.PODS_NOT_READY and before.observed_generation == generation and _is_asking(seen):
+        # An operator that has just started: pods that have not answered yet are no news.
+        return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
+    return replace(
+        before,
+        observed_generation=generation,
+        conditions=conditions_of(before.conditions, verdict, generation, format_time(now)),
+        pods=len(seen.pods),
+        ready_pods=_ready_pods(seen),
+        partitions=len(partitions),
+        led=led,
+        leaderless=len(partitions) - led,
+        bootstrap=seen.bootstrap,
+        last_failovers=_merged(before.last_failovers, seen.failovers),
+    )
+
+
+def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None) -> Verdict:
+    assert seen.cluster is not None
+    declared = seen.cluster.spec.pods
+    if seen.cluster.spec.suspend:
+        return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
+    if len(seen.pods) < declared:
+        return Verdict(Reason.CREATING_PODS, f"{len(seen.pods)} of {declared} pods exist", reconciling=True)
+    if of_topic is None:
+        return Verdict(Reason.NO_TOPIC, "no OffsetsTopic refers to this cluster: there is nothing to lead")
+    ready = _ready_pods(seen)
+    if of_topic.ready and ready < declared:
+        return Verdict(Reason.PODS_NOT_READY, f"{ready} of {declared} pods are ready", reconciling=True)
+    return of_topic
+
+
+def _is_asking(seen: Observation) -> bool:
+    return any(pod.connection is Connection.UNSURE for pod in seen.pods)
+
+
+def _ready_pods(seen: Observation) -> int:
+    return sum(pod.ready and pod.connection is Connection.UP for pod in seen.pods)
+
+
+def _merged(recorded: tuple[FailoverRecord, ...], new: tuple[FailoverRecord, ...]) -> tuple[FailoverRecord, ...]:
+    """Newest first. A failover is known by its partition and epoch."""
+    known = {(each.partition, each.epoch) for each in recorded}
+    fresh = [each for each in new if (each.partition, each.epoch) not in known]
+    if not fresh:
+        return recorded
+    return tuple(sorted((*fresh, *recorded), key=lambda each: each.time, reverse=True)[:LAST_FAILOVERS])
+
+
+def _count(partitions: Sequence[OffsetsPartitionStatus], state: PartitionState) -> int:
+    return sum(each.state is state for each in partitions)

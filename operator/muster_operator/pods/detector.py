@@ -1,0 +1,58 @@
+"""Failure detector of one pod: what its stream went through, to what may be believed about it. Pure.
+
+A stream that ends says nothing yet: the pod may have closed it. So the reconnect, made at once, decides: refused means
+that nothing listens there any more, which for a pod is death. A stream that is silent, or a host that does not answer,
+is suspected; a wrong suspicion costs an election, never safety.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from muster_operator.plan.observation import Connection
+
+__all__ = ["DETAILS", "TRANSITIONS", "Event"]
+
+
+class Event(Enum):
+    """What happens to a stream or to the attempt to open one."""
+
+    STATUS = "status"  # its first line came
+    ENDED = "ended"  # the stream ended or broke
+    REFUSED = "refused"  # nothing listens at the address
+    UNREACHABLE = "unreachable"  # no connection in time, or it broke before the first line
+    SILENT = "silent"  # nothing came for longer than suspectAfter
+    STRANGER = "stranger"  # another pod, or no pod at all, answers there
+
+
+TRANSITIONS: dict[tuple[Connection, Event], Connection] = {
+    (Connection.UP, Event.STATUS): Connection.UP,
+    (Connection.UP, Event.ENDED): Connection.UNSURE,
+    (Connection.UP, Event.SILENT): Connection.DOWN,
+    # No new stream is opened while one is up: these three cannot come, and would be no reason to believe it dead.
+    (Connection.UP, Event.REFUSED): Connection.UP,
+    (Connection.UP, Event.UNREACHABLE): Connection.UP,
+    (Connection.UP, Event.STRANGER): Connection.UP,
+    (Connection.UNSURE, Event.STATUS): Connection.UP,
+    (Connection.UNSURE, Event.ENDED): Connection.DOWN,
+    (Connection.UNSURE, Event.REFUSED): Connection.DOWN,
+    (Connection.UNSURE, Event.UNREACHABLE): Connection.DOWN,
+    (Connection.UNSURE, Event.SILENT): Connection.DOWN,
+    (Connection.UNSURE, Event.STRANGER): Connection.DOWN,
+    (Connection.DOWN, Event.STATUS): Connection.UP,
+    (Connection.DOWN, Event.ENDED): Connection.DOWN,
+    (Connection.DOWN, Event.REFUSED): Connection.DOWN,
+    (Connection.DOWN, Event.UNREACHABLE): Connection.DOWN,
+    (Connection.DOWN, Event.SILENT): Connection.DOWN,
+    (Connection.DOWN, Event.STRANGER): Connection.DOWN,
+}
+
+DETAILS: dict[Event, str] = {
+    Event.STATUS: "",
+    Event.ENDED: "its stream ended",
+    Event.REFUSED: "connection refused",
+    Event.UNREACHABLE: "it cannot be reached",
+    Event.SILENT: "it is silent",
+    Event.STRANGER: "another process answers at its address",
+}
+"""Why a pod is down, for people. Without numbers, so that a status that holds it does not change all the time."""

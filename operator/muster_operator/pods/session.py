@@ -1,0 +1,232 @@
+"""Session with one pod: keeps a watch stream open and the view of the pod current."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+import aiohttp
+import msgspec
+import structlog
+
+from muster_coordinator.podapi.client import (
+    PodApiError,
+    PodClient,
+    PodRefusedError,
+    PodTimeoutError,
+    PodUnreachableError,
+)
+from muster_coordinator.podapi.models import (
+    ElectionResult,
+    MetadataAnswer,
+    PartitionEvent,
+    PartitionStatus,
+    PodStatus,
+    ReplicaResult,
+    StatusEvent,
+)
+from muster_operator.clock import Clock
+from muster_operator.plan.observation import Connection, PodView, ReplicaView
+from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
+from muster_operator.store.workload import PodInfo
+
+__all__ = ["PodSession"]
+
+log = structlog.get_logger(__name__)
+
+RETRY_MIN_S = 0.01
+RETRY_MAX_S = 0.25
+RETRY_SHARE = 0.02
+"""Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.
+Nobody tells that a port is open again, and how soon that is noticed is part of every failover; a refused connection
+costs little."""
+
+
+class PodSession:
+    """`changed` is called, on the loop's thread, whenever `view` differs in what a plan could depend on."""
+
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        info: PodInfo,
+        suspect_after_s: float,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self.info = info
+        self.client = PodClient(http, info.name, info.api_address)
+        self.suspect_after_s = suspect_after_s
+        self.runs = 0
+        """Streams opened so far: another one means that the pod may have restarted."""
+        self._clock = clock
+        self._changed = changed
+        self._connection = Connection.UNSURE if info.api_address else Connection.DOWN
+        self._detail = "" if info.api_address else "it has no address yet"
+        self._status: PodStatus | None = None
+        self._replicas: dict[int, ReplicaView] = {}
+        self._ended: Event | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"PodSession({self.info.name}, {self._connection.value}, {self._detail or 'well'})"
+
+    def start(self, crashed: Callable[[BaseException], None] | None = None) -> None:
+        """`crashed` gets what must not happen: the error that ended the session by itself."""
+
+        def check(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and crashed is not None:
+                crashed(error)
+
+        if self.info.api_address:
+            self._task = asyncio.create_task(self._run(), name=f"session-{self.info.name}")
+            self._task.add_done_callback(check)
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """The task that is ending, if there is one."""
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    def view(self) -> PodView:
+        status = self._status
+        if status is None:
+            return PodView(self.info.name, self.info.node_id, self._connection, detail=self._detail)
+        # Before it has opened its logs a pod knows nothing of its replicas; to believe it would be to call them lost.
+        opening = self._connection is Connection.UP and not status.started
+        return PodView(
+            name=self.info.name,
+            node_id=status.node_id,
+            connection=Connection.UNSURE if opening else self._connection,
+            kafka_address=status.kafka_address,
+            ready=status.ready,
+            draining=status.draining,
+            image=(status.metadata_token, status.metadata_version),
+            replicas=dict(self._replicas),
+            detail=self._detail,
+        )
+
+    # What answers to calls say is as true as an event, and often earlier. `run` is that of `runs` when the call was
+    # sent: an answer of an earlier life of the pod says nothing about this one.
+
+    def learn_elections(self, run: int, asked: Mapping[int, int], results: Iterable[ElectionResult]) -> None:
+        """`asked`: the epoch that was asked for, by partition."""
+        for result in results if run == self.runs else ():
+            before = self._replicas.get(result.partition)
+            if before is None or result.log_id != before.log_id or result.partition not in asked:
+                continue
+            if result.code in _LEADS and result.epoch == asked[result.partition]:
+                if before.epoch < result.epoch or before.state in ("INITIAL", "LOADING"):  # else an event was faster
+                    self._put(result.partition, _leading(before, result.epoch, _LEADS[result.code]))
+            elif result.epoch > before.epoch:
+                promised = replace(before, epoch=result.epoch, used=True)
+                self._put(result.partition, promised)
+
+    def learn_replicas(self, run: int, results: Iterable[ReplicaResult]) -> None:
+        for result in results if run == self.runs else ():
+            if result.log_id and result.partition not in self._replicas:
+                self._replicas[result.partition] = ReplicaView("INITIAL", -1, -1, result.log_id, result.used)
+
+    def learn_image(self, run: int, answer: MetadataAnswer) -> None:
+        if self._status is not None and run == self.runs:
+            self._status = msgspec.structs.replace(
+                self._status, metadata_token=answer.token, metadata_version=answer.version
+            )
+
+    def _put(self, partition: int, view: ReplicaView) -> bool:
+        """Take the view unless it is older than what is known, as events and answers overtake each other."""
+        before = self._replicas.get(partition)
+        if before is not None and before.log_id == view.log_id and _is_older(view, before):
+            return False
+        self._replicas[partition] = view
+        return before != view
+
+    # The stream
+
+    async def _run(self) -> None:
+        lost_at = self._clock.monotonic()
+        while True:
+            if await self._follow():
+                lost_at = self._clock.monotonic()  # and reconnect at once: whether that is refused is the question
+            else:
+                away_s = self._clock.monotonic() - lost_at
+                await asyncio.sleep(min(max(away_s * RETRY_SHARE, RETRY_MIN_S), RETRY_MAX_S))
+
+    async def _follow(self) -> bool:
+        """One stream, from its opening to its end. Whether it ever delivered."""
+        delivered = False
+        event = Event.ENDED
+        try:
+            async with aclosing(self.client.watch(self.suspect_after_s)) as events:
+                async for each in events:
+                    if isinstance(each, StatusEvent):
+                        self._take_status(each.status, first=not delivered)
+                        delivered = True
+                    elif isinstance(each, PartitionEvent):
+                        self._take_partition(each.partition)
+        except PodApiError as error:
+            event = _event_of(error, delivered)
+            if self._ended is not event:  # once per way of being down, not at every attempt
+                log.info("pod stream ended", pod=self.info.name, how=event.value, error=str(error))
+        self._ended = event
+        self._move(event)
+        return delivered
+
+    def _take_status(self, status: PodStatus, *, first: bool) -> None:
+        self._status = status
+        self._replicas = {each.partition: _replica(each) for each in status.partitions}
+        if first:
+            self.runs += 1
+            self._ended = None
+            log.info("pod stream opened", pod=self.info.name, partitions=len(status.partitions))
+            self._move(Event.STATUS)
+        self._changed()
+
+    def _take_partition(self, partition: PartitionStatus) -> None:
+        if self._put(partition.partition, _replica(partition)):
+            self._changed()
+
+    def _move(self, event: Event) -> None:
+        before = self._connection, self._detail
+        self._connection = TRANSITIONS[self._connection, event]
+        self._detail = DETAILS[event] if self._connection is Connection.DOWN else ""
+        if (self._connection, self._detail) != before:
+            self._changed()
+
+
+_LEADS = {200: "ACTIVE", 425: "LOADING"}
+
+
+def _is_older(view: ReplicaView, known: ReplicaView) -> bool:
+    """Within one log promises only rise, and what is ACTIVE or FAILED in an epoch does not load in it again."""
+    if view.epoch != known.epoch:
+        return view.epoch < known.epoch
+    return view.state == "LOADING" and known.state in ("ACTIVE", "FAILED") and view.leader_epoch == known.leader_epoch
+
+
+def _leading(before: ReplicaView, epoch: int, state: str) -> ReplicaView:
+    return replace(before, state=state, epoch=epoch, leader_epoch=epoch, used=True, reason="", message="")
+
+
+def _event_of(error: PodApiError, delivered: bool) -> Event:
+    if isinstance(error, PodRefusedError):
+        return Event.STRANGER
+    if delivered:
+        return Event.SILENT if isinstance(error, PodTimeoutError) else Event.ENDED
+    refused = isinstance(error, PodUnreachableError) and error.refused
+    return Event.REFUSED if refused else Event.UNREACHABLE
+
+
+def _replica(status: PartitionStatus) -> ReplicaView:
+    return ReplicaView(
+        state=status.state,
+        epoch=status.epoch,
+        leader_epoch=status.leader_epoch,
+        log_id=status.log_id,
+        used=status.used,
+        high_watermark=status.high_watermark,
+        reason=status.reason,
+        message=status.message,
+    )

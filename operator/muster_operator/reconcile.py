@@ -1,0 +1,203 @@
+"""The operator's loop: key from the queue, observe, plan, carry out the steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from muster_operator.api.durations import parse_duration
+from muster_operator.attempts import Attempts
+from muster_operator.clock import Clock
+from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.observation import Observation, PodView, ReplicaView
+from muster_operator.plan.planner import plan
+from muster_operator.pods.sessions import PodSessions
+from muster_operator.queue import KeyQueue
+from muster_operator.steps import STEPS
+from muster_operator.steps.context import Context, Memory
+from muster_operator.store.port import ClusterKey, ClusterRecords, Store, StoreError
+from muster_operator.store.workload import Workload
+
+__all__ = ["Reconciler"]
+
+log = structlog.get_logger(__name__)
+
+RESYNC_S = 30.0
+"""Every cluster is looked at this often even if nothing happens."""
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 10.0
+SUSPECT_AFTER_S = 1.0
+"""For sessions under a key whose cluster is gone, until they are closed."""
+
+
+class Reconciler:
+    """Level-triggered: whatever wakes it, it observes everything and plans anew.
+
+    Clusters run side by side, each serially. `random` gives numbers in [0, 1), for jitter.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workload: Workload,
+        pods: PodSessions,
+        clock: Clock,
+        random: Callable[[], float],
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._store = store
+        self._workload = workload
+        self._pods = pods
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self._queue = KeyQueue(clock)
+        self._memory: dict[ClusterKey, Memory] = {}
+        self._failures: dict[ClusterKey, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._crashed: asyncio.Future[None] | None = None
+
+    def enqueue(self, key: ClusterKey) -> None:
+        """Have this key reconciled soon."""
+        self._queue.add(key)
+
+    async def run(self) -> None:
+        """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
+        self._store.watch(self.enqueue)
+        self._workload.watch(self.enqueue)
+        self._pods.watch(self.enqueue, self._crash)
+        self._crashed = asyncio.get_running_loop().create_future()
+        dispatcher = asyncio.create_task(self._dispatch())
+        self._tasks.add(dispatcher)
+        try:
+            await self._crashed
+        finally:
+            self._queue.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    async def _dispatch(self) -> None:
+        while True:
+            self._spawn(self._work(await self._queue.get()))
+
+    async def _work(self, key: ClusterKey) -> None:
+        started = self._clock.monotonic()
+        result = "done"
+        try:
+            await self.reconcile(key)
+            self._failures.pop(key, None)
+            self._queue.add_later(key, self._next_look(key))
+        except StoreError as error:
+            result = "failed"
+            self._queue.add_later(key, self._retry_delay(key))
+            log.warning("reconcile failed", key=str(key), error=str(error))
+        except Exception as error:
+            result = "crashed"
+            self._crash(error)
+        finally:
+            self._metrics.reconcile_seconds.labels(result).observe(self._clock.monotonic() - started)
+            self._queue.done(key)
+
+    async def reconcile(self, key: ClusterKey) -> None:
+        """Once: observe, plan, steps. On a StoreError the steps after the one that failed were not tried."""
+        memory = self._memory.setdefault(key, Memory(Attempts(self._random)))
+        seen = await self._observe(key, memory)
+        actions = plan(seen, self._clock.wall())
+        context = Context(
+            key=key,
+            seen=seen,
+            memory=memory,
+            store=self._store,
+            workload=self._workload,
+            pods=self._pods,
+            clock=self._clock,
+            metrics=self._metrics,
+            spawn=lambda call: self._spawn(self._background(key, call)),
+        )
+        for step in STEPS:
+            started = self._clock.monotonic()
+            outcome = await step(context, actions)
+            if outcome is not None and memory.said.get(step.__name__) != outcome.text:
+                memory.said[step.__name__] = outcome.text
+                took_ms = round((self._clock.monotonic() - started) * 1000, 1)
+                log.info("step", key=str(key), step=step.__name__, code=outcome.code, text=outcome.text, ms=took_ms)
+        if seen.cluster is None and not seen.topics:
+            del self._memory[key]
+
+    async def _observe(self, key: ClusterKey, memory: Memory) -> Observation:
+        records, infos, token = await asyncio.gather(
+            self._store.observe(key), self._workload.pods(key), self._store.fencing_token()
+        )
+        cluster = records.cluster
+        suspect_after_s = parse_duration(cluster.spec.failover.suspect_after) if cluster else SUSPECT_AFTER_S
+        self._pods.sync(key, infos if cluster else (), suspect_after_s)
+        pods = self._pods.views(key)
+        self._settle(key, memory, records, pods)
+        return Observation(
+            namespace=key.namespace,
+            name=key.name,
+            cluster=cluster,
+            topics=records.topics,
+            partitions=records.partitions,
+            pods=pods,
+            bootstrap=self._workload.bootstrap(cluster, infos) if cluster else "",
+            fencing_token=token,
+            image=memory.image,
+            image_number=memory.image_number,
+            attempts=memory.attempts.view(self._clock.monotonic()),
+            busy=frozenset(memory.busy),
+            failovers=tuple(memory.failovers),
+        )
+
+    def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:
+        """Elections that ended well, and failures that a restart of their pod made meaningless, are forgotten."""
+        runs = self._pods.runs(key)
+        memory.attempts.forget(pod for pod, run in runs.items() if run != memory.runs.get(pod))
+        memory.runs = runs
+        now = self._clock.monotonic()
+        active = {(pod.name, index) for pod in pods for index, replica in pod.replicas.items() if _serves(replica)}
+        led = 0
+        for partition in records.partitions:
+            if (partition.status.leader, partition.spec.index) in active:
+                led += 1
+                took_s = memory.attempts.settle(partition.metadata.name, now)
+                if took_s is not None:
+                    self._metrics.election_seconds.observe(took_s)
+        self._metrics.leaderless.labels(*key).set(len(records.partitions) - led)
+
+    def _next_look(self, key: ClusterKey) -> float:
+        """Seconds until this key is due without any event."""
+        memory = self._memory.get(key)
+        due = memory.attempts.next_due(self._clock.monotonic()) if memory is not None else None
+        return RESYNC_S if due is None else min(due, RESYNC_S)
+
+    def _retry_delay(self, key: ClusterKey) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay_s = min(RETRY_FIRST_S * 2.0 ** min(failures - 1, 20), RETRY_MAX_S)
+        return delay_s * (0.5 + 0.5 * self._random())
+
+    async def _background(self, key: ClusterKey, call: Coroutine[Any, Any, None]) -> None:
+        try:
+            await call
+        except Exception as error:
+            self._crash(error)
+        else:
+            self._queue.add(key)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _crash(self, error: BaseException) -> None:
+        """A bug: the loop ends with it. To go on half alive would look like health."""
+        if self._crashed is not None and not self._crashed.done():
+            self._crashed.set_exception(error)
+
+
+def _serves(replica: ReplicaView) -> bool:
+    return replica.state == "ACTIVE" and replica.leader_epoch == replica.epoch

@@ -1,0 +1,32 @@
+"""The steps of a reconcile, in their order: each carries out its kinds of actions and says in one line what it did.
+
+Leadership comes first and nothing waits in front of it: a failover must not queue behind the upkeep of pods or status.
+Calls to pods run in the background, so that a pod that hangs delays nobody; their end starts the next reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from muster_operator.plan.actions import Action
+from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.leadership import lead
+from muster_operator.steps.metadata import publish_metadata
+from muster_operator.steps.partitions import create_partitions
+from muster_operator.steps.pods import ensure_pods
+from muster_operator.steps.replicas import create_replicas
+from muster_operator.steps.status import write_status
+
+__all__ = ["STEPS", "Step"]
+
+Step = Callable[[Context, Sequence[Action]], Awaitable[Outcome | None]]
+"""None: there was nothing to do."""
+
+STEPS: tuple[Step, ...] = (
+    lead,
+    publish_metadata,
+    ensure_pods,
+    create_partitions,
+    create_replicas,
+    write_status,
+)

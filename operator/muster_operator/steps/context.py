@@ -1,0 +1,60 @@
+"""What every step gets: the observation, the ports, and what is remembered of a cluster between reconciles."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster_operator.api.models import FailoverRecord
+from muster_operator.attempts import Attempts
+from muster_operator.clock import Clock
+from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.observation import Image, ImageNumber, Observation
+from muster_operator.pods.sessions import PodSessions
+from muster_operator.store.port import ClusterKey, Store
+from muster_operator.store.workload import Workload
+
+__all__ = ["Context", "Memory", "Outcome"]
+
+FAILOVERS_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step did, in one line. `code` is stable (CamelCase); NOTHING for a step that had nothing to do."""
+
+    code: str
+    text: str
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one cluster. All of it can be lost: it saves calls, it never decides who leads."""
+
+    attempts: Attempts
+    image: Image | None = None
+    image_number: ImageNumber = (-1, -1)
+    busy: set[tuple[str, str]] = field(default_factory=set)
+    runs: dict[str, int] = field(default_factory=dict)
+    lost_at: dict[str, float] = field(default_factory=dict)
+    """When a partition lost its leader (monotonic seconds), until it has one again."""
+    said: dict[str, str] = field(default_factory=dict)
+    """The last line of each step: a line is logged when it is a new one."""
+    failovers: deque[FailoverRecord] = field(default_factory=lambda: deque(maxlen=FAILOVERS_KEPT))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`spawn` runs a call in the background and has the cluster reconciled again when it is over."""
+
+    key: ClusterKey
+    seen: Observation
+    memory: Memory
+    store: Store
+    workload: Workload
+    pods: PodSessions
+    clock: Clock
+    metrics: OperatorMetrics
+    spawn: Callable[[Coroutine[Any, Any, None]], None]

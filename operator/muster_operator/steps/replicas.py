@@ -1,0 +1,51 @@
+"""Step: have pods create the logs of the replicas that were placed on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from muster_coordinator.podapi.client import PodApiError
+from muster_coordinator.podapi.models import CallStatus, ReplicaRequest, ReplicasRequest
+from muster_operator.plan.actions import Action, CreateReplicas
+from muster_operator.plan.observation import CREATE
+from muster_operator.steps.context import Context, Outcome
+
+__all__ = ["create_replicas"]
+
+log = structlog.get_logger(__name__)
+
+CREATE_TIMEOUT_S = 30.0
+"""A thousand logs with their fsyncs on a slow disk."""
+
+
+async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """The place is recorded before the log exists, so a log that nobody recorded is found again by the next plan, which
+    records its id; a log that is there already is kept by the pod."""
+    todo = [each for each in actions if isinstance(each, CreateReplicas)]
+    if not todo:
+        return None
+    for each in todo:
+        context.memory.busy.add((CREATE, each.pod))
+        context.spawn(_create(context, each))
+    return Outcome("ReplicasCreated", ", ".join(f"{len(each.indexes)} on {each.pod}" for each in todo))
+
+
+async def _create(context: Context, todo: CreateReplicas) -> None:
+    try:
+        session = context.pods.get(context.key, todo.pod)
+        if session is None:
+            return
+        run = session.runs
+        wanted = tuple(ReplicaRequest(index, todo.segment_bytes) for index in todo.indexes)
+        request = ReplicasRequest(context.seen.fencing_token, wanted)
+        response = await session.client.create_replicas(request, CREATE_TIMEOUT_S)
+        session.learn_replicas(run, response.results)
+        for result in response.results:
+            if result.status is not CallStatus.ACCEPTED:
+                log.warning("replica not created", pod=todo.pod, partition=result.partition, message=result.message)
+    except PodApiError as error:
+        log.info("replicas not created", pod=todo.pod, error=str(error))
+    finally:
+        context.memory.busy.discard((CREATE, todo.pod))

@@ -1,0 +1,32 @@
+"""Step: status and conditions of the topic and the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster_operator.api.conditions import ConditionType, find_condition
+from muster_operator.plan.actions import Action, WriteClusterStatus, WriteTopicStatus
+from muster_operator.steps.context import Context, Outcome
+from muster_operator.store.port import NotFoundError
+
+__all__ = ["write_status"]
+
+
+async def write_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """Last: it tells what the other steps found and did. Derived, so it may be written at any time."""
+    done: list[str] = []
+    for each in actions:
+        try:
+            if isinstance(each, WriteTopicStatus):
+                await context.store.write_topic_status(each.seen, each.status)
+            elif isinstance(each, WriteClusterStatus):
+                await context.store.write_cluster_status(each.seen, each.status)
+            else:
+                continue
+        except NotFoundError:
+            continue  # deleted meanwhile
+        ready = find_condition(each.status.conditions, ConditionType.READY)
+        assert ready is not None
+        kind = "topic" if isinstance(each, WriteTopicStatus) else "cluster"
+        done.append(f"{kind} {each.seen.metadata.name}: {ready.reason}: {ready.message}")
+    return Outcome("StatusWritten", "; ".join(done)) if done else None

@@ -1,0 +1,100 @@
+"""Store: the declared objects and their status, with compare-and-swap.
+
+Errors:
+
+    StoreError              the store, or the way to it, failed: nothing is known of the outcome; observe again
+    +-- ConflictError       the object changed since it was read: nothing was written; observe and plan again
+    +-- NotFoundError       the object is gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    CoordinatorClusterStatus,
+    OffsetsPartition,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    OffsetsTopicStatus,
+)
+
+__all__ = ["ClusterKey", "ClusterRecords", "ConflictError", "NotFoundError", "Notify", "Store", "StoreError"]
+
+
+class StoreError(Exception):
+    """The store, or the way to it, failed."""
+
+
+class ConflictError(StoreError):
+    """A compare-and-swap lost: the object has another resourceVersion than the one that was read."""
+
+
+class NotFoundError(StoreError):
+    """The object does not exist (any more)."""
+
+
+class ClusterKey(NamedTuple):
+    """What one reconcile is about: everything that refers to this CoordinatorCluster, whether that exists or not.
+
+    The key with an empty name stands for the OffsetsPartitions of a namespace whose topic does not exist.
+    """
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecords:
+    """The objects under one key.
+
+    `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index.
+    Objects with a deletionTimestamp are left out. An object that does not decode is left out too; the store reports it
+    on the object itself.
+    """
+
+    cluster: CoordinatorCluster | None = None
+    topics: tuple[OffsetsTopic, ...] = ()
+    partitions: tuple[OffsetsPartition, ...] = ()
+
+
+Notify = Callable[[ClusterKey], None]
+"""Something under this key changed. Called on the event loop's thread; must only enqueue."""
+
+
+class Store(Protocol):
+    """All methods but `watch` raise StoreError. Every one can be repeated."""
+
+    def watch(self, notify: Notify) -> None:
+        """Call `notify` for every key that exists now and then for every change, own writes included."""
+
+    async def fencing_token(self) -> int:
+        """Orders operators: rises whenever another one takes over (Lease transitions, or a counter of starts)."""
+
+    async def clusters(self) -> tuple[ClusterKey, ...]:
+        """Every key that has objects."""
+
+    async def observe(self, key: ClusterKey) -> ClusterRecords:
+        """What is there now; reflects at least every write that this store object has returned from."""
+
+    async def create_partitions(self, topic: OffsetsTopic, indexes: Sequence[int]) -> None:
+        """Create the OffsetsPartitions of a topic, owned by it (deleted with it). Those that exist stay as they are."""
+
+    async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
+        """Compare-and-swap the whole status of the object as it was `seen`; return the new object.
+
+        On return the write is durable. Raises ConflictError if the object has another resourceVersion, NotFoundError if
+        it is gone. Never retries: a caller that lost must plan anew from what is there.
+        """
+
+    async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
+        """Set the status: derived from everything else, so the last writer wins. NotFoundError if it is gone."""
+
+    async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
+        """As `write_cluster_status`."""

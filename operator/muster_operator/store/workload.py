@@ -1,0 +1,54 @@
+"""Workload: the pods of a cluster as something that is started and found: a StatefulSet, or processes on loopback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.store.port import ClusterKey, Notify
+
+__all__ = ["PodInfo", "PodPhase", "Workload"]
+
+
+class PodPhase(StrEnum):
+    """Kubernetes' pod phases, and Terminating for one that is being deleted."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    TERMINATING = "Terminating"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """One pod as whoever runs it sees it.
+
+    `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
+    host:port; "" while there is none. An address is no promise that something listens.
+    """
+
+    name: str
+    node_id: int
+    uid: str
+    api_address: str
+    kafka_address: str
+    phase: PodPhase
+
+
+class Workload(Protocol):
+    """Errors are StoreError."""
+
+    def watch(self, notify: Notify) -> None:
+        """Call `notify` with the key of a cluster when one of its pods appeared, changed or went."""
+
+    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+        """Make the declared pods exist; return, before they run, one line that says what was done or found."""
+
+    async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
+        """The pods that there are now, by node id."""
+
+    def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
+        """bootstrap.servers for clients of this cluster."""
