@@ -1,0 +1,75 @@
+"""What an embedded instance declares to its operator: one CoordinatorCluster and its OffsetsTopic. Pure.
+
+The numbers of pods and partitions belong to the data directory; topics, settings and ports to the command line that
+starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster_cli.errors import CliUsageError
+from muster_operator.api.models import (
+    ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
+    DeclaredTopic,
+    ObjectMeta,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+)
+from muster_operator.store.port import ClusterKey, ClusterRecords
+
+CLUSTER = ClusterKey("local", "muster")
+OFFSETS_TOPIC = "offsets"
+DEFAULT_PODS = 3
+DEFAULT_PARTITIONS = 50
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """Options of `muster local up`. `pods` and `partitions` are None when they were not given."""
+
+    pods: int | None
+    partitions: int | None
+    replication_factor: int
+    base_port: int
+    topics: Mapping[str, int]
+    any_topic: bool
+    settings: Mapping[str, str]
+
+
+def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorCluster:
+    """Raises CliUsageError when fewer pods are asked for than there were: some partitions' only log would be gone."""
+    previous = before.cluster.spec.pods if before.cluster is not None else None
+    pods = options.pods if options.pods is not None else previous or DEFAULT_PODS
+    if previous is not None and pods < previous:
+        raise CliUsageError(
+            f"--pods {pods}: this data directory has {previous} pods, and each holds the only log of some partitions. "
+            f"Use {previous} or more, or another --data-dir"
+        )
+    spec = CoordinatorClusterSpec(
+        pods=pods,
+        settings=dict(options.settings),
+        topics=tuple(DeclaredTopic(name=name, partitions=count) for name, count in options.topics.items()),
+        any_topic=options.any_topic,
+    )
+    return CoordinatorCluster(metadata=_meta(CLUSTER.name), spec=spec)
+
+
+def declared_offsets_topic(options: UpOptions, before: ClusterRecords) -> OffsetsTopic:
+    """Raises CliUsageError when another number of partitions is asked for: a group's partition is a hash modulo it."""
+    previous = before.topics[0].spec.partitions if before.topics else None
+    partitions = options.partitions if options.partitions is not None else previous or DEFAULT_PARTITIONS
+    if previous is not None and partitions != previous:
+        raise CliUsageError(
+            f"--partitions {partitions}: this data directory has {previous} partitions, and groups are spread over "
+            f"exactly so many. Leave the option out, or use another --data-dir"
+        )
+    spec = OffsetsTopicSpec(cluster_ref=ClusterRef(name=CLUSTER.name), partitions=partitions, replication_factor=1)
+    return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
+
+
+def _meta(name: str) -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=CLUSTER.namespace)

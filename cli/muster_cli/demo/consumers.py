@@ -1,0 +1,138 @@
+"""Real Kafka clients of the demo, each in a thread of its own (confluent-kafka: librdkafka).
+
+They process nothing: a topic is declared to the coordinator, its data lives elsewhere. What counts here is what a
+consumer does with its coordinator: join, heartbeat, fetch where to resume, commit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+COMMIT_EVERY_S = 0.05
+
+# Short waits, where librdkafka lets one choose, so that the demo is about the coordinator.
+_CLIENT = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "session.timeout.ms": 6000,
+    "heartbeat.interval.ms": 300,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "socket.timeout.ms": 2000,
+    "log_level": 0,
+}
+
+
+def client(bootstrap: str, group: str, client_id: str) -> Consumer:
+    return Consumer({**_CLIENT, "bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id})
+
+
+def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
+    """What a client that was never there before is told. Partition -> offset; partitions without one are left out."""
+    fresh = client(bootstrap, group, "observer")
+    try:
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        answer = fresh.committed(asked, timeout=timeout_s)
+        return {each.partition: each.offset for each in answer if each.offset >= 0}
+    finally:
+        fresh.close()
+
+
+class GroupConsumer(threading.Thread):
+    """A member of a group: commits a rising offset for each partition that is assigned to it.
+
+    Its mappings are partition -> offset; they are replaced, never changed, so that another thread can read them.
+    `error` is what ended it, if something did.
+    """
+
+    def __init__(self, bootstrap: str, group: str, topic: str, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.error: Exception | None = None
+        self.assigned: tuple[int, ...] = ()
+        self.resumed: Mapping[int, int] = {}
+        """What the group had committed when the partitions were assigned to this member."""
+        self.acknowledged: Mapping[int, int] = {}
+        """Highest offset whose commit was acknowledged."""
+        self.attempted: Mapping[int, int] = {}
+        """Highest offset that a commit was sent for."""
+        self._acknowledged_at: list[float] = []
+        self._topic = topic
+        self._consumer = client(bootstrap, group, name)
+        self._stopping = threading.Event()
+
+    def acknowledged_after(self, moment: float) -> list[float]:
+        """When commits were acknowledged, after a moment of the monotonic clock."""
+        return [each for each in self._acknowledged_at if each > moment]
+
+    def stop(self) -> None:
+        """Leave the group, and end."""
+        self._stopping.set()
+        self.join(timeout=10)
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.error = error
+        finally:
+            self._consumer.close()
+
+    def _work(self) -> None:
+        self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        while not self._stopping.is_set():
+            self._consumer.poll(COMMIT_EVERY_S)
+            offsets = {partition: self.acknowledged.get(partition, 0) + 1 for partition in self.assigned}
+            if offsets:
+                self.attempted = {**self.attempted, **offsets}
+                if self._commit(offsets):
+                    self.acknowledged = {**self.acknowledged, **offsets}
+
+    def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        answer = consumer.committed(list(partitions), timeout=5)
+        self.resumed = {each.partition: each.offset for each in answer if each.offset >= 0}
+        self.acknowledged = dict(self.resumed)
+        self.attempted = dict(self.resumed)
+        self.assigned = tuple(sorted(each.partition for each in partitions))
+
+    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self.assigned = ()
+
+    def _commit(self, offsets: Mapping[int, int]) -> bool:
+        """One synchronous commit. False: to be tried again. Raises KafkaException on what no retry mends."""
+        wanted = [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+        try:
+            answer = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() in _RETRY:
+                return False
+            raise
+        if answer is None or any(each.error is not None for each in answer):
+            return False
+        self._acknowledged_at.append(time.monotonic())
+        return True
+
+
+_RETRY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._STATE,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+    }
+)

@@ -1,0 +1,124 @@
+"""Measures how long commits are interrupted, with a client as bare as the protocol allows.
+
+Kafka's client libraries wait before they look for a coordinator again, librdkafka up to a second. A gap measured with
+one would be mostly its patience. This one asks again after 2 ms: FindCoordinator at any pod, then OffsetCommit, one at
+a time, each waiting for its answer.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from itertools import cycle, pairwise
+
+RETRY_S = 0.002
+PAUSE_S = 0.001
+SOCKET_TIMEOUT_S = 1.0
+_FIND_COORDINATOR, _OFFSET_COMMIT = (10, 0), (8, 2)  # API key and version; these versions have no tagged fields
+
+
+class Meter(threading.Thread):
+    """Commits rising offsets of partition 0 of the topic, outside of any group generation, as `assign` users do."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        super().__init__(name="meter", daemon=True)
+        self.error: Exception | None = None
+        self._pods = cycle(_address(each) for each in bootstrap.split(","))
+        self._group = group
+        self._topic = topic
+        self._acknowledged: list[float] = []
+        self._stopping = threading.Event()
+
+    @property
+    def count(self) -> int:
+        """Commits acknowledged so far."""
+        return len(self._acknowledged)
+
+    def count_after(self, moment: float) -> int:
+        """Commits acknowledged after a moment of the monotonic clock."""
+        return sum(each > moment for each in self._acknowledged)
+
+    def longest_gap_s(self, since: float) -> float:
+        """Longest time between two acknowledged commits, the second of them after `since`; 0 without such a pair."""
+        times = list(self._acknowledged)
+        return max((late - early for early, late in pairwise(times) if late > since), default=0.0)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(timeout=5)
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._commit_until_it_fails()
+                except OSError:  # refused, reset, timed out: the pod is gone, look for the next one
+                    pass
+                self._stopping.wait(RETRY_S)
+        except Exception as error:
+            self.error = error
+
+    def _commit_until_it_fails(self) -> None:
+        """Raises OSError when the connection fails. Returns when the pod is not, or not yet, the coordinator."""
+        with _connect(next(self._pods)) as any_pod:
+            coordinator = _coordinator(_call(any_pod, _FIND_COORDINATOR, _string(self._group)))
+        if coordinator is None:
+            return
+        with _connect(coordinator) as pod:
+            while not self._stopping.wait(PAUSE_S):
+                # The answer's last two bytes are the error code of its only partition.
+                answer = _call(pod, _OFFSET_COMMIT, self._commit_of(self.count + 1))
+                if answer[-2:] != b"\0\0":
+                    return
+                self._acknowledged.append(time.monotonic())
+
+    def _commit_of(self, offset: int) -> bytes:
+        """OffsetCommit: group, generation -1, member "", retention -1, [topic, [partition, offset, metadata ""]]."""
+        head = _string(self._group) + struct.pack(">i", -1) + _string("") + struct.pack(">qi", -1, 1)
+        return head + _string(self._topic) + struct.pack(">iiq", 1, 0, offset) + _string("")
+
+
+def _call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
+    """One request and its answer, without the length. Raises OSError when the connection ends."""
+    request = struct.pack(">hhi", *api, 0) + _string("meter") + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (length,) = struct.unpack(">i", _read(connection, 4))
+    return _read(connection, length)
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = connection.recv(length - len(data))
+        if not more:
+            raise ConnectionResetError("closed by the pod")
+        data += more
+    return data
+
+
+def _coordinator(answer: bytes) -> tuple[str, int] | None:
+    """FindCoordinator's answer: correlation id, error code, node id, host, port."""
+    _, error, _, length = struct.unpack_from(">ihih", answer)
+    if error:
+        return None
+    host = answer[12 : 12 + length].decode()
+    (port,) = struct.unpack_from(">i", answer, 12 + length)
+    return host, port
+
+
+def _connect(address: tuple[str, int]) -> socket.socket:
+    connection = socket.create_connection(address, timeout=SOCKET_TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)

@@ -1,0 +1,85 @@
+"""What the demo prints, on a terminal or into a pipe. Nothing waits silently."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from muster_cli.errors import CliError
+
+PROGRESS_EVERY_S = 1.0
+POLL_S = 0.02
+
+T = TypeVar("T")
+
+
+class DemoFailure(CliError):
+    """Something that the demo shows did not hold."""
+
+
+class Screen:
+    """Numbered steps, notes, tables, and waits that say what they wait for."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        if not self._console.is_terminal:
+            self._console.width = max(self._console.width, 110)
+        self._started = time.monotonic()
+        self._steps = 0
+
+    def step(self, title: str) -> None:
+        self._steps += 1
+        self._console.print(f"\n[bold cyan]{self._steps}. {escape(title)}[/]  [dim]{self.elapsed_s():.1f} s[/]")
+
+    def note(self, text: str) -> None:
+        self._console.print(f"   {escape(text)}", soft_wrap=True)
+
+    def good(self, text: str) -> None:
+        self._console.print(f"   [green]ok[/]  {escape(text)}", soft_wrap=True)
+
+    def table(self, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+        for column in columns:
+            table.add_column(column)
+        for row in rows:
+            table.add_row(*(escape(str(cell)) for cell in row))
+        self._console.print(Padding(table, (0, 0, 0, 3), expand=False))
+
+    def wait(self, what: Callable[[], str], done: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until `done`; `what` says what is still missing. Raises DemoFailure after timeout_s."""
+        begin = time.monotonic()
+        next_progress = begin + PROGRESS_EVERY_S
+        while not done():
+            now = time.monotonic()
+            if now - begin > timeout_s:
+                raise DemoFailure(f"gave up after {timeout_s:.0f} s: {what()}")
+            if now >= next_progress:
+                next_progress = now + PROGRESS_EVERY_S
+                self._console.print(f"   [dim]... {escape(what())} ({now - begin:.0f} s)[/]", soft_wrap=True)
+            time.sleep(POLL_S)
+
+    def during(self, what: str, work: Callable[[], T], timeout_s: float) -> T:
+        """Do something that blocks, and say so when it takes long. Raises what it raises, and DemoFailure as `wait`."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        # A thread of its own, and no pool: one that never ends must not keep the demo from ending.
+        threading.Thread(target=run, name=what, daemon=True).start()
+        self.wait(lambda: what, done.done, timeout_s)
+        return done.result()
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started

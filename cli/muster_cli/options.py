@@ -1,0 +1,45 @@
+"""Values of command-line options: `NAME:PARTITIONS` and `NAME=VALUE`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from muster_cli.errors import CliUsageError
+from muster_coordinator.server import settings
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+MAX_TOPIC_PARTITIONS = 100_000
+
+
+def parse_topics(values: Iterable[str]) -> dict[str, int]:
+    """Topic name -> number of partitions. Kafka's own rules for names (org.apache.kafka.common.internals.Topic).
+
+    Raises CliUsageError.
+    """
+    topics: dict[str, int] = {}
+    for value in values:
+        name, separator, count = value.rpartition(":")
+        if not separator or not count.isascii() or not count.isdigit():
+            raise CliUsageError(f"--topic {value!r}: write NAME:PARTITIONS, for instance orders:6")
+        if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+            raise CliUsageError(f"--topic {value!r}: {name!r} is not a topic name that Kafka takes")
+        if not 1 <= int(count) <= MAX_TOPIC_PARTITIONS:
+            raise CliUsageError(f"--topic {value!r}: partitions must be 1 to {MAX_TOPIC_PARTITIONS}")
+        if name in topics:
+            raise CliUsageError(f"--topic {name!r} is given twice")
+        topics[name] = int(count)
+    return topics
+
+
+def parse_settings(values: Iterable[str]) -> dict[str, str]:
+    """Coordinator settings under Kafka's names, as texts. What no pod would take is refused here, before one starts.
+
+    Raises CliUsageError; for an unknown name it says the nearest known one.
+    """
+    try:
+        assignments = settings.parse_assignments(values)
+        settings.parse_settings(assignments)
+    except settings.SettingsError as error:
+        raise CliUsageError(f"--config: {error}") from error
+    return assignments

@@ -1,0 +1,97 @@
+"""What `muster local status` shows, put together from the store, the run record and the live pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from muster_cli.datadir import RunningPod
+from muster_coordinator.podapi.models import PodStatus
+from muster_operator.api.models import OffsetsPartition, PartitionState
+
+
+class PodLine(msgspec.Struct, frozen=True):
+    """`pid` is None, and `alive` False, for a pod that does not run now."""
+
+    name: str
+    pid: int | None
+    kafka_address: str
+    alive: bool
+
+
+class PartitionLine(msgspec.Struct, frozen=True):
+    """`leader` is the name of the pod that leads now, None if none does; `replicas` the pods that hold the log."""
+
+    partition: int
+    leader: str | None
+    epoch: int
+    state: str
+    replicas: tuple[str, ...]
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """The object that `--json` prints: its names are a promise."""
+
+    bootstrap: str
+    pods: tuple[PodLine, ...]
+    partitions: tuple[PartitionLine, ...]
+
+    @property
+    def led(self) -> int:
+        return sum(partition.leader is not None for partition in self.partitions)
+
+
+def build_report(
+    pods: Sequence[RunningPod], partitions: Sequence[OffsetsPartition], answers: Mapping[str, PodStatus]
+) -> StatusReport:
+    """`partitions` is what the operator recorded; `answers` what each pod that could be asked says, by name.
+
+    A leader counts when its pod says so itself: the record may be older than the death of a pod.
+    """
+    leaders = _leaders(answers)
+    return StatusReport(
+        bootstrap=",".join(pod.kafka_address for pod in pods),
+        pods=tuple(_pod_line(pod) for pod in pods),
+        partitions=tuple(
+            _partition_line(partition, leaders.get(partition.spec.index))
+            for partition in sorted(partitions, key=lambda each: each.spec.index)
+        ),
+    )
+
+
+def stall_causes(partitions: Sequence[OffsetsPartition]) -> dict[int, str]:
+    """Partition -> why nothing but a person can give it a leader, in the operator's words."""
+    return {
+        each.spec.index: condition.message
+        for each in partitions
+        if each.status.state is PartitionState.STALLED
+        for condition in each.status.conditions
+        if condition.type == "Ready"
+    }
+
+
+def _pod_line(pod: RunningPod) -> PodLine:
+    alive = pod.alive
+    pid = pod.process.pid if alive and pod.process is not None else None
+    return PodLine(name=pod.name, pid=pid, kafka_address=pod.kafka_address, alive=alive)
+
+
+def _leaders(answers: Mapping[str, PodStatus]) -> dict[int, tuple[int, str]]:
+    """Partition -> (epoch, pod) of the highest epoch in which a pod is ACTIVE as leader."""
+    leaders: dict[int, tuple[int, str]] = {}
+    for name, answer in answers.items():
+        for partition in answer.partitions:
+            if partition.role == "leader" and partition.state == "ACTIVE":
+                claim = (partition.leader_epoch, name)
+                leaders[partition.partition] = max(claim, leaders.get(partition.partition, claim))
+    return leaders
+
+
+def _partition_line(partition: OffsetsPartition, led: tuple[int, str] | None) -> PartitionLine:
+    status = partition.status
+    replicas = tuple(replica.pod for replica in status.replicas)
+    if led is not None and led[0] >= status.epoch:
+        return PartitionLine(partition.spec.index, led[1], led[0], PartitionState.LED.value, replicas)
+    state = PartitionState.LEADERLESS if status.state is PartitionState.LED else status.state
+    return PartitionLine(partition.spec.index, None, status.epoch, state.value, replicas)

@@ -1,0 +1,127 @@
+"""The operator's Workload port for embedded mode: pods are processes of this machine, on loopback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster_cli.datadir import DataDir, RunningPod
+from muster_cli.ports import LOOPBACK
+from muster_cli.supervisor import PodSupervisor, stop_all
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.store.port import ClusterKey, Notify
+from muster_operator.store.workload import PodInfo, PodPhase
+
+STOP_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True)
+class PodPorts:
+    kafka: int
+    api: int
+
+
+def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapping[str, str]) -> list[str]:
+    """The pod process, by this interpreter. The data directory is an argument of its own: leftovers are known by it."""
+    command = [sys.executable, "-m", "muster_coordinator.server.process"]
+    command += ["--pod", pod.name, "--pod-uid", uid, "--node-id", str(pod.node_id)]
+    command += ["--data-dir", str(data.pod(pod.name)), "--api-listen", pod.api_address]
+    command += ["--kafka-listen", pod.kafka_address, "--advertise", pod.kafka_address]
+    for name, value in settings.items():
+        command += ["--config", f"{name}={value}"]
+    return command
+
+
+class LocalWorkload:
+    """Pods `<cluster>-0` ... as supervised processes.
+
+    `ports` are those of the pods by ordinal; `changed` is called after each start and death of one, after the operator
+    was notified; `report` gets lines for the person at the terminal.
+    """
+
+    def __init__(
+        self,
+        key: ClusterKey,
+        data: DataDir,
+        ports: Sequence[PodPorts],
+        *,
+        changed: Callable[[], None],
+        report: Callable[[str], None],
+        command: Callable[[RunningPod, str, DataDir, Mapping[str, str]], Sequence[str]] = coordinator_command,
+    ) -> None:
+        self.supervisors: list[PodSupervisor] = []
+        self._key = key
+        self._data = data
+        self._ports = ports
+        self._changed = changed
+        self._report = report
+        self._command = command
+        self._notify: list[Notify] = []
+
+    def watch(self, notify: Notify) -> None:
+        self._notify.append(notify)
+
+    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+        """Starts what is declared and not supervised yet. Keeping it alive is the supervisors' work."""
+        missing = range(len(self.supervisors), min(cluster.spec.pods, len(self._ports)))
+        for ordinal in missing:
+            self._start(ordinal, cluster.spec.settings)
+        return f"started {len(missing)} pods" if missing else f"{len(self.supervisors)} pods are supervised"
+
+    async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
+        if key != self._key:
+            return ()
+        return tuple(_info(supervisor) for supervisor in self.supervisors)
+
+    def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
+        return ",".join(pod.kafka_address for pod in pods)
+
+    async def stop(self) -> list[str]:
+        """Ends all pods; returns the names of those that did not end by themselves in STOP_DEADLINE_S."""
+        return await stop_all(self.supervisors, deadline_s=STOP_DEADLINE_S)
+
+    def kill(self) -> None:
+        """Ends all pods without asking."""
+        for supervisor in self.supervisors:
+            supervisor.kill()
+
+    def running(self) -> tuple[RunningPod, ...]:
+        return tuple(supervisor.pod for supervisor in self.supervisors)
+
+    def _start(self, ordinal: int, settings: Mapping[str, str]) -> None:
+        ports = self._ports[ordinal]
+        pod = RunningPod(
+            name=f"{self._key.name}-{ordinal}",
+            node_id=ordinal,
+            kafka_address=f"{LOOPBACK}:{ports.kafka}",
+            api_address=f"{LOOPBACK}:{ports.api}",
+            process=None,
+        )
+        self._data.pod(pod.name).mkdir(exist_ok=True)
+        supervisor = PodSupervisor(
+            pod,
+            lambda uid: self._command(pod, uid, self._data, settings),
+            self._data.logs / f"{pod.name}.log",
+            on_change=self._on_change,
+            report=self._report,
+        )
+        self.supervisors.append(supervisor)
+        supervisor.start()
+
+    def _on_change(self) -> None:
+        for notify in self._notify:
+            notify(self._key)
+        self._changed()
+
+
+def _info(supervisor: PodSupervisor) -> PodInfo:
+    pod = supervisor.pod
+    return PodInfo(
+        name=pod.name,
+        node_id=pod.node_id,
+        uid=supervisor.uid,
+        api_address=pod.api_address,
+        kafka_address=pod.kafka_address,
+        phase=PodPhase.PENDING if pod.process is None else PodPhase.RUNNING,
+    )

@@ -1,0 +1,105 @@
+"""numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = ["PADDING", "Ints", "Mask", "Source", "bytes_array", "text_array"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+PADDING = 64
+"""Zero bytes behind the data, so that a read at any checked place, or a varint run there, stays in the buffer."""
+
+
+class Source:
+    """A buffer, padded, seen as overlapping big-endian integers that begin at every byte."""
+
+    __slots__ = ("_i16", "_i32", "_i64", "buffer", "data", "size")
+
+    def __init__(self, *parts: bytes | memoryview) -> None:
+        self.data = b"".join([*parts, bytes(PADDING)])
+        self.size = len(self.data) - PADDING
+        self.buffer = np.frombuffer(self.data, np.uint8)
+        self._i16 = self._view(">i2")
+        self._i32 = self._view(">i4")
+        self._i64 = self._view(">i8")
+
+    def _view(self, dtype: str) -> NDArray[np.signedinteger]:
+        width = np.dtype(dtype).itemsize
+        return np.ndarray((len(self.data) - width + 1,), dtype, self.data, strides=(1,))
+
+    def int16(self, positions: Ints) -> Ints:
+        return self._i16[positions].astype(np.int64)
+
+    def int32(self, positions: Ints) -> Ints:
+        return self._i32[positions].astype(np.int64)
+
+    def int64(self, positions: Ints) -> Ints:
+        return self._i64[positions].astype(np.int64)
+
+    def varints(self, positions: Ints, max_bytes: int) -> tuple[Ints, Ints, Mask | None]:
+        """(values, places behind them, which are too long): zig-zag varints at ``positions``. No mask: none is."""
+        first = self.buffer[positions].astype(np.int64)
+        raw = first & 0x7F
+        behind = positions + 1
+        more = np.flatnonzero(first > 0x7F)
+        shift = 7
+        while len(more):
+            if shift >= 7 * max_bytes:
+                too_long = np.zeros(len(positions), np.bool_)
+                too_long[more] = True
+                return (raw >> 1) ^ -(raw & 1), behind, too_long
+            byte = self.buffer[behind[more]].astype(np.int64)
+            raw[more] |= (byte & 0x7F) << shift
+            behind[more] += 1
+            more = more[byte > 0x7F]
+            shift += 7
+        # logical shift: a 64-bit zig-zag number fills the sign bit as well
+        return (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1), behind, None
+
+
+def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: Mask | None) -> pa.Array:
+    """The bytes from ``starts`` to ``ends`` (rising, not overlapping), copied once.
+
+    An Arrow array of all fields *and* the gaps between them needs no copy: its offsets are the places in the buffer.
+    Taking every other element copies only the fields.
+    """
+    count = len(starts)
+    if count == 0:
+        return pa.array([], kind)
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0:-1:2] = starts
+    offsets[1::2] = ends
+    offsets[-1] = ends[-1]
+    both = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(source.data)])
+    wanted = pa.array(np.arange(0, 2 * count, 2), mask=None if valid is None else ~valid)
+    return both.take(wanted)
+
+
+def bytes_array(source: Source, starts: Ints, ends: Ints, valid: Mask | None = None) -> pa.Array:
+    return _slices(pa.binary(), source, starts, ends, valid)
+
+
+def text_array(
+    source: Source, starts: Ints, ends: Ints, valid: Mask | None, on_invalid: Callable[[int], None]
+) -> pa.Array:
+    """UTF-8 strings; ``on_invalid`` is told the index of each that is none, which becomes null."""
+    raw = bytes_array(source, starts, ends, valid)
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    texts: list[str | None] = []
+    for index, value in enumerate(raw.to_pylist()):
+        try:
+            texts.append(None if value is None else value.decode())
+        except UnicodeDecodeError:
+            on_invalid(index)
+            texts.append(None)
+    return pa.array(texts, pa.string())

@@ -1,0 +1,160 @@
+"""Decode a segment, or a stretch of one, into Arrow record batches. A pure function of the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster_pipeline.decode.bytes_source import ByteSource, MemoryBytes
+from muster_pipeline.decode.columns import Mask
+from muster_pipeline.decode.errors import SegmentDamagedError
+from muster_pipeline.decode.fast_rows import KIND_NAMES, Origin, Parse, fast_rows, parse_records
+from muster_pipeline.decode.scan import Damage, claimed_size, scan
+from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, SCHEMA, Kind, Problem
+from muster_pipeline.decode.slow_rows import Row, damage_rows, slow_rows, to_batch
+from muster_pipeline.decode.structure import Records, Window, read_window
+
+__all__ = ["Decoder", "Selection", "decode_segment"]
+
+WINDOW_BYTES = 8 << 20
+"""Read and decoded at a time: large enough that numpy's cost per call vanishes, small enough for any worker."""
+SLICE_ROWS = 64 << 10
+"""Rows of an Arrow batch at most; it also bounds the memory of rows that take the plain decoder."""
+DEFAULT_MAX_BATCH_BYTES = 64 << 20
+"""Of a batch, and of what the compressed batches of a window decompress to. Kafka's largest default is 1 MiB."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns and rows; None: all. A row without a group is in no selection by groups."""
+
+    schema: pa.Schema = SCHEMA
+    kinds: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = (self.kinds or frozenset()) - KINDS
+        if unknown:
+            raise ValueError(f"no such kinds: {', '.join(sorted(unknown))}; there are {', '.join(sorted(KINDS))}")
+
+    def has(self, row: Row) -> bool:
+        return (self.kinds is None or row["kind"] in self.kinds) and (
+            self.groups is None or row.get("group") in self.groups
+        )
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """``fail_fast``: raise SegmentDamagedError instead of giving rows that name a problem."""
+
+    selection: Selection = field(default_factory=Selection)
+    fail_fast: bool = False
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    window_bytes: int = WINDOW_BYTES
+
+    def decode(
+        self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the batches that begin from byte ``start`` on and before ``end`` (None: the end of the file).
+
+        A batch begins at ``start``; ``splits`` finds such places. Raises SegmentReadError, SegmentDamagedError.
+        """
+        stop = source.size if end is None else min(end, source.size)
+        position = start
+        wanted = self.window_bytes
+        while position < stop:
+            data = source.read(position, min(wanted, source.size - position))
+            origin = Origin(source.name, offsets_partition, position)
+            consumed, rows = self._window(data, origin, source, stop - position)
+            yield from rows
+            wanted = self.window_bytes if consumed else max(wanted, claimed_size(data, 0))
+            position += consumed
+
+    def _window(
+        self, data: bytes | memoryview, origin: Origin, source: ByteSource, stop: int
+    ) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """(bytes dealt with, their rows). 0 bytes: the first batch is larger than ``data``."""
+        found = scan(data, source.size - origin.position, self.max_batch_bytes, stop)
+        window = read_window(data, found.positions, found.sizes, self.max_batch_bytes)
+        consumed = found.consumed
+        if window.batches_read < len(found.positions):
+            consumed = found.positions[window.batches_read]
+        damages = sorted(
+            (one for one in (*found.damages, *window.damages) if one.position < consumed), key=lambda one: one.position
+        )
+        return consumed, self._rows(window, [_judge_rest(one, origin, source) for one in damages], origin)
+
+    def _rows(self, window: Window, damages: list[Damage], origin: Origin) -> Iterator[pa.RecordBatch]:
+        if damages and self.fail_fast:
+            first = damages[0]
+            raise SegmentDamagedError(origin.file, origin.position + first.position, first.problem, first.detail)
+        for start in range(0, len(window.records), SLICE_ROWS):
+            yield from self._slice(window, window.records[start : start + SLICE_ROWS], origin)
+        if self.selection.groups is None and (self.selection.kinds is None or Kind.DAMAGED in self.selection.kinds):
+            for start in range(0, len(damages), SLICE_ROWS):
+                yield damage_rows(damages[start : start + SLICE_ROWS], origin, self.selection.schema)
+
+    def _slice(self, window: Window, records: Records, origin: Origin) -> Iterator[pa.RecordBatch]:
+        parse = parse_records(window, records)
+        chosen = self._chosen(window, parse)
+        if chosen is not None:
+            records, parse = records[chosen], parse[chosen]
+        batch, left = fast_rows(window, records, parse, origin, self.selection.schema)
+        if batch.num_rows:
+            yield batch
+        if not len(left):
+            return
+        rows = slow_rows(window, records, left, origin)
+        if self.fail_fast:
+            for row in rows:
+                if row["kind"] in PROBLEM_KINDS:
+                    raise SegmentDamagedError(origin.file, row["position"], row["problem"], row["problem_detail"])
+        rows = [row for row in rows if self.selection.has(row)]
+        if rows:
+            yield to_batch(rows, self.selection.schema)
+
+    def _chosen(self, window: Window, parse: Parse) -> Mask | None:
+        """Records that may be selected; None for all. The slow path chooses among its own."""
+        kinds, groups = self.selection.kinds, self.selection.groups
+        if kinds is None and groups is None:
+            return None
+        mask = np.ones(len(parse.kind), np.bool_)
+        if kinds is not None:
+            mask &= np.array([name in kinds for name in KIND_NAMES.to_pylist()])[parse.kind]
+            if Kind.UNREADABLE in kinds:
+                mask |= parse.slow
+        if groups is not None:
+            member = pc.is_in(parse.group_names(window.source), value_set=pa.array(sorted(groups), pa.string()))
+            mask &= member.to_numpy(zero_copy_only=False)
+        return mask | parse.slow if self.fail_fast else mask
+
+
+def _judge_rest(damage: Damage, origin: Origin, source: ByteSource) -> Damage:
+    """A rest of zeros is called what it is."""
+    if not damage.to_end:
+        return damage
+    position = origin.position + damage.position
+    while position < source.size:
+        part = source.read(position, min(WINDOW_BYTES, source.size - position))
+        if np.frombuffer(part, np.uint8).any():
+            return damage
+        position += len(part)
+    return Damage(damage.position, damage.size, Problem.ZERO_TAIL, f"{damage.size} zero bytes to the end of the file")
+
+
+def decode_segment(
+    data: bytes,
+    *,
+    file: str = "",
+    offsets_partition: int | None = None,
+    selection: Selection | None = None,
+    fail_fast: bool = False,
+) -> pa.Table:
+    """All rows of a segment's bytes. Raises SegmentDamagedError with ``fail_fast``."""
+    decoder = Decoder(selection or Selection(), fail_fast)
+    batches = decoder.decode(MemoryBytes(data, file), offsets_partition)
+    return pa.Table.from_batches(batches, decoder.selection.schema)

@@ -1,0 +1,215 @@
+"""Rows of the records that numpy reads on its own: committed offsets of value versions 0-3, tombstones, markers,
+record types of other protocols. Everything else, and whatever looks wrong, is left to ``slow_rows``, which knows why.
+
+Layouts in ``muster_coordinator.records.offset_commit``, ``group_metadata`` and ``control``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from muster_coordinator.records import group_metadata, offset_commit
+from muster_pipeline.decode.columns import Ints, Mask, Source, text_array
+from muster_pipeline.decode.schema import SCHEMA, Kind
+from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
+
+__all__ = ["Origin", "Parse", "fast_rows", "parse_records"]
+
+_EXPIRE_VERSION = 1
+_LEADER_EPOCH_VERSION = 3
+_LAST_FIXED_VERSION = 3  # from 4 on a value is flexible
+_UNKNOWN_EPOCH = -1
+_NO_TIMESTAMP = -1
+_MARKER_VALUE_BYTES = 6
+_ABORT_TYPE, _COMMIT_TYPE = 0, 1
+
+KIND_NAMES: pa.Array = pa.array(
+    [
+        Kind.OFFSET_COMMIT,
+        Kind.OFFSET_TOMBSTONE,
+        Kind.GROUP_METADATA,
+        Kind.GROUP_TOMBSTONE,
+        Kind.TXN_COMMIT,
+        Kind.TXN_ABORT,
+        Kind.CONTROL,
+        Kind.UNKNOWN,
+    ]
+)
+_COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE, _TXN_COMMIT, _TXN_ABORT, _CONTROL, _UNKNOWN = range(8)
+_HAS_GROUP = np.array([True, True, True, True, False, False, False, False])
+_HAS_TOPIC = np.array([True, True, False, False, False, False, False, False])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a window comes from. ``position``: of its first byte in the file."""
+
+    file: str
+    offsets_partition: int | None
+    position: int
+
+
+@dataclass(frozen=True)
+class Parse:
+    """The kind of every record (index into KIND_NAMES) and the places of its fields.
+
+    ``slow``: not for numpy. Places lie inside the record even where they mean nothing, and rise from record to record.
+    """
+
+    kind: NDArray[np.int8]
+    slow: Mask
+    record_type: Ints
+    group_start: Ints
+    group_end: Ints
+    topic_start: Ints
+    topic_end: Ints
+    version: Ints
+    metadata_start: Ints
+    metadata_end: Ints
+
+    def __getitem__(self, index: Ints | Mask) -> Parse:
+        return Parse(*(getattr(self, one.name)[index] for one in fields(self)))
+
+    def group_names(self, source: Source) -> pa.Array:
+        """Group ids as bytes-to-text, null where a record has none or where it is no text."""
+        return text_array(source, self.group_start, self.group_end, _HAS_GROUP[self.kind], lambda _: None)
+
+
+def parse_records(window: Window, records: Records) -> Parse:
+    source = window.source
+    key_start, key_end = records.key_start, np.maximum(records.key_end, records.key_start)
+    control = (window.headers["attributes"] & CONTROL != 0)[records.batch]
+    # What a place holds is read before it is sure that it exists: the buffer is padded, and ``slow`` says what counts.
+    record_type = source.int16(key_start)
+    slow = key_end - key_start < 2
+    kind = _kinds(record_type, records.value_end < 0)
+    slow |= (kind == _GROUP) & ~control
+    if control.any():
+        control_type = source.int16(key_start + 2)
+        record_type = np.where(control, control_type, record_type)
+        marker = (control_type == _ABORT_TYPE) | (control_type == _COMMIT_TYPE)
+        marker_kind = np.where(control_type == _COMMIT_TYPE, _TXN_COMMIT, _TXN_ABORT)
+        kind = np.where(control, np.where(marker, marker_kind, _CONTROL), kind).astype(np.int8)
+        no_marker = marker & (records.value_end - records.value_start < _MARKER_VALUE_BYTES)
+        slow |= control & ((key_end - key_start < 4) | no_marker)
+    group_start, group_end, wrong = _string(source, key_start + 2, key_end, 0)
+    slow |= _HAS_GROUP[kind] & wrong
+    topic_start, topic_end, wrong = _string(source, group_end, key_end, 4)
+    slow |= _HAS_TOPIC[kind] & wrong
+    value_start, value_end = records.value_start, np.maximum(records.value_end, records.value_start)
+    version = source.int16(value_start)
+    metadata_at = value_start + 10 + 4 * (version == _LEADER_EPOCH_VERSION)
+    tail = 8 + 8 * (version == _EXPIRE_VERSION)
+    metadata_start, metadata_end, wrong = _string(source, metadata_at, value_end, tail)
+    wrong |= (version < 0) | (version > _LAST_FIXED_VERSION)
+    slow |= (kind == _COMMIT) & wrong
+    return Parse(
+        kind, slow, record_type, group_start, group_end, topic_start, topic_end, version, metadata_start, metadata_end
+    )
+
+
+def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
+    """As if there were no control batches."""
+    kind = np.full(len(record_type), _UNKNOWN, np.int8)
+    is_offset = (record_type == offset_commit.KEY_TYPE) | (record_type == offset_commit.LEGACY_KEY_TYPE)
+    is_group = record_type == group_metadata.KEY_TYPE
+    kind[is_offset] = _COMMIT
+    kind[is_offset & null] = _OFFSET_TOMBSTONE
+    kind[is_group] = _GROUP
+    kind[is_group & null] = _GROUP_TOMBSTONE
+    return kind
+
+
+def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[Ints, Ints, Mask]:
+    """(start, end, wrong) of the int16-length strings at ``at``, with ``behind`` more bytes before ``end``."""
+    size = source.int16(np.minimum(at, end))
+    start = np.minimum(at + 2, end)
+    stop = at + 2 + size
+    wrong = (size < 0) | (stop + behind > end)
+    return start, np.where(wrong, start, stop), wrong
+
+
+def fast_rows(
+    window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema
+) -> tuple[pa.RecordBatch, Ints]:
+    """(rows, indexes of the records that are left to ``slow_rows``)."""
+    slow = parse.slow
+    while True:
+        taken = np.flatnonzero(~slow)
+        everything = len(taken) == len(records)
+        invalid: set[int] = set()
+        columns = _columns(
+            window, records if everything else records[taken], parse if everything else parse[taken], origin, invalid
+        )
+        batch = pa.record_batch([columns[field.name]() for field in schema], schema=schema)
+        if not invalid:
+            return batch, np.flatnonzero(slow)
+        slow = slow.copy()  # text that is no UTF-8: once more without those records
+        slow[taken[sorted(invalid)]] = True
+
+
+def _columns(
+    window: Window, records: Records, parse: Parse, origin: Origin, invalid: set[int]
+) -> Mapping[str, Callable[[], pa.Array]]:
+    """How each column is made; only what is asked for is. ``invalid`` gets the indexes of texts that are none."""
+    source, headers, batch = window.source, window.headers, records.batch
+    count = len(records)
+    is_commit = parse.kind == _COMMIT
+    transactional = (headers["attributes"] & (TRANSACTIONAL | CONTROL) != 0)[batch]
+    with_epoch = parse.version == _LEADER_EPOCH_VERSION
+
+    def header(name: str) -> Ints:
+        column: Ints = headers[name].astype(np.int64)[batch]
+        return column
+
+    def text(starts: Ints, ends: Ints, has: Mask) -> pa.Array:
+        return text_array(source, starts, ends, None if has.all() else has, invalid.add)
+
+    def expire() -> Ints:
+        return np.where(parse.version == _EXPIRE_VERSION, source.int64(parse.metadata_end + 8), _NO_TIMESTAMP)
+
+    def nulls(kind: pa.DataType) -> Callable[[], pa.Array]:
+        return lambda: pa.nulls(count, kind)
+
+    return {
+        "file": lambda: pa.repeat(pa.scalar(origin.file, pa.string()), count),
+        "offsets_partition": lambda: pa.repeat(pa.scalar(origin.offsets_partition, pa.int32()), count),
+        "position": lambda: pa.array(window.positions[batch] + origin.position),
+        "offset": lambda: pa.array(records.offset),
+        "leader_epoch": lambda: _number(header("leader_epoch"), pa.int32()),
+        "timestamp_ms": lambda: pa.array(records.timestamp_ms),
+        "kind": lambda: KIND_NAMES.take(pa.array(parse.kind)),
+        "record_type": lambda: _number(parse.record_type, pa.int16()),
+        "value_version": lambda: _number(parse.version, pa.int16(), is_commit),
+        "producer_id": lambda: _number(header("producer_id"), pa.int64(), transactional),
+        "producer_epoch": lambda: _number(header("producer_epoch"), pa.int16(), transactional),
+        "group": lambda: text(parse.group_start, parse.group_end, _HAS_GROUP[parse.kind]),
+        "topic": lambda: text(parse.topic_start, parse.topic_end, _HAS_TOPIC[parse.kind]),
+        "partition": lambda: _number(source.int32(parse.topic_end), pa.int32(), _HAS_TOPIC[parse.kind]),
+        "committed_offset": lambda: _number(source.int64(records.value_start + 2), pa.int64(), is_commit),
+        "committed_leader_epoch": lambda: _number(
+            np.where(with_epoch, source.int32(records.value_start + 10), _UNKNOWN_EPOCH), pa.int32(), is_commit
+        ),
+        "metadata": lambda: text(parse.metadata_start, parse.metadata_end, is_commit),
+        "commit_timestamp_ms": lambda: _number(source.int64(parse.metadata_end), pa.int64(), is_commit),
+        "expire_timestamp_ms": lambda: _number(expire(), pa.int64(), is_commit),
+        "protocol_type": nulls(pa.string()),
+        "generation": nulls(pa.int32()),
+        "protocol": nulls(pa.string()),
+        "leader": nulls(pa.string()),
+        "state_timestamp_ms": nulls(pa.int64()),
+        "members": nulls(SCHEMA.field("members").type),
+        "problem": nulls(pa.string()),
+        "problem_detail": nulls(pa.string()),
+        "problem_bytes": nulls(pa.int64()),
+    }
+
+
+def _number(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
+    narrow = values.astype(kind.to_pandas_dtype(), copy=False)
+    return pa.array(narrow, mask=None if valid is None or valid.all() else ~valid)

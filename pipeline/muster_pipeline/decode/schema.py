@@ -1,0 +1,113 @@
+"""The columns of a decoded segment, the kinds of rows, and the codes of problems.
+
+One row per record, and one per stretch of bytes that could not be read: nothing of a file is dropped silently. Rows of
+a file come in no particular order; (offsets_partition, offset) is the order of the log.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+__all__ = ["KINDS", "PROBLEM_KINDS", "SCHEMA", "Kind", "Problem", "select_schema"]
+
+
+class Kind:
+    """Values of the column ``kind``."""
+
+    OFFSET_COMMIT = "offset_commit"
+    OFFSET_TOMBSTONE = "offset_tombstone"
+    GROUP_METADATA = "group_metadata"
+    GROUP_TOMBSTONE = "group_tombstone"
+    TXN_COMMIT = "txn_commit"
+    TXN_ABORT = "txn_abort"
+    CONTROL = "control"
+    """Any other control record: a leader change, a replica set."""
+    UNKNOWN = "unknown"
+    """A record type that belongs to another protocol; ``record_type`` says which."""
+    UNREADABLE = "unreadable"
+    """A record of a known type whose bytes do not parse, or of an unknown value version; ``problem`` says why."""
+    DAMAGED = "damaged"
+    """Bytes that are no valid batch; ``problem``, ``position`` and ``problem_bytes`` say what and where."""
+
+
+KINDS = frozenset(value for name, value in vars(Kind).items() if name.isupper())
+PROBLEM_KINDS = frozenset({Kind.UNREADABLE, Kind.DAMAGED})
+
+
+class Problem:
+    """Values of the column ``problem``."""
+
+    ZERO_TAIL = "zero_tail"
+    """The rest of the file is zeros: preallocated, or lost with a page cache."""
+    TORN_BATCH = "torn_batch"
+    """The file ends inside a batch."""
+    BAD_CRC = "bad_crc"
+    UNREADABLE_MAGIC = "unreadable_magic"
+    """A batch of another format version than 2."""
+    BAD_HEADER = "bad_header"
+    """A length, offset or count that cannot be; with a bad length all that lies behind it is unreadable."""
+    BAD_RECORDS = "bad_records"
+    """The CRC is right, but the records do not parse, or do not decompress."""
+    TOO_LARGE = "too_large"
+    """A batch above the limit of the reader, as it is or decompressed."""
+    UNSUPPORTED_VERSION = "unsupported_version"
+    BAD_RECORD = "bad_record"
+
+
+_MEMBER = pa.struct(
+    [
+        pa.field("member_id", pa.string()),
+        pa.field("group_instance_id", pa.string()),
+        pa.field("client_id", pa.string()),
+        pa.field("client_host", pa.string()),
+        pa.field("rebalance_timeout_ms", pa.int32()),
+        pa.field("session_timeout_ms", pa.int32()),
+        pa.field("subscription", pa.binary()),
+        pa.field("assignment", pa.binary()),
+        # of the consumer protocol; null where the bytes are of another one
+        pa.field("assigned", pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partition", pa.int32())]))),
+    ]
+)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string()),
+        pa.field("offsets_partition", pa.int32()),  # of __consumer_offsets, from the directory's name; null if unknown
+        pa.field("position", pa.int64()),  # byte of the file at which the batch, or the damage, begins
+        pa.field("offset", pa.int64()),  # of the record in the log; null for damaged bytes
+        pa.field("leader_epoch", pa.int32()),  # in which the batch was appended
+        pa.field("timestamp_ms", pa.int64()),  # of the record
+        pa.field("kind", pa.string()),
+        pa.field("record_type", pa.int16()),  # of the key; of control records the control type
+        pa.field("value_version", pa.int16()),
+        pa.field("producer_id", pa.int64()),  # null unless the batch is transactional or a control batch
+        pa.field("producer_epoch", pa.int16()),
+        pa.field("group", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),  # of the topic
+        pa.field("committed_offset", pa.int64()),
+        pa.field("committed_leader_epoch", pa.int32()),  # -1 unknown
+        pa.field("metadata", pa.string()),
+        pa.field("commit_timestamp_ms", pa.int64()),
+        pa.field("expire_timestamp_ms", pa.int64()),  # -1: the group's retention decides
+        pa.field("protocol_type", pa.string()),
+        pa.field("generation", pa.int32()),
+        pa.field("protocol", pa.string()),
+        pa.field("leader", pa.string()),  # member id
+        pa.field("state_timestamp_ms", pa.int64()),  # -1 unknown
+        pa.field("members", pa.list_(_MEMBER)),
+        pa.field("problem", pa.string()),
+        pa.field("problem_detail", pa.string()),
+        pa.field("problem_bytes", pa.int64()),
+    ]
+)
+
+
+def select_schema(columns: list[str] | None) -> pa.Schema:
+    """The schema of ``columns`` in their order, of all for None. ValueError names columns that do not exist."""
+    if columns is None:
+        return SCHEMA
+    unknown = [name for name in columns if name not in SCHEMA.names]
+    if unknown:
+        raise ValueError(f"no such columns: {', '.join(unknown)}; there are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(name) for name in columns])

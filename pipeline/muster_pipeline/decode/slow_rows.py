@@ -1,0 +1,179 @@
+"""Rows that need the plain decoder: group metadata, flexible values, and everything that is wrong.
+
+It is the coordinator's own decoder, so what a load would refuse is refused here for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from muster_coordinator.records.control import decode_control
+from muster_coordinator.records.decode import UnknownRecord, decode_record
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
+from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.records.primitives import Cursor
+from muster_pipeline.decode.columns import Ints
+from muster_pipeline.decode.fast_rows import Origin
+from muster_pipeline.decode.scan import Damage
+from muster_pipeline.decode.schema import Kind, Problem
+from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
+
+__all__ = ["damage_rows", "slow_rows"]
+
+Row = dict[str, Any]
+MAX_DETAIL_CHARS = 300
+
+
+def to_batch(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    """A column that a row does not name is null in it."""
+    return pa.record_batch(
+        [pa.array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema
+    )
+
+
+def damage_rows(damages: Iterable[Damage], origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
+    rows = [
+        {
+            "file": origin.file,
+            "offsets_partition": origin.offsets_partition,
+            "position": origin.position + damage.position,
+            "kind": Kind.DAMAGED,
+            "problem": damage.problem,
+            "problem_detail": damage.detail[:MAX_DETAIL_CHARS],
+            "problem_bytes": damage.size,
+        }
+        for damage in damages
+    ]
+    return to_batch(rows, schema)
+
+
+def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[dict[str, Any]]:
+    """One row for each of the records at ``indexes``, with all columns that it has."""
+    chosen = records[indexes]
+    headers = window.headers[chosen.batch]
+    data = window.source.data
+    rows = []
+    for number in range(len(indexes)):
+        key_end, value_end = int(chosen.key_end[number]), int(chosen.value_end[number])
+        key = None if key_end < 0 else data[int(chosen.key_start[number]) : key_end]
+        value = None if value_end < 0 else data[int(chosen.value_start[number]) : value_end]
+        header = headers[number]
+        attributes = int(header["attributes"])
+        row: dict[str, Any] = {
+            "file": origin.file,
+            "offsets_partition": origin.offsets_partition,
+            "position": origin.position + int(window.positions[chosen.batch[number]]),
+            "offset": int(chosen.offset[number]),
+            "leader_epoch": int(header["leader_epoch"]),
+            "timestamp_ms": int(chosen.timestamp_ms[number]),
+        }
+        if attributes & (TRANSACTIONAL | CONTROL):
+            row |= {"producer_id": int(header["producer_id"]), "producer_epoch": int(header["producer_epoch"])}
+        try:
+            row |= _control_fields(key, value) if attributes & CONTROL else _record_fields(key, value)
+        except RecordDecodeError as exc:
+            row |= _unreadable(key, value, exc)
+        rows.append(row)
+    return rows
+
+
+def _unreadable(key: bytes | None, value: bytes | None, exc: RecordDecodeError) -> Row:
+    unsupported = isinstance(exc, UnsupportedValueVersionError)
+    return {
+        "kind": Kind.UNREADABLE,
+        "record_type": _leading_int16(key),
+        "value_version": _leading_int16(value),
+        "problem": Problem.UNSUPPORTED_VERSION if unsupported else Problem.BAD_RECORD,
+        "problem_detail": str(exc)[:MAX_DETAIL_CHARS],
+        "problem_bytes": len(key or b"") + len(value or b""),
+    }
+
+
+def _leading_int16(data: bytes | None) -> int | None:
+    return int.from_bytes(data[:2], "big", signed=True) if data is not None and len(data) >= 2 else None
+
+
+def _control_fields(key: bytes | None, value: bytes | None) -> Row:
+    """numpy reads every control record that is right; what is left raises RecordDecodeError."""
+    decoded = decode_control(key, value)
+    raise AssertionError(f"control record {decoded} was left to the slow path")
+
+
+def _record_fields(key: bytes | None, value: bytes | None) -> Row:
+    change = decode_record(key, value)
+    assert not isinstance(change, UnknownRecord), "records of unknown types are read by numpy"
+    common: Row = {"record_type": _leading_int16(key), "value_version": _leading_int16(value)}
+    if isinstance(change, OffsetCommitRecord):
+        return common | _offset_fields(change)
+    return common | _group_fields(change)
+
+
+def _offset_fields(change: OffsetCommitRecord) -> Row:
+    fields: dict[str, Any] = {"group": change.group_id, "topic": change.topic, "partition": change.partition}
+    value = change.value
+    if value is None:
+        return fields | {"kind": Kind.OFFSET_TOMBSTONE, "value_version": None}
+    return fields | {
+        "kind": Kind.OFFSET_COMMIT,
+        "committed_offset": value.offset,
+        "committed_leader_epoch": value.leader_epoch,
+        "metadata": value.metadata,
+        "commit_timestamp_ms": value.commit_timestamp_ms,
+        "expire_timestamp_ms": value.expire_timestamp_ms,
+    }
+
+
+def _group_fields(change: GroupMetadataRecord) -> Row:
+    value = change.value
+    if value is None:
+        return {"kind": Kind.GROUP_TOMBSTONE, "group": change.group_id, "value_version": None}
+    return {
+        "kind": Kind.GROUP_METADATA,
+        "group": change.group_id,
+        "protocol_type": value.protocol_type,
+        "generation": value.generation,
+        "protocol": value.protocol,
+        "leader": value.leader,
+        "state_timestamp_ms": value.current_state_timestamp_ms,
+        "members": [_member_fields(member) for member in value.members],
+    }
+
+
+def _member_fields(member: GroupMember) -> Row:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscription": member.subscription,
+        "assignment": member.assignment,
+        "assigned": consumer_assignment(member.assignment),
+    }
+
+
+@lru_cache(maxsize=4096)
+def consumer_assignment(data: bytes) -> list[dict[str, Any]] | None:
+    """Partitions of a ConsumerProtocolAssignment; None if the bytes are of another protocol, [] if there are none.
+
+    version i16 | array of: topic str, array of partition i32 | user data. Source: ConsumerProtocolAssignment.json.
+    """
+    if not data:
+        return []
+    try:
+        cursor = Cursor(data, 0, "ConsumerProtocolAssignment")
+        if cursor.int16() < 0:
+            return None
+        assigned: list[dict[str, Any]] = []
+        for _ in range(cursor.array_length()):
+            topic = cursor.string()
+            assigned += [{"topic": topic, "partition": cursor.int32()} for _ in range(cursor.array_length())]
+    except RecordDecodeError:
+        return None
+    return assigned

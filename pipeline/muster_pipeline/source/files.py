@@ -1,0 +1,176 @@
+"""Find the segments of an offsets topic on a disk, and cut them into splits that can be decoded on their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
+from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
+from muster_pipeline.decode.errors import PipelineError
+
+__all__ = [
+    "OFFSETS_TOPIC",
+    "InputError",
+    "SegmentFile",
+    "Split",
+    "find_segments",
+    "pack",
+    "split_points",
+    "splits",
+    "whole_batches",
+]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+DEFAULT_SPLIT_BYTES = 32 << 20
+_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
+_DIRECTORY_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
+_WALK_BYTES = 4 << 20
+
+
+class InputError(PipelineError):
+    """The paths given hold nothing to read, or hold it twice."""
+
+
+@dataclass(frozen=True, order=True)
+class SegmentFile:
+    """``offsets_partition`` None: the file lies in no directory of the offsets topic."""
+
+    path: str
+    offsets_partition: int | None
+    base_offset: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """The batches of ``segment`` that begin from byte ``start`` on and before byte ``end``; None: to its end."""
+
+    segment: SegmentFile
+    start: int
+    end: int | None
+    size: int
+
+
+def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
+    """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, or a directory of those,
+    sorted by path. Raises InputError: none found, unless there may be none; one offsets partition in two directories.
+    """
+    given = list(paths)
+    found: list[SegmentFile] = []
+    for path in given:
+        try:
+            found += _under(Path(path))
+        except OSError as exc:
+            raise InputError(f"{exc.filename or path}: {exc.strerror or exc}") from exc
+    if not found and not may_be_none:
+        raise InputError(f"no segments under {', '.join(given) or 'no path'}")
+    _refuse_two_logs(found)
+    return sorted(set(found))
+
+
+def _under(path: Path) -> Iterator[SegmentFile]:
+    if path.is_file():
+        match = _SEGMENT_NAME.fullmatch(path.name)
+        if match is None:
+            raise InputError(f"{path}: not named like a segment (20 digits and .log)")
+        yield SegmentFile(str(path), _partition_of(path.parent), int(match[1]))
+    elif path.is_dir():
+        yield from _in_directory(path)
+    else:
+        raise InputError(f"{path}: no such file or directory")
+
+
+def _in_directory(path: Path) -> Iterator[SegmentFile]:
+    directories = [path] if _holds_segments(path) else sorted(each for each in path.iterdir() if each.is_dir())
+    for directory in directories:
+        partition = _partition_of(directory)
+        if partition is None and directory is not path:
+            continue  # of another topic, or none
+        for file in sorted(directory.iterdir()):
+            match = _SEGMENT_NAME.fullmatch(file.name)
+            if match is not None:
+                yield SegmentFile(str(file), partition, int(match[1]))
+
+
+def _holds_segments(path: Path) -> bool:
+    return any(_SEGMENT_NAME.fullmatch(each.name) for each in path.iterdir())
+
+
+def _partition_of(directory: Path) -> int | None:
+    match = _DIRECTORY_NAME.fullmatch(directory.resolve().name)
+    return int(match[1]) if match else None
+
+
+def _refuse_two_logs(found: list[SegmentFile]) -> None:
+    homes: dict[int, Path] = {}
+    for segment in found:
+        if segment.offsets_partition is None:
+            continue
+        home = Path(segment.path).resolve().parent
+        other = homes.setdefault(segment.offsets_partition, home)
+        if other != home:
+            raise InputError(
+                f"offsets partition {segment.offsets_partition} is in {other} and in {home}: name one of them"
+            )
+
+
+def whole_batches(source: ByteSource, position: int = 0) -> Iterator[tuple[int, int]]:
+    """(byte, size) of the batches from ``position`` on, by the lengths in their headers: neither CRC nor content is
+    checked. Ends where they lead nowhere, and at a batch that the file does not hold to its end.
+    """
+    chunk: bytes | memoryview = b""
+    chunk_start = position
+    while source.size - position >= HEADER_BYTES:
+        at = position - chunk_start
+        if at + LENGTH_OVERHEAD > len(chunk):
+            chunk_start, at = position, 0
+            chunk = source.read(position, min(_WALK_BYTES, source.size - position))
+        size = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_OVERHEAD
+        if size < HEADER_BYTES or size > source.size - position:
+            return
+        yield position, size
+        position += size
+
+
+def split_points(source: ByteSource, split_bytes: int, start: int = 0, end: int | None = None) -> list[int]:
+    """Where batches begin, at least ``split_bytes`` apart, the first at ``start``, all before ``end``.
+
+    Where the lengths lead nowhere the last split simply goes on, and the decoder says what is wrong there.
+    """
+    points = [start]
+    for position, _ in whole_batches(source, start):
+        if end is not None and position >= end:
+            break
+        if position - points[-1] >= split_bytes:
+            points.append(position)
+    return points
+
+
+def splits_of(segment: SegmentFile, split_bytes: int, start: int = 0, end: int | None = None) -> Iterator[Split]:
+    """From byte ``start``, where a batch begins, to ``end`` (None: of the file). Raises SegmentReadError."""
+    with FileBytes(segment.path) as source:
+        stop = source.size if end is None else end
+        points = [start] if stop - start <= split_bytes else split_points(source, split_bytes, start, end)
+        for first, last in zip(points, [*points[1:], end], strict=True):
+            yield Split(segment, first, last, (stop if last is None else last) - first)
+
+
+def splits(segments: Iterable[SegmentFile], split_bytes: int = DEFAULT_SPLIT_BYTES) -> Iterator[Split]:
+    """All of the segments, in order. Raises SegmentReadError."""
+    for segment in segments:
+        yield from splits_of(segment, split_bytes)
+
+
+def pack(all_splits: Iterable[Split], split_bytes: int = DEFAULT_SPLIT_BYTES) -> list[list[Split]]:
+    """Neighbours together until ``split_bytes`` are reached: fifty small files are one task."""
+    packed: list[list[Split]] = []
+    room = 0
+    for split in all_splits:
+        if not packed or split.size > room:
+            packed.append([])
+            room = split_bytes
+        packed[-1].append(split)
+        room -= split.size
+    return packed

@@ -1,0 +1,131 @@
+"""Follow logs that grow: where each was read up to, what came since, and whether it is still the same log.
+
+A position names the segment, the byte behind the last batch that was taken, and that batch's place and CRC. A log that
+was truncated below it, or rewritten by a cleaner, no longer has that batch there; then what was given out does not hold
+any more, and the only honest answer is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
+from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.errors import PipelineError, SegmentDamagedError
+from muster_pipeline.decode.schema import Problem
+from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split, splits_of, whole_batches
+
+__all__ = ["LogPosition", "LogRewrittenError", "Positions", "advance", "decode_positions", "encode_positions", "ranges"]
+
+NO_BATCH = -1
+_CRC_POSITION = 17
+
+
+class LogRewrittenError(PipelineError):
+    """A log does not hold any more what was read from it."""
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """``position`` bytes of the segment with base offset ``segment`` are read; its last batch begins at ``last``."""
+
+    segment: int
+    position: int = 0
+    last: int = NO_BATCH
+    crc: int = 0
+
+
+Positions = Mapping[str, LogPosition]
+"""By the log's directory. A log that is not named is to be read from its start."""
+
+
+def encode_positions(positions: Positions) -> dict[str, Any]:
+    """As JSON has it, for a stream's checkpoint."""
+    return {"logs": {directory: asdict(position) for directory, position in positions.items()}}
+
+
+def decode_positions(data: Mapping[str, Any]) -> Positions:
+    return {directory: LogPosition(**fields) for directory, fields in data["logs"].items()}
+
+
+def _by_log(segments: Iterable[SegmentFile]) -> Iterator[tuple[str, list[SegmentFile]]]:
+    for directory, group in groupby(segments, key=lambda each: str(Path(each.path).parent)):
+        yield directory, sorted(group, key=lambda each: each.base_offset)
+
+
+def advance(segments: Iterable[SegmentFile], start: Positions, *, may_stall: bool = False) -> Positions:
+    """How far the logs can be read now: to the end of the last whole batch of each. ``segments`` sorted by path.
+
+    Raises LogRewrittenError, SegmentReadError; unless ``may_stall`` SegmentDamagedError at a length in a header that
+    cannot be, because nothing behind it will ever be read. Zeros behind the last batch are waited for, as preallocated
+    files have them.
+    """
+    logs = dict(_by_log(segments))
+    gone = sorted(start.keys() - logs.keys())
+    if gone:
+        raise LogRewrittenError(f"{gone[0]} is away; it was read up to {start[gone[0]]}")
+    return {directory: _advance_log(directory, log, start.get(directory), may_stall) for directory, log in logs.items()}
+
+
+def _advance_log(directory: str, log: list[SegmentFile], start: LogPosition | None, may_stall: bool) -> LogPosition:
+    position = start or LogPosition(log[0].base_offset)
+    todo = [each for each in log if each.base_offset >= position.segment]
+    if not todo or todo[0].base_offset != position.segment:
+        raise LogRewrittenError(f"{directory} has no segment {position.segment:020d} any more, which was being read")
+    with FileBytes(todo[0].path) as source:
+        _check_same(source, position)
+    if len(todo) > 1:  # rolled: nothing comes behind the earlier ones any more, ``ranges`` reads them to their ends
+        position = LogPosition(todo[-1].base_offset)
+    with FileBytes(todo[-1].path) as source:
+        return _advance_in(source, position, may_stall)
+
+
+def _advance_in(source: FileBytes, position: LogPosition, may_stall: bool) -> LogPosition:
+    end, last = position.position, NO_BATCH
+    for last, size in whole_batches(source, end):
+        end = last + size
+    if source.size - end >= HEADER_BYTES and not may_stall:
+        claimed = int.from_bytes(source.read(end + 8, 4), "big", signed=True) + LENGTH_OVERHEAD
+        if claimed - LENGTH_OVERHEAD != 0 and claimed < HEADER_BYTES:
+            detail = f"length {claimed - LENGTH_OVERHEAD} is less than a batch header: the stream cannot get past it"
+            raise SegmentDamagedError(source.name, end, Problem.BAD_HEADER, detail)
+    if last == NO_BATCH:
+        return position
+    crc = int.from_bytes(source.read(last + _CRC_POSITION, 4), "big")
+    return LogPosition(position.segment, end, last, crc)
+
+
+def _check_same(source: FileBytes, position: LogPosition) -> None:
+    if source.size < position.position:
+        raise LogRewrittenError(
+            f"{source.name} has {source.size} bytes, and was read up to byte {position.position}: it was truncated"
+        )
+    if position.last == NO_BATCH:
+        return
+    crc = int.from_bytes(source.read(position.last + _CRC_POSITION, 4), "big")
+    if crc != position.crc:
+        raise LogRewrittenError(
+            f"{source.name} holds another batch at byte {position.last} than was read there: "
+            "it was truncated and written again, or compacted"
+        )
+
+
+def ranges(
+    segments: Iterable[SegmentFile], start: Positions, end: Positions, split_bytes: int = DEFAULT_SPLIT_BYTES
+) -> Iterator[Split]:
+    """What lies between two positions, as splits. Raises SegmentReadError."""
+    for directory, log in _by_log(segments):
+        until = end.get(directory)
+        if until is None:
+            continue
+        first = start.get(directory) or LogPosition(log[0].base_offset)
+        for segment in log:
+            if not first.segment <= segment.base_offset <= until.segment:
+                continue
+            begin = first.position if segment.base_offset == first.segment else 0
+            stop = until.position if segment.base_offset == until.segment else None
+            yield from (each for each in splits_of(segment, split_bytes, begin, stop) if each.size > 0)

@@ -1,0 +1,73 @@
+"""Options of the data source, parsed once; one that is not known is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster_pipeline.decode.decoder import DEFAULT_MAX_BATCH_BYTES
+from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, InputError
+from muster_pipeline.source.follow import Positions, decode_positions
+
+__all__ = ["SourceOptions"]
+
+PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    paths: tuple[str, ...]
+    """``load(path)``; see ``files.find_segments``."""
+    fail_fast: bool = False
+    """``mode``: PERMISSIVE gives damage as rows, FAILFAST fails on the first."""
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+    """``splitBytes``: of a task, about."""
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    """``maxBatchBytes``: a larger batch, or one that decompresses to more, is a row that says so."""
+    between: tuple[Positions, Positions] | None = None
+    """``startingPositions``, ``endingPositions``: only what lies between, as ``follow.encode_positions`` has it in
+    JSON."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Names in any case, as Spark's options are. Raises InputError."""
+        given = {name.lower(): value for name, value in options.items()}
+        paths = tuple(json.loads(given.pop("paths", "[]")))
+        if "path" in given:
+            paths = (given.pop("path"), *paths)
+        mode = given.pop("mode", PERMISSIVE).upper()
+        if mode not in (PERMISSIVE, FAILFAST):
+            raise InputError(f"option mode is {mode}, it can be {PERMISSIVE} or {FAILFAST}")
+        split_bytes = _positive(given, "splitBytes", DEFAULT_SPLIT_BYTES)
+        max_batch_bytes = _positive(given, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES)
+        between = _positions(given)
+        if given:
+            raise InputError(
+                f"no such options: {', '.join(sorted(given))}; there are mode, splitBytes, maxBatchBytes, "
+                "startingPositions and endingPositions"
+            )
+        if not paths:
+            raise InputError("nothing to read: load(path) names segments or a directory of them")
+        return cls(paths, mode == FAILFAST, split_bytes, max_batch_bytes, between)
+
+
+def _positions(given: dict[str, str]) -> tuple[Positions, Positions] | None:
+    start, end = given.pop("startingpositions", None), given.pop("endingpositions", None)
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        raise InputError("startingPositions and endingPositions are given both or not at all")
+    try:
+        return decode_positions(json.loads(start)), decode_positions(json.loads(end))
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise InputError(f"startingPositions or endingPositions is no position: {exc}") from exc
+
+
+def _positive(given: dict[str, str], name: str, default: int) -> int:
+    text = given.pop(name.lower(), None)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise InputError(f"option {name} is {text!r}, it must be a positive number of bytes")
+    return int(text)

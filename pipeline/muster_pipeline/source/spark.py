@@ -1,0 +1,157 @@
+"""``spark.read.format("muster_offsets").load(path)``: the rows of segments as a Spark DataFrame.
+
+    spark.dataSource.register(MusterOffsets)
+    frame = spark.read.format("muster_offsets").load("/var/lib/muster")
+
+Columns are those of ``decode.schema``; ``.schema("group string, committed_offset bigint")`` reads only some, which
+saves their decoding. Filters of equality on ``kind``, ``group`` and ``offsets_partition`` are applied while decoding,
+the last by not opening the other files (``spark.sql.python.filterPushdown.enabled``, which ``session`` sets).
+
+``spark.readStream`` follows logs that grow. It fails with LogRewrittenError when a log was truncated or compacted below
+what it read: what it gave out would not be true any more.
+
+A task is one or several whole segments, or a split of a large one, of about ``splitBytes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    In,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.decoder import Decoder, Selection
+from muster_pipeline.decode.schema import KINDS, SCHEMA, select_schema
+from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
+from muster_pipeline.source.follow import advance, decode_positions, encode_positions, ranges
+from muster_pipeline.source.options import SourceOptions
+
+__all__ = ["MusterOffsets", "OffsetsReader", "OffsetsStreamReader", "Task"]
+
+
+class MusterOffsets(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "muster_offsets"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(SCHEMA)
+
+    def reader(self, schema: StructType) -> OffsetsReader:
+        return OffsetsReader(SourceOptions.parse(self.options), chosen_schema(schema))
+
+    def streamReader(self, schema: StructType) -> OffsetsStreamReader:
+        return OffsetsStreamReader(SourceOptions.parse(self.options), chosen_schema(schema))
+
+
+def chosen_schema(schema: StructType) -> pa.Schema:
+    """The columns of a user's schema. Raises InputError: a column that does not exist, or of another type."""
+    try:
+        chosen = select_schema(schema.names)
+    except ValueError as exc:
+        raise InputError(str(exc)) from exc
+    for field in to_arrow_schema(schema):
+        expected = chosen.field(field.name).type
+        if field.type != expected:
+            raise InputError(f"column {field.name} is {expected}, not {field.type}")
+    return chosen
+
+
+@dataclass
+class Task(InputPartition):
+    splits: list[Split]
+
+
+class OffsetsReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._kinds: frozenset[str] | None = None
+        self._groups: frozenset[str] | None = None
+        self._offsets_partitions: frozenset[int] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes column = value and column IN (values); several on one column narrow each other. Yields the rest."""
+        for each in filters:
+            values = _wanted_values(each)
+            if values is None:
+                yield each
+            elif each.attribute == ("kind",):  # type: ignore[attr-defined]  # EqualTo and In have it
+                self._kinds = _narrow(self._kinds, values & KINDS)
+            elif each.attribute == ("group",):  # type: ignore[attr-defined]
+                self._groups = _narrow(self._groups, values)
+            elif each.attribute == ("offsets_partition",):  # type: ignore[attr-defined]
+                self._offsets_partitions = _narrow(self._offsets_partitions, values)
+            else:
+                yield each
+
+    def partitions(self) -> Sequence[InputPartition]:
+        segments = find_segments(self._options.paths)
+        if self._offsets_partitions is not None:
+            segments = [each for each in segments if each.offsets_partition in self._offsets_partitions]
+        size, between = self._options.split_bytes, self._options.between
+        chosen = splits(segments, size) if between is None else ranges(segments, *between, size)
+        return [Task(each) for each in pack(chosen, size)] or [Task([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return _decode(partition, Selection(self._schema, self._kinds, self._groups), self._options)
+
+
+class OffsetsStreamReader(DataSourceStreamReader):
+    """Follows logs from their start; a micro-batch is what was appended meanwhile. Positions are ``follow``'s."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def initialOffset(self) -> dict[str, Any]:
+        return encode_positions({})
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return encode_positions(advance(self._segments(), decode_positions(start)))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        appended = ranges(self._segments(), decode_positions(start), decode_positions(end), self._options.split_bytes)
+        return [Task(each) for each in pack(appended, self._options.split_bytes)] or [Task([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return _decode(partition, Selection(self._schema), self._options)
+
+    def _segments(self) -> list[SegmentFile]:
+        return find_segments(self._options.paths, may_be_none=True)
+
+
+def _decode(task: Task, selection: Selection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    decoder = Decoder(selection, options.fail_fast, options.max_batch_bytes)
+    for split in task.splits:
+        with FileBytes(split.segment.path) as source:
+            yield from decoder.decode(source, split.segment.offsets_partition, split.start, split.end)
+
+
+def _wanted_values(each: Filter) -> frozenset | None:  # type: ignore[type-arg]  # of the column's type
+    """None: not a filter that we take. A comparison with null selects nothing, as in SQL."""
+    if isinstance(each, EqualTo):
+        return frozenset(() if each.value is None else (each.value,))
+    if isinstance(each, In):
+        return frozenset(value for value in each.value if value is not None)
+    return None
+
+
+def _narrow(so_far: frozenset | None, values: frozenset) -> frozenset:  # type: ignore[type-arg]
+    return values if so_far is None else so_far & values

@@ -1,0 +1,52 @@
+"""The tables. History is appended to by every run; derived tables are made anew from it.
+
+| table | one row for each |
+|---|---|
+| commits | committed offset, as it was written; transactional ones have a producer_id |
+| tombstones | removed offset or group: expiry or deletion, the log does not say which |
+| transactions | marker that ends a transaction |
+| generations | group metadata record: generation, protocol, members and their assignments |
+| quality | record or stretch of bytes that could not be read |
+| current_offsets | group, topic and partition with an offset now (derived) |
+| memberships | member of a generation (derived) |
+| rebalances | change of a group's generation or members: who joined and who left (derived) |
+"""
+
+from __future__ import annotations
+
+from muster_pipeline.decode.schema import Kind
+
+__all__ = ["COLUMNS", "DERIVED", "HISTORY", "KINDS_OF"]
+
+_PLACE = ["offsets_partition", "offset", "timestamp_ms"]
+_KEY = ["group", "topic", "partition"]
+
+COLUMNS: dict[str, list[str]] = {
+    "commits": [
+        *_PLACE,
+        *_KEY,
+        *("committed_offset", "committed_leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms"),
+        *("leader_epoch", "producer_id", "producer_epoch"),
+    ],
+    "tombstones": [*_PLACE, "kind", *_KEY],
+    "transactions": [*_PLACE, "kind", "producer_id", "producer_epoch"],
+    "generations": [
+        *_PLACE,
+        *("group", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms", "members"),
+    ],
+    "quality": [
+        *("file", "offsets_partition", "position", "offset", "timestamp_ms", "kind", "record_type", "value_version"),
+        *("problem", "problem_detail", "problem_bytes"),
+    ],
+}
+
+KINDS_OF: dict[str, list[str]] = {
+    "commits": [Kind.OFFSET_COMMIT],
+    "tombstones": [Kind.OFFSET_TOMBSTONE, Kind.GROUP_TOMBSTONE],
+    "transactions": [Kind.TXN_COMMIT, Kind.TXN_ABORT],
+    "generations": [Kind.GROUP_METADATA],
+    "quality": [Kind.DAMAGED, Kind.UNREADABLE],
+}
+
+HISTORY = tuple(COLUMNS)
+DERIVED = ("current_offsets", "memberships", "rebalances")

@@ -1,0 +1,112 @@
+"""A directory of tables: Parquet files, and a manifest that names those that count.
+
+    manifest.json                   replaced in one step at the end of a run
+    data/<table>/<run, 6 digits>/   files of one run; not in the manifest: a run that did not end, removed by the next
+
+A reader opens the manifest first and then only what it names, so it sees the state between two runs, never half of one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster_pipeline.decode.errors import PipelineError
+
+__all__ = ["Manifest", "Store", "StoreError"]
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DATA = "data"
+
+
+class StoreError(PipelineError):
+    """The directory holds no tables, or another run is writing them."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``tables``: directories of each table, relative, oldest first. ``positions``: up to where the logs were read.
+
+    ``kinds``: rows by kind over all runs, the unknown ones included.
+    """
+
+    run: int = 0
+    positions: dict[str, Any] = field(default_factory=lambda: {"logs": {}})
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
+
+
+class Store:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def manifest(self) -> Manifest:
+        """An empty one before the first run. Raises StoreError if the file is not ours."""
+        try:
+            content = json.loads((self.root / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return Manifest()
+        except ValueError as exc:
+            raise StoreError(f"{self.root / MANIFEST} is no manifest: {exc}") from exc
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise StoreError(f"{self.root / MANIFEST} is of another format than {FORMAT}")
+        try:
+            return Manifest(**content)
+        except TypeError as exc:
+            raise StoreError(f"{self.root / MANIFEST} is no manifest: {exc}") from exc
+
+    def published(self) -> Manifest:
+        """The manifest of a run that ended. Raises StoreError: there was none."""
+        manifest = self.manifest()
+        if not manifest.run:
+            raise StoreError(f"{self.root} holds no tables: `muster pipeline run` makes them")
+        return manifest
+
+    @contextmanager
+    def writing(self) -> Iterator[Manifest]:
+        """The manifest to go on from, while no other run can begin. What a run left that did not end is removed."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise StoreError(f"another run is writing {self.root}") from exc
+            manifest = self.manifest()
+            self._remove_unnamed(manifest)
+            yield manifest
+
+    def directory(self, table: str, run: int) -> str:
+        """Where a run puts a table's files, relative to the root."""
+        return f"{DATA}/{table}/{run:06d}"
+
+    def paths(self, manifest: Manifest, table: str) -> list[str]:
+        return [str(self.root / each) for each in manifest.tables.get(table, [])]
+
+    def publish(self, manifest: Manifest) -> None:
+        """From here on the manifest's files count, and no others."""
+        text = json.dumps({"format": FORMAT, **manifest.__dict__}, indent=1, sort_keys=True)
+        new = self.root / f"{MANIFEST}.new"
+        with new.open("w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.root / MANIFEST)
+        directory = os.open(self.root, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _remove_unnamed(self, manifest: Manifest) -> None:
+        named = {each for directories in manifest.tables.values() for each in directories}
+        for directory in self.root.glob(f"{DATA}/*/*"):
+            if str(directory.relative_to(self.root)) not in named:
+                shutil.rmtree(directory)
