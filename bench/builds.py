@@ -1,0 +1,89 @@
+"""What the benchmarks need beside Python: the load generator (compiled from Go) and Kafka's jars (from Maven).
+
+Both are kept in MUSTER_CACHE, by default ~/.cache/muster, for all clones of this repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LOADGEN_SOURCES = Path(__file__).resolve().parent / "loadgen"
+KAFKA_VERSION = "4.1.0"
+SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin"
+
+
+class BenchError(Exception):
+    """The measurement could not be made; the message says why."""
+
+
+class MissingTool(BenchError):
+    """This machine lacks a program; the message says which and how to get it."""
+
+
+def cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("MUSTER_CACHE") or Path(home) / "muster")
+
+
+def loadgen() -> Path:
+    """The load generator, compiled when its sources changed. Raises MissingTool."""
+    sources = sorted(path for path in LOADGEN_SOURCES.iterdir() if path.suffix in {".go", ".mod"})
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    binary = cache() / "loadgen" / digest / "loadgen"
+    if not binary.exists():
+        go = tool("go", "compiling the load generator needs Go: https://go.dev/dl")
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        part = binary.with_suffix(f".{os.getpid()}")
+        run([go, "build", "-trimpath", "-o", str(part), "."], LOADGEN_SOURCES)
+        part.rename(binary)
+    return binary
+
+
+POM = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>dev.muster</groupId><artifactId>bench</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+def kafka_jars() -> Path:
+    """The directory with Kafka's jars, fetched once by Maven. Raises MissingTool, BenchError."""
+    tool("java", "running Kafka needs Java 17: apt-get install openjdk-17-jre-headless")
+    jars = cache() / f"kafka-{KAFKA_VERSION}"
+    if not jars.exists():
+        maven = tool("mvn", "fetching Kafka needs Maven: apt-get install maven")
+        print(f"fetching Kafka {KAFKA_VERSION} into {jars}", file=sys.stderr)
+        jars.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=jars.parent) as work:
+            (Path(work) / "pom.xml").write_text(POM.format(version=KAFKA_VERSION), encoding="utf-8")
+            run(
+                [maven, "-q", "-B", "--color=never", "dependency:copy-dependencies", "-DoutputDirectory=libs"],
+                Path(work),
+            )
+            (Path(work) / "libs").rename(jars)
+    return jars
+
+
+def tool(name: str, otherwise: str) -> str:
+    path = shutil.which(name, path=SEARCH_PATH)
+    if path is None:
+        raise MissingTool(otherwise)
+    return path
+
+
+def run(command: list[str], directory: Path) -> None:
+    """Run a build with its output on our standard error. Raises BenchError."""
+    done = subprocess.run(command, cwd=directory, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{' '.join(command)} ended with exit code {done.returncode}")

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"testing"
+	"time"
+)
+
+// commitAnswer is the body of an OffsetCommit v7 answer for one topic with these error codes.
+func commitAnswer(codes ...int16) []byte {
+	e := &encoder{}
+	e.int32(0)
+	e.int32(1)
+	e.string("t")
+	e.int32(int32(len(codes)))
+	for p, code := range codes {
+		e.int32(int32(p))
+		e.int16(code)
+	}
+	return e.b
+}
+
+func TestCheckCommitOfCompleteAnswerWithoutErrorsPasses(t *testing.T) {
+	if err := checkCommit(commitAnswer(0, 0), 2); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckCommitOfErrorCodeGivesIt(t *testing.T) {
+	var code kafkaError
+	if err := checkCommit(commitAnswer(0, 16), 2); !errors.As(err, &code) || code != 16 || !code.retriable() {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestCheckCommitOfMissingPartitionFails(t *testing.T) {
+	if err := checkCommit(commitAnswer(0), 2); err == nil {
+		t.Fatal("a partition without an answer passed")
+	}
+}
+
+func TestCheckCommitOfTruncatedAnswerFails(t *testing.T) {
+	whole := commitAnswer(0, 0)
+	for length := range whole {
+		if err := checkCommit(whole[:length], 2); err == nil {
+			t.Fatalf("%d of %d bytes passed", length, len(whole))
+		}
+	}
+}
+
+func TestCommitRequestOffsetsAreWhereTheyAreWritten(t *testing.T) {
+	frame, offsets := commitRequest("g", "t", 3)
+	if got := int(binary.BigEndian.Uint32(frame)); got != len(frame)-4 {
+		t.Fatalf("length field %d of a frame of %d", got, len(frame))
+	}
+	for _, position := range offsets {
+		if got := binary.BigEndian.Uint64(frame[position:]); got != 0 {
+			t.Fatalf("at %d stands %d, not the offset", position, got)
+		}
+		if got := int32(binary.BigEndian.Uint32(frame[position+8:])); got != -1 {
+			t.Fatalf("behind %d stands %d, not the leader epoch", position, got)
+		}
+	}
+}
+
+func TestPercentileIsNearestRank(t *testing.T) {
+	sorted := []time.Duration{1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}
+	for share, want := range map[float64]float64{0.001: 1, 0.5: 2, 0.51: 3, 0.99: 4} {
+		if got := percentile(sorted, share); got != want {
+			t.Errorf("percentile %v: %v, expected %v", share, got, want)
+		}
+	}
+	if percentile(nil, 0.5) != 0 {
+		t.Error("percentile of nothing is not 0")
+	}
+}
+
+// serve answers every request on one connection, the body given by answer.
+func serve(t *testing.T, answer func(correlation uint32) []byte) *connection {
+	t.Helper()
+	client, server := net.Pipe()
+	go func() {
+		defer server.Close()
+		buffer := make([]byte, 4096)
+		for {
+			if _, err := server.Read(buffer); err != nil {
+				return
+			}
+			if _, err := server.Write(answer(binary.BigEndian.Uint32(buffer[8:]))); err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { client.Close() })
+	return newConnection(client, time.Second)
+}
+
+func answerFrame(correlation uint32, body []byte) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
+	return append(binary.BigEndian.AppendUint32(frame, correlation), body...)
+}
+
+func TestCallGivesTheBodyOfItsOwnAnswer(t *testing.T) {
+	c := serve(t, func(correlation uint32) []byte { return answerFrame(correlation, commitAnswer(0)) })
+	frame, _ := commitRequest("g", "t", 1)
+	for range 3 {
+		body, err := c.call(frame)
+		if err != nil || checkCommit(body, 1) != nil {
+			t.Fatalf("%v %v", body, err)
+		}
+	}
+}
+
+func TestCallWithAnswerToAnotherRequestFails(t *testing.T) {
+	c := serve(t, func(correlation uint32) []byte { return answerFrame(correlation+1, nil) })
+	frame, _ := commitRequest("g", "t", 1)
+	if _, err := c.call(frame); err == nil {
+		t.Fatal("an answer with another correlation id was taken")
+	}
+}
+
+func TestCallWithAnswerOverTheLimitFails(t *testing.T) {
+	c := serve(t, func(uint32) []byte { return []byte{0x7f, 0, 0, 0, 0, 0, 0, 1} })
+	frame, _ := commitRequest("g", "t", 1)
+	if _, err := c.call(frame); err == nil {
+		t.Fatal("an answer of 2 GB was taken")
+	}
+}

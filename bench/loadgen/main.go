@@ -1,0 +1,251 @@
+// Command loadgen commits offsets as fast as the answers come: a closed loop over N connections, each with a group of its
+// own. It speaks Kafka's raw protocol, so that what it measures is the server, and prints one line of JSON.
+//
+// It says "measuring" on standard error when the warm-up is over and "measured" when the measured window ends, so that a
+// caller can take the server's CPU time over the same window.
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	bootstrap           string
+	connections         int
+	partitions          int
+	topic, groupPrefix  string
+	warmUp, duration    time.Duration
+	setUpTime, deadline time.Duration
+}
+
+// result is what is printed. Times are milliseconds.
+type result struct {
+	Connections      int            `json:"connections"`
+	Partitions       int            `json:"partitions"`
+	Seconds          float64        `json:"seconds"`
+	Commits          int            `json:"commits"`
+	CommitsPerSecond float64        `json:"commits_per_second"`
+	P50              float64        `json:"p50_ms"`
+	P99              float64        `json:"p99_ms"`
+	P999             float64        `json:"p99_9_ms"`
+	Max              float64        `json:"max_ms"`
+	Errors           int            `json:"errors"`
+	ErrorKinds       map[string]int `json:"error_kinds,omitempty"`
+}
+
+// phases of a run, shared by all workers.
+const (
+	warming int32 = iota
+	measuring
+	done
+)
+
+// worker is one connection with its group.
+type worker struct {
+	options   *options
+	group     string
+	phase     *atomic.Int32
+	latencies []time.Duration
+	errors    map[string]int
+}
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
+	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
+	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
+	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
+	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
+	flag.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "time before measuring")
+	flag.DurationVar(&o.duration, "duration", 10*time.Second, "time to measure")
+	flag.DurationVar(&o.setUpTime, "set-up-time", 60*time.Second, "time for all connections to get their first commit through")
+	flag.DurationVar(&o.deadline, "request-timeout", 30*time.Second, "time after which a request counts as failed")
+	flag.Parse()
+	outcome, err := run(&o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(1)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(outcome); err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(1)
+	}
+	if outcome.Errors > 0 {
+		os.Exit(3)
+	}
+}
+
+func run(o *options) (*result, error) {
+	if o.connections < 1 || o.partitions < 1 {
+		return nil, errors.New("connections and partitions are 1 or more")
+	}
+	if err := allowFiles(uint64(o.connections) + 64); err != nil {
+		return nil, err
+	}
+	var phase atomic.Int32
+	workers := make([]*worker, o.connections)
+	ready := make(chan error, o.connections)
+	var running sync.WaitGroup
+	for i := range workers {
+		w := &worker{options: o, group: fmt.Sprintf("%s-%d", o.groupPrefix, i), phase: &phase, errors: map[string]int{}}
+		workers[i] = w
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			w.run(ready)
+		}()
+	}
+	for range workers {
+		if err := <-ready; err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(o.warmUp)
+	fmt.Fprintln(os.Stderr, "measuring")
+	phase.Store(measuring)
+	started := time.Now()
+	time.Sleep(o.duration)
+	phase.Store(done)
+	elapsed := time.Since(started)
+	fmt.Fprintln(os.Stderr, "measured")
+	running.Wait()
+	return summarise(o, workers, elapsed), nil
+}
+
+// allowFiles raises the limit of open files to what the connections need, as far as the hard limit goes.
+func allowFiles(needed uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if limit.Cur >= needed {
+		return nil
+	}
+	if limit.Max < needed {
+		return fmt.Errorf("%d open files needed, the hard limit is %d: raise it (ulimit -Hn)", needed, limit.Max)
+	}
+	limit.Cur = needed
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+}
+
+// run connects to the group's coordinator and commits until the phase is done. It reports once on ready: nil after the first
+// acknowledged commit, or why there was none.
+func (w *worker) run(ready chan<- error) {
+	c, err := w.connect()
+	ready <- err
+	if err != nil {
+		return
+	}
+	defer func() { c.Close() }()
+	frame, offsets := commitRequest(w.group, w.options.topic, w.options.partitions)
+	for value := uint64(1); ; value++ {
+		for _, position := range offsets {
+			binary.BigEndian.PutUint64(frame[position:], value)
+		}
+		phase := w.phase.Load()
+		if phase == done {
+			return
+		}
+		started := time.Now()
+		body, err := c.call(frame)
+		elapsed := time.Since(started)
+		broken := err != nil
+		if err == nil {
+			err = checkCommit(body, w.options.partitions)
+		}
+		// a request counts where it was sent: one that the warm-up sent does not, even when it is answered later
+		if phase == measuring {
+			if err != nil {
+				w.errors[err.Error()]++
+			} else {
+				w.latencies = append(w.latencies, elapsed)
+			}
+		}
+		if broken {
+			return
+		}
+	}
+}
+
+// connect finds the group's coordinator and gets one commit through, trying again while it is not available yet.
+func (w *worker) connect() (*connection, error) {
+	deadline := time.Now().Add(w.options.setUpTime)
+	for {
+		c, err := w.tryConnect()
+		if err == nil {
+			return c, nil
+		}
+		var code kafkaError
+		if (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline) {
+			return nil, fmt.Errorf("group %s: %w", w.group, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (w *worker) tryConnect() (*connection, error) {
+	bootstrap, err := dial(w.options.bootstrap, w.options.deadline)
+	if err != nil {
+		return nil, err
+	}
+	address, err := bootstrap.findCoordinator(w.group)
+	bootstrap.Close()
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(address, w.options.deadline)
+	if err != nil {
+		return nil, err
+	}
+	frame, _ := commitRequest(w.group, w.options.topic, w.options.partitions)
+	body, err := c.call(frame)
+	if err == nil {
+		err = checkCommit(body, w.options.partitions)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func summarise(o *options, workers []*worker, elapsed time.Duration) *result {
+	r := &result{Connections: o.connections, Partitions: o.partitions, Seconds: elapsed.Seconds(), ErrorKinds: map[string]int{}}
+	var all []time.Duration
+	for _, w := range workers {
+		all = append(all, w.latencies...)
+		for kind, count := range w.errors {
+			r.ErrorKinds[kind] += count
+			r.Errors += count
+		}
+	}
+	slices.Sort(all)
+	r.Commits = len(all)
+	r.CommitsPerSecond = float64(len(all)) / elapsed.Seconds()
+	r.P50, r.P99, r.P999 = percentile(all, 0.5), percentile(all, 0.99), percentile(all, 0.999)
+	if len(all) > 0 {
+		r.Max = milliseconds(all[len(all)-1])
+	}
+	return r
+}
+
+// percentile of sorted values by nearest rank; 0 of none.
+func percentile(sorted []time.Duration, share float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return milliseconds(sorted[max(int(math.Ceil(share*float64(len(sorted))))-1, 0)])
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// API keys and versions that the generator speaks. OffsetCommit 7 is the newest version before flexible encoding; Kafka's
+// published figures of the baseline were taken with it.
+const (
+	apiOffsetCommit, versionOffsetCommit       = 8, 7
+	apiFindCoordinator, versionFindCoordinator = 10, 1
+	clientID                                   = "loadgen"
+	maxResponse                                = 1 << 20
+)
+
+var errShort = errors.New("answer is shorter than its fields")
+
+// kafkaError is an error code in an answer.
+type kafkaError int16
+
+func (e kafkaError) Error() string { return fmt.Sprintf("Kafka error %d", int16(e)) }
+
+// retriable: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS pass by themselves.
+func (e kafkaError) retriable() bool { return e == 14 || e == 15 || e == 16 }
+
+// encoder builds a request frame; frame puts the length in front.
+type encoder struct{ b []byte }
+
+func (e *encoder) int16(v int16)   { e.b = binary.BigEndian.AppendUint16(e.b, uint16(v)) }
+func (e *encoder) int32(v int32)   { e.b = binary.BigEndian.AppendUint32(e.b, uint32(v)) }
+func (e *encoder) int64(v int64)   { e.b = binary.BigEndian.AppendUint64(e.b, uint64(v)) }
+func (e *encoder) string(v string) { e.int16(int16(len(v))); e.b = append(e.b, v...) }
+func (e *encoder) null()           { e.int16(-1) }
+
+// newRequest starts a frame with request header version 1; the correlation id is at byte 8.
+func newRequest(key, version int16) *encoder {
+	e := &encoder{b: make([]byte, 4, 256)}
+	e.int16(key)
+	e.int16(version)
+	e.int32(0)
+	e.string(clientID)
+	return e
+}
+
+func (e *encoder) frame() []byte {
+	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+	return e.b
+}
+
+// decoder reads fields; after a field that is not there, bad is set and every field reads as zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		d.bad, d.b = true, nil
+		return make([]byte, max(n, 0))
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) int16() int16 { return int16(binary.BigEndian.Uint16(d.take(2))) }
+func (d *decoder) int32() int32 { return int32(binary.BigEndian.Uint32(d.take(4))) }
+func (d *decoder) string() string {
+	if n := d.int16(); n > 0 {
+		return string(d.take(int(n)))
+	}
+	return ""
+}
+
+// connection is one connection to a broker, with one request in flight at a time.
+type connection struct {
+	net.Conn
+	reader      *bufio.Reader
+	correlation uint32
+	answer      []byte
+	timeout     time.Duration
+}
+
+func dial(address string, timeout time.Duration) (*connection, error) {
+	c, err := net.DialTimeout("tcp", address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return newConnection(c, timeout), nil
+}
+
+func newConnection(c net.Conn, timeout time.Duration) *connection {
+	return &connection{Conn: c, reader: bufio.NewReaderSize(c, 4096), timeout: timeout}
+}
+
+// call sends the frame under a new correlation id and returns the answer's body, which is valid until the next call.
+func (c *connection) call(frame []byte) ([]byte, error) {
+	c.correlation++
+	binary.BigEndian.PutUint32(frame[8:], c.correlation)
+	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(frame); err != nil {
+		return nil, err
+	}
+	var head [8]byte
+	if _, err := io.ReadFull(c.reader, head[:]); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(head[:])
+	if length < 4 || length > maxResponse {
+		return nil, fmt.Errorf("answer of %d bytes", length)
+	}
+	if got := binary.BigEndian.Uint32(head[4:]); got != c.correlation {
+		return nil, fmt.Errorf("answer with correlation id %d, expected %d", got, c.correlation)
+	}
+	if cap(c.answer) < int(length) {
+		c.answer = make([]byte, length)
+	}
+	body := c.answer[:length-4]
+	_, err := io.ReadFull(c.reader, body)
+	return body, err
+}
+
+// findCoordinator gives the address of the group's coordinator.
+func (c *connection) findCoordinator(group string) (string, error) {
+	request := newRequest(apiFindCoordinator, versionFindCoordinator)
+	request.string(group)
+	request.b = append(request.b, 0) // key type: group
+	body, err := c.call(request.frame())
+	if err != nil {
+		return "", err
+	}
+	d := decoder{b: body}
+	d.int32() // throttle time
+	code := kafkaError(d.int16())
+	d.string() // message
+	d.int32()  // node id
+	host, port := d.string(), d.int32()
+	if d.bad {
+		return "", errShort
+	}
+	if code != 0 {
+		return "", code
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+// commitRequest is an OffsetCommit of a simple group (no members) for partitions 0..n-1 of the topic. The positions of the
+// offsets in the frame are returned, so that each commit writes new ones without encoding again.
+func commitRequest(group, topic string, partitions int) (frame []byte, offsets []int) {
+	e := newRequest(apiOffsetCommit, versionOffsetCommit)
+	e.string(group)
+	e.int32(-1) // generation: none
+	e.string("")
+	e.null() // group instance id
+	e.int32(1)
+	e.string(topic)
+	e.int32(int32(partitions))
+	for p := range partitions {
+		e.int32(int32(p))
+		offsets = append(offsets, len(e.b))
+		e.int64(0)
+		e.int32(-1) // leader epoch
+		e.string("")
+	}
+	return e.frame(), offsets
+}
+
+// checkCommit gives the first error of an OffsetCommit answer, which must name every partition.
+func checkCommit(body []byte, partitions int) error {
+	d := decoder{b: body}
+	d.int32() // throttle time
+	answered := 0
+	for range d.int32() {
+		d.string()
+		for range d.int32() {
+			d.int32()
+			if code := kafkaError(d.int16()); code != 0 {
+				return code
+			}
+			answered++
+			if d.bad {
+				return errShort
+			}
+		}
+	}
+	if d.bad || answered != partitions {
+		return fmt.Errorf("answer names %d of %d partitions", answered, partitions)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+"""Offsets partitions to load: real segments of offset commits, written by our own log, kept for all clones.
+
+Each partition has its own groups, which commit the same topic partitions again and again, as groups do: a load reads
+every commit and ends up with the last ones. Batches have the size that a busy Kafka broker gives them (447 thousand of
+17 records on average in the measured baseline).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+
+from builds import cache
+
+from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.log.history import History
+from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from muster_coordinator.replication.log_id import new_log_id
+from muster_coordinator.replication.promise import PromiseFile
+
+TOPIC = "bench"
+FORMAT = 1
+"""Part of the cache's key: to be raised when what is written changes."""
+STARTED_MS = 1_700_000_000_000
+EPOCH = 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much there is to load. ``groups`` are those of one offsets partition, ``topic_partitions`` those of one
+    group."""
+
+    partitions: int = 50
+    records: int = 5_000_000
+    groups: int = 100
+    topic_partitions: int = 20
+    batch_records: int = 17
+
+    @property
+    def records_per_partition(self) -> int:
+        return self.records // self.partitions
+
+
+def group_names(partition: int, partitions: int) -> Iterator[str]:
+    """Names of groups that belong to one offsets partition, without end."""
+    names = (f"load-{partition}-{number}" for number in count())
+    return (name for name in names if partition_for(name, partitions) == partition)
+
+
+def copy_logs(shape: Shape, data: Path) -> None:
+    """Make ``data`` the data directory of a pod that held these logs; written once, then copied from the cache."""
+    kept = cache() / "offset-logs" / "-".join(map(str, (FORMAT, *vars(shape).values())))
+    if not kept.exists():
+        print(f"writing {shape.records:,} commits over {shape.partitions} partitions into {kept}", file=sys.stderr)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(dir=kept.parent))
+        try:
+            for partition in range(shape.partitions):
+                write_log(shape, making, partition)
+            os.rename(making, kept)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    shutil.copytree(kept, data)
+    os.sync()  # or the first fsync of the pod would write the copy out
+
+
+def write_log(shape: Shape, data: Path, partition: int) -> None:
+    """One partition's log with its promise file, synced."""
+    disk = OsDisk()
+    directory = partition_directory(data, partition)
+    PartitionLog.create(disk, directory)
+    PromiseFile.create(disk, directory, new_log_id()).store(EPOCH, "")
+    log = PartitionLog.open(disk, directory, partition, LogSettings(), History(boot_id=""))
+    keys = commit_keys(shape, partition)
+    for base_offset in range(0, shape.records_per_partition, shape.batch_records):
+        end_offset = min(base_offset + shape.batch_records, shape.records_per_partition)
+        time_ms = STARTED_MS + base_offset
+        records = [
+            (keys[offset % len(keys)], encode_offset_commit_value(OffsetCommitValue(offset, -1, "", time_ms)))
+            for offset in range(base_offset, end_offset)
+        ]
+        batch = encode_batch(records, base_offset=base_offset, leader_epoch=EPOCH, timestamp_ms=time_ms)
+        log.append(batch, base_offset, end_offset, EPOCH)
+        log.journaled_end = end_offset
+    log.sync()
+    log.close()
+
+
+def commit_keys(shape: Shape, partition: int) -> list[bytes]:
+    """The record keys of all offsets that the partition's groups commit, group by group."""
+    names = islice(group_names(partition, shape.partitions), shape.groups)
+    return [encode_offset_commit_key(name, TOPIC, number) for name in names for number in range(shape.topic_partitions)]

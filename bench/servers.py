@@ -1,0 +1,179 @@
+"""What is measured: one Muster pod in embedded mode, or one Kafka 4.1.0 broker. Each is a context manager."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builds import BenchError, kafka_jars
+
+START_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 30.0
+TOPIC = "bench"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: how to reach it, and the process whose CPU time counts."""
+
+    name: str
+    bootstrap: str
+    pid: int
+    durability: str
+
+
+@contextmanager
+def muster(directory: Path, *, partitions: int, topic_partitions: int, config: list[str]) -> Iterator[Server]:
+    """One pod with its operator over the embedded store; data under `directory`. Raises BenchError."""
+    data = directory / "muster"
+    command = [
+        *(sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"),
+        *("--pods", "1", "--partitions", str(partitions), "--topic", f"{TOPIC}:{topic_partitions}"),
+        *(argument for setting in config for argument in ("--config", setting)),
+    ]
+    with process(command, directory / "muster.out") as started:
+        line = wait_for_line(started, directory / "muster.out", "ready bootstrap=")
+        status = subprocess.run(
+            [sys.executable, "-m", "muster_cli", "local", "status", "--data-dir", str(data), "--json"],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        pod = json.loads(status.stdout)["pods"][0]
+        yield Server("muster", line.split("bootstrap=")[1].split()[0], pod["pid"], "fsync before the answer")
+
+
+KAFKA_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+offsets.topic.num.partitions={partitions}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+@contextmanager
+def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterator[Server]:
+    """One combined broker and controller with 1 GB of heap; data under `directory`. Raises BenchError."""
+    jars = kafka_jars()
+    port, controller = free_port(), free_port()
+    properties = directory / "kafka.properties"
+    data = directory / "kafka"
+    properties.write_text(
+        KAFKA_PROPERTIES.format(port=port, controller=controller, data=data, partitions=partitions), encoding="utf-8"
+    )
+    java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{jars}/*"]
+    identity = storage_tool(java, "random-uuid").split()[-1]
+    storage_tool(java, "format", "-t", identity, "-c", str(properties))
+    with process([*java, "kafka.Kafka", str(properties)], directory / "kafka.out") as started:
+        wait_for_kafka(started, f"127.0.0.1:{port}", topic_partitions, directory / "kafka.out")
+        yield Server("kafka 4.1.0", f"127.0.0.1:{port}", started.pid, "page cache, no fsync")
+
+
+def storage_tool(java: list[str], *arguments: str) -> str:
+    """Output of Kafka's tool for its data directory. Raises BenchError with what it said."""
+    done = subprocess.run(
+        [*java, "kafka.tools.StorageTool", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchError(f"Kafka's StorageTool {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def wait_for_kafka(started: subprocess.Popen[bytes], bootstrap: str, topic_partitions: int, output: Path) -> None:
+    """Wait until the topic of the committed offsets could be created."""
+    from confluent_kafka import admin as admin_api
+
+    admin = admin_api.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topic = admin_api.NewTopic(TOPIC, topic_partitions, 1)  # type: ignore[attr-defined]  # public, re-exported without __all__
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        error = ended_or_late(started, deadline, output)
+        if error:
+            raise BenchError(error)
+        try:
+            admin.create_topics([topic], operation_timeout=5)[TOPIC].result(timeout=5)
+            return
+        except Exception as refused:
+            if "TOPIC_ALREADY_EXISTS" in str(refused):
+                return
+            time.sleep(0.2)
+
+
+@contextmanager
+def process(command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in a session of its own, output in a file; asked to stop at the end, and killed when it does not."""
+    with output.open("wb") as file:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def wait_for_line(started: subprocess.Popen[bytes], output: Path, start: str) -> str:
+    """The first line of the output that begins so. Raises BenchError when the process ends or takes too long."""
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        for line in output.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(start):
+                return line
+        error = ended_or_late(started, deadline, output)
+        if error:
+            raise BenchError(error)
+        time.sleep(0.05)
+
+
+def ended_or_late(started: subprocess.Popen[bytes], deadline: float, output: Path) -> str:
+    """Why there is no point in waiting any longer, with the last lines of output; empty when there is."""
+    if started.poll() is not None:
+        why = f"{started.args!r} ended with exit code {started.returncode}"
+    elif time.monotonic() > deadline:
+        why = f"{started.args!r} was not ready after {START_DEADLINE_S:.0f} s"
+    else:
+        return ""
+    last = output.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+    return "\n".join([why, *last])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def data_directory(repository: Path) -> Iterator[Path]:
+    """A directory on the repository's own disk: /tmp is in memory on many machines, where an fsync costs nothing."""
+    directory = repository / ".cache" / "bench" / str(os.getpid())
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

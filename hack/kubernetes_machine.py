@@ -1,0 +1,166 @@
+"""A Kubernetes for the tests: what this machine lacks for one, and a running cluster with our image on its node.
+
+kind is used where Docker and kind are, hack/localkube otherwise. Tests learn of the cluster by the environment
+variables in `running_cluster`, and reach pods by their addresses.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LOCALKUBE = REPOSITORY / "hack" / "localkube" / "cluster"
+IMAGE = REPOSITORY / "hack" / "image"
+HELM = REPOSITORY / "hack" / "helm"
+KIND_NAME = "muster-test"
+SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
+
+# What localkube and the image build call, and the Debian package that has it.
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nft": "nftables",
+    "conntrack": "conntrack",
+    "openssl": "openssl",
+    "pgrep": "procps",
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+}
+
+
+class ClusterError(Exception):
+    """The cluster or the image could not be made; the tool's own output, already printed, says why."""
+
+
+def missing() -> list[str]:
+    """What keeps this machine from running a Kubernetes, one instruction each; nothing when it can."""
+    if has_kind():
+        return []
+    lacks = []
+    if sys.platform != "linux" or os.geteuid() != 0:
+        lacks.append("a Kubernetes of our own needs root on Linux (or Docker with kind)")
+    if not has("go") and not localkube_is_built():
+        lacks.append("Go is not here to compile Kubernetes: install it from https://go.dev/dl")
+    packages = [package for tool, package in PACKAGES.items() if not has(tool)]
+    if not Path("/usr/lib/cni/bridge").exists():
+        packages.append("containernetworking-plugins")
+    if packages:
+        lacks.append("missing programs: apt-get install " + " ".join(packages))
+    return lacks
+
+
+def client_tools() -> dict[str, str]:
+    """helm and kubectl for tests that need no cluster, as far as they can be had here. Raises ClusterError."""
+    if has("go"):
+        call(HELM)
+    if has("kubectl") or missing():
+        return {}
+    call(LOCALKUBE, "build")
+    return our_kubectl()
+
+
+@contextmanager
+def running_cluster() -> Iterator[dict[str, str]]:
+    """A cluster with the image muster:local on its node, as the environment for tests.
+
+    MUSTER_TEST_KUBECONFIG says where it is (tests never touch the cluster of KUBECONFIG), and PATH has a kubectl. A
+    cluster that was up before stays up; one that we started is stopped. Raises ClusterError.
+    """
+    provider = kind_cluster if has_kind() else localkube_cluster
+    with provider() as environment:
+        yield environment
+
+
+@contextmanager
+def localkube_cluster() -> Iterator[dict[str, str]]:
+    call(LOCALKUBE, "build")
+    call(IMAGE, "build")
+    was_up = subprocess.run([LOCALKUBE, "status"], capture_output=True, check=False).returncode == 0
+    try:
+        call(LOCALKUBE, "up")
+        with image_archive() as archive:
+            call(LOCALKUBE, "load", archive)
+        yield {"MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG")} | our_kubectl()
+    finally:
+        if not was_up:
+            call(LOCALKUBE, "down")
+
+
+@contextmanager
+def kind_cluster() -> Iterator[dict[str, str]]:
+    call(IMAGE, "build", BUILDER="docker")
+    created = KIND_NAME not in output("kind", "get", "clusters").split()
+    if created:
+        call("kind", "create", "cluster", "--name", KIND_NAME, "--wait", "120s")
+    try:
+        call("kind", "load", "docker-image", "muster:local", "--name", KIND_NAME)
+        route_to_kind_pods()
+        with tempfile.TemporaryDirectory() as directory:
+            kubeconfig = Path(directory) / "kubeconfig"
+            kubeconfig.write_text(output("kind", "get", "kubeconfig", "--name", KIND_NAME))
+            yield {"MUSTER_TEST_KUBECONFIG": str(kubeconfig)}
+    finally:
+        if created:
+            call("kind", "delete", "cluster", "--name", KIND_NAME)
+
+
+def route_to_kind_pods() -> None:
+    """kind's pods live behind the node's container: the tests' clients need a route to them."""
+    node = f"{KIND_NAME}-control-plane"
+    address = output("docker", "inspect", "-f", "{{.NetworkSettings.Networks.kind.IPAddress}}", node).strip()
+    call("ip", "route", "replace", "10.244.0.0/16", "via", address)
+
+
+@contextmanager
+def image_archive() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        archive = Path(directory) / "muster.tar"
+        call(IMAGE, "save", archive)
+        yield archive
+
+
+def has(tool: str) -> bool:
+    return shutil.which(tool, path=SEARCH_PATH) is not None
+
+
+def has_kind() -> bool:
+    """kind with a Docker that answers, and root for the route to its pods."""
+    if not (has("kind") and has("docker") and has("kubectl") and os.geteuid() == 0):
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+
+
+def our_kubectl() -> dict[str, str]:
+    """PATH with the kubectl that localkube compiled, of the version of its API server."""
+    directory = Path(localkube_setting("KUBE")).parent / "bin"
+    return {"PATH": f"{directory}:{os.environ.get('PATH', '')}"}
+
+
+def localkube_setting(name: str) -> str:
+    """One of the shell assignments that `cluster env` prints."""
+    settings = dict(line.split("=", 1) for line in shlex.split(output(LOCALKUBE, "env")))
+    return settings[name]
+
+
+def localkube_is_built() -> bool:
+    return Path(localkube_setting("KUBE")).exists()
+
+
+def output(*command: str | Path) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def call(*command: str | Path, **environment: str) -> None:
+    """Run a tool with its output on ours. Raises ClusterError."""
+    sys.stdout.flush()
+    code = subprocess.run(command, env=os.environ | environment, stdin=subprocess.DEVNULL, check=False).returncode
+    if code != 0:
+        raise ClusterError(f"`{shlex.join(map(str, command))}` ended with exit code {code}")

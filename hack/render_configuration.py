@@ -1,0 +1,73 @@
+"""Renders docs/configuration.md from the settings dataclasses: names, defaults, ranges, and the text under each field.
+
+python hack/render_configuration.py            print the page
+python hack/render_configuration.py --write    write docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+from pathlib import Path
+
+from muster_coordinator.server.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+HEAD = """# Settings of a coordinator pod
+
+Rendered from the code by `hack/render_configuration.py`; a test holds this page true. Settings go into
+`CoordinatorCluster.spec.settings` on Kubernetes, and are given as `--config NAME=VALUE` to `muster local up` and
+`muster-coordinator`. Names are Kafka's; a setting that Kafka does not have starts with `muster.`.
+"""
+
+
+def field_texts(settings: type) -> dict[str, str]:
+    """Attribute name -> the string literal under it, on one line."""
+    (definition,) = ast.parse(inspect.cleandoc(inspect.getsource(settings))).body
+    assert isinstance(definition, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            texts[statement.target.id] = " ".join(str(following.value.value).split())
+    return texts
+
+
+def range_of(setting: Setting) -> str:
+    """What values it takes."""
+    if isinstance(setting.default, str):
+        return "text"
+    upper = "" if setting.maximum == INT32_MAX else str(setting.maximum)
+    return f"{setting.minimum}..{upper}"
+
+
+def render() -> str:
+    page = [HEAD]
+    defaults = CoordinatorSettings()
+    for section in dataclasses.fields(defaults):
+        group = type(getattr(defaults, section.name))
+        texts = field_texts(group)
+        page.append(f"## {section.name.capitalize()}\n\n{' '.join((group.__doc__ or '').split())}\n")
+        page.append("| name | default | range | meaning |\n|---|---|---|---|")
+        for setting in all_settings():
+            if setting.section == section.name:
+                text = texts[setting.attribute].replace("|", "\\|")
+                page.append(f"| `{setting.name}` | {setting.default} | {range_of(setting)} | {text} |")
+        page.append("")
+    return "\n".join(page)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(render())
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    else:
+        sys.stdout.write(render())

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Run every test that can run on this machine, and say of the others what would enable them.
+
+A stage that lacks something is skipped with one line that names what is missing and how to get it. The end is a
+summary: passed, failed, skipped and seconds of each stage, then one line for each reason of a skip. Exit code: 0 when
+nothing failed, 1 otherwise.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kubernetes_machine as machine
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REPORTS = REPOSITORY / ".cache" / "test"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One group of tests: `missing()` names what the machine lacks for it, one instruction per line, or nothing."""
+
+    name: str
+    run: Callable[["Outcome"], None]
+    missing: Callable[[], list[str]]
+
+
+@dataclass
+class Outcome:
+    """What became of a stage. `skips` counts the reasons of skipped tests; `error` says why the stage failed."""
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    error: str = ""
+    ran: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.error)
+
+    def line(self) -> str:
+        if not (self.ran or self.error):
+            return f"{self.name:<12} skipped"
+        numbers = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()) if count)
+        parts = [numbers, self.error, f"{self.seconds:.0f} s"]
+        return f"{self.name:<12} {'FAILED' if self.failed else 'passed'}: {'; '.join(part for part in parts if part)}"
+
+
+def pytest(outcome: Outcome, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    """Run pytest in this interpreter's environment; its output goes straight to ours."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    report = REPORTS / f"{outcome.name}.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+    code = subprocess.run(command, cwd=REPOSITORY, env=os.environ | (environment or {}), check=False).returncode
+    if report.exists():
+        read_report(report, outcome)
+    if code != 0:
+        outcome.error = f"pytest ended with exit code {code}"
+
+
+def read_report(report: Path, outcome: Outcome) -> None:
+    """Add the numbers and the reasons of skips in a JUnit file to `outcome`."""
+    for case in ElementTree.parse(report).iter("testcase"):
+        skip = case.find("skipped")
+        if skip is not None:
+            outcome.counts["skipped"] += 1
+            outcome.skips[skip.get("message", "no reason given")] += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
+            outcome.counts["failed"] += 1
+        else:
+            outcome.counts["passed"] += 1
+
+
+def run_main(outcome: Outcome) -> None:
+    try:
+        environment = machine.client_tools()
+    except machine.ClusterError as error:
+        print(f"without helm or kubectl: {error}", flush=True)  # the tests that need them are skipped, and say so
+        environment = {}
+    pytest(outcome, "-m", "not kubernetes", "tests", environment=environment)
+
+
+def run_go(outcome: Outcome) -> None:
+    """The load generator's own tests."""
+    command = ["go", "test", "./..."]
+    environment = os.environ | {"PATH": machine.SEARCH_PATH}
+    if subprocess.run(command, cwd=REPOSITORY / "bench" / "loadgen", env=environment, check=False).returncode != 0:
+        outcome.error = f"`{' '.join(command)}` failed"
+
+
+def go_missing() -> list[str]:
+    return [] if machine.has("go") else ["the load generator's tests need Go: https://go.dev/dl"]
+
+
+def run_kubernetes(outcome: Outcome) -> None:
+    try:
+        with machine.running_cluster() as environment:
+            pytest(outcome, "-m", "kubernetes", "tests", environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
+STAGES = (
+    Stage("main", run_main, list),
+    Stage("go", run_go, go_missing),
+    Stage("kubernetes", run_kubernetes, machine.missing),
+)
+
+
+def run(stage: Stage, required: bool) -> Outcome:
+    """Run one stage; what is missing is an error only for a stage that was asked for by name."""
+    outcome = Outcome(stage.name)
+    missing = stage.missing()
+    if missing:
+        if required:
+            outcome.error = "this machine lacks: " + "; ".join(missing)
+        outcome.skips.update(missing)
+        return outcome
+    print(f"== {stage.name}", flush=True)
+    outcome.ran = True
+    started = time.monotonic()
+    stage.run(outcome)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=[stage.name for stage in STAGES], help="run this stage and no other")
+    only = parser.parse_args().only
+    outcomes = [run(stage, required=only is not None) for stage in STAGES if only in (None, stage.name)]
+    print("\n== summary")
+    for outcome in outcomes:
+        print(outcome.line())
+    for outcome in outcomes:
+        for reason, count in outcome.skips.items():
+            print(f"skipped in {outcome.name}: {reason}" + (f" ({count} tests)" if count > 1 else ""))
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
