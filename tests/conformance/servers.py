@@ -1,0 +1,62 @@
+"""The two servers side by side, with the same settings and the same topics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.session import KAFKA, MUSTER, Server
+from tests.support.kafka import KafkaClient, schema
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.pod import SoloPod
+
+PARTITIONS = 5
+TOPICS = {"t": 10, "u": 3, "topic.with-all_1": 1}
+MIN_SESSION_MS = 1000
+MAX_SIZE = 4
+INITIAL_DELAY_MS = 700
+"""Long enough that several members join in it even where the machine stalls for a while."""
+SETTINGS = {
+    "group.min.session.timeout.ms": str(MIN_SESSION_MS),
+    "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
+    "group.max.size": str(MAX_SIZE),
+}
+
+
+@asynccontextmanager
+async def both(directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[Server, Server]]:
+    """(Kafka, Muster), running and empty; data and logs under ``directory``. ``more``: further settings."""
+    settings = SETTINGS | dict(more)
+    broker_settings = settings | {
+        "offsets.topic.num.partitions": str(PARTITIONS),
+        "transaction.partition.verification.enable": "false",  # see scripts/transactions.py
+        # Requests are handled in the order in which they were sent, over whatever connections.
+        "num.network.threads": "1",
+        "num.io.threads": "1",
+    }
+    async with (
+        KafkaBroker(directory / "kafka", broker_settings, TOPICS) as broker,
+        SoloPod(
+            directory / "muster" / "data", PARTITIONS, TOPICS, [f"{name}={value}" for name, value in settings.items()]
+        ) as pod,
+    ):
+        yield await _server(KAFKA, broker.port), await _server(MUSTER, pod.kafka_port)
+
+
+async def _server(kind: str, port: int) -> Server:
+    """With the names of what differs by nature: address, cluster id, topic ids."""
+    client = await KafkaClient.connect(port)
+    try:
+        m = schema("metadata", 12)
+        topics = tuple(m.MetadataRequestTopic(topic_id=None, name=n) for n in (*TOPICS, "__consumer_offsets"))
+        answer: Any = await client.call(
+            m.MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        )
+    finally:
+        await client.close()
+    names = {str(topic.topic_id): f"<id of {topic.name}>" for topic in answer.topics}
+    names[str(answer.cluster_id)] = "<cluster id>"
+    names[str(port)] = "<port>"
+    return Server(kind, port, int(answer.brokers[0].node_id), names)

@@ -1,0 +1,185 @@
+"""Our record codec against bytes that Kafka 4.1.0 wrote (kafka-4.1.0.txt)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster_coordinator.records import control
+from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, encode_batch, read_batch
+from muster_coordinator.records.decode import UnknownRecord, decode_record
+from muster_coordinator.records.group_metadata import (
+    GroupMember,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+
+TEXT = (Path(__file__).parent / "kafka-4.1.0.txt").read_text()
+GOLDEN = {
+    name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
+}
+TIMESTAMP_MS = 1700000000123
+THREE_TIMES = [
+    BatchRecord(42, TIMESTAMP_MS, b"a", b"1"),
+    BatchRecord(43, 1700000000000, b"b", b"2"),
+    BatchRecord(44, 1700000009999, b"c", b"3"),
+]
+
+
+def offset_value(version: int) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        1234567890123,
+        9 if version >= 3 else -1,
+        "meta-ü",
+        TIMESTAMP_MS,
+        1700000099999 if version == 1 else -1,
+    )
+
+
+def group_value(version: int) -> GroupMetadataValue:
+    members = tuple(
+        GroupMember(
+            member_id=f"member-{i}",
+            group_instance_id="instance-0" if version >= 3 and i == 0 else None,
+            client_id="client",
+            client_host="/10.0.0.1",
+            rebalance_timeout_ms=300000 if version >= 1 else -1,
+            session_timeout_ms=45000,
+            subscription=b"\0\1\2",
+            assignment=b"" if i == 0 else b"\3\4",
+        )
+        for i in range(2)
+    )
+    return GroupMetadataValue("consumer", 17, "range", "member-0", 1700000000456 if version >= 2 else -1, members)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offset_commit_of_every_version_decodes(version: int) -> None:
+    change = decode_record(GOLDEN["offset-commit-key"], GOLDEN[f"offset-commit-value-{version}"])
+    assert change == OffsetCommitRecord("group-ä", "topic", 3, offset_value(version))
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_offset_commit_value_is_written_as_kafka_writes_it(version: int) -> None:
+    assert encode_offset_commit_value(offset_value(version)) == GOLDEN[f"offset-commit-value-{version}"]
+
+
+def test_offset_commit_without_metadata_is_written_as_kafka_writes_it() -> None:
+    value = OffsetCommitValue(5, -1, "", 1)
+    assert encode_offset_commit_value(value) == GOLDEN["offset-commit-value-3-empty-metadata"]
+    assert encode_offset_commit_key("group-ä", "topic", 3) == GOLDEN["offset-commit-key"]
+
+
+def test_legacy_offset_key_decodes_like_the_present_one() -> None:
+    legacy = b"\0\0" + GOLDEN["offset-commit-key"][2:]
+    assert decode_record(legacy, None) == OffsetCommitRecord("group-ä", "topic", 3, None)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_group_metadata_of_every_version_decodes(version: int) -> None:
+    change = decode_record(GOLDEN["group-metadata-key"], GOLDEN[f"group-metadata-value-{version}"])
+    assert change == GroupMetadataRecord("group-ä", group_value(version))
+
+
+def test_group_metadata_is_written_as_kafka_writes_it() -> None:
+    empty = GroupMetadataValue("", 0, None, None, 1, ())
+    assert encode_group_metadata_key("group-ä") == GOLDEN["group-metadata-key"]
+    assert encode_group_metadata_value(group_value(3)) == GOLDEN["group-metadata-value-3"]
+    assert encode_group_metadata_value(empty) == GOLDEN["group-metadata-value-3-empty"]
+
+
+def test_record_of_the_consumer_protocol_is_unknown_with_a_name() -> None:
+    change = decode_record(GOLDEN["consumer-group-metadata-key"], b"anything")
+    assert change == UnknownRecord(3, "ConsumerGroupMetadata")
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        ("batch-one", [(b"key", b"value")]),
+        ("batch-tombstone-and-large", [(b"key", b"value"), (b"k" * 100, None), (b"key3", b"v" * 9000)]),
+    ],
+)
+def test_batch_is_written_as_kafka_writes_it(name: str, records: list[tuple[bytes, bytes | None]]) -> None:
+    assert encode_batch(records, base_offset=42, leader_epoch=7, timestamp_ms=TIMESTAMP_MS) == GOLDEN[name]
+
+
+def test_transactional_batch_is_written_as_kafka_writes_it() -> None:
+    batch = encode_batch(
+        [(b"key", b"value")],
+        base_offset=42,
+        leader_epoch=7,
+        timestamp_ms=TIMESTAMP_MS,
+        producer_id=1000,
+        producer_epoch=5,
+        transactional=True,
+    )
+    assert batch == GOLDEN["batch-transactional"]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_end_transaction_marker_is_written_as_kafka_writes_it(committed: bool) -> None:
+    marker = control.EndTxnMarker(committed, 11)
+    batch = encode_batch(
+        [control.encode_end_txn_marker(marker)],
+        base_offset=42,
+        leader_epoch=7,
+        timestamp_ms=TIMESTAMP_MS,
+        producer_id=1000,
+        producer_epoch=5,
+        transactional=True,
+        control=True,
+    )
+    assert batch == GOLDEN["batch-end-txn-commit" if committed else "batch-end-txn-abort"]
+    [record] = read_batch(batch).records()
+    assert control.decode_control(record.key, record.value) == marker
+
+
+def test_leader_change_of_kafka_decodes_with_empty_sets() -> None:
+    batch = read_batch(GOLDEN["batch-leader-change"])
+    [record] = batch.records()
+    assert batch.is_control
+    assert not batch.is_transactional
+    assert control.decode_control(record.key, record.value) == control.LeaderChange("", ())
+
+
+@pytest.mark.parametrize("codec", ["timestamps", "gzip", "snappy", "lz4", "zstd"])
+def test_batch_of_every_codec_decodes(codec: str) -> None:
+    assert read_batch(GOLDEN[f"batch-{codec}"]).records() == THREE_TIMES
+
+
+def test_batch_with_record_headers_decodes_without_them() -> None:
+    assert read_batch(GOLDEN["batch-with-headers"]).records() == [BatchRecord(42, TIMESTAMP_MS, b"key", b"value")]
+
+
+def test_batch_emptied_by_compaction_keeps_its_offsets() -> None:
+    batch = read_batch(GOLDEN["batch-emptied-by-compaction"])
+    assert (batch.base_offset, batch.end_offset, batch.records()) == (42, 50, [])
+
+
+@pytest.mark.parametrize("name", sorted(n for n in GOLDEN if n.startswith("batch-") and len(GOLDEN[n]) < 1000))
+def test_batch_with_any_byte_flipped_behind_the_epoch_is_corrupt(name: str) -> None:
+    golden = GOLDEN[name]
+    for position in range(16, len(golden)):
+        damaged = bytearray(golden)
+        damaged[position] ^= 0x10
+        with pytest.raises(CorruptBatchError):
+            read_batch(bytes(damaged))
+
+
+@pytest.mark.parametrize("name", sorted(n for n in GOLDEN if n.startswith("batch-")))
+def test_batch_cut_anywhere_is_truncated(name: str) -> None:
+    golden = GOLDEN[name]
+    for size in {*range(min(len(golden), 120)), len(golden) - 1}:
+        with pytest.raises(CorruptBatchError) as caught:
+            read_batch(golden[:size])
+        assert caught.value.truncated

@@ -1,0 +1,65 @@
+"""GET /metrics of a real pod: the names are those of docs/metrics.md, and they count what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.pod import SoloPod
+
+from muster_coordinator.podapi.models import StatusEvent
+
+pytestmark = pytest.mark.integration
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+async def test_page_names_every_metric_of_a_pod_and_no_other(tmp_path: Path) -> None:
+    documented = set(re.findall(r"`(muster_\w+)`", PAGE.read_text()))
+    async with (
+        SoloPod(tmp_path / "data") as pod,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{pod.api_port}/metrics") as response,
+    ):
+        families = list(text_string_to_metric_families(await response.text()))
+    assert {f.name for f in families if f.name.startswith("muster_")} == documented
+
+
+async def test_pod_is_ready_with_its_first_image_and_the_watch_stream_says_so(tmp_path: Path) -> None:
+    async with SoloPod(tmp_path / "data") as pod:
+        pod.kill()
+        await pod.start(elect=False)
+        ready: list[bool] = []
+        async with asyncio.timeout(20):
+            async for event in pod.api.watch(silence_s=5):
+                if isinstance(event, StatusEvent):
+                    ready.append(event.status.ready)
+                    if event.status.ready:
+                        break
+                    await pod.push_metadata()
+        assert ready[0] is False
+        assert ready[-1] is True
+
+
+async def test_metrics_count_what_happened_and_keep_it_when_the_leadership_ends(tmp_path: Path) -> None:
+    async with SoloPod(tmp_path / "data", partitions=2) as pod:
+        client = await pod.client()
+        for offset in range(5):
+            assert await client.commit("g", offset) == 0
+        await client.close()
+        assert await pod.metric("muster_offset_commits_total") == 5
+        assert await pod.metric("muster_offsets") == 1
+        assert await pod.metric("muster_groups", state="Empty") == 1
+        assert await pod.metric("muster_partitions", state="ACTIVE") == 2
+        assert await pod.metric("muster_requests_total", api="OffsetCommit") == 5
+        assert await pod.metric("muster_load_seconds_count") == 2
+        assert await pod.metric("muster_flush_seconds_count") >= 5
+        assert await pod.metric("muster_flush_seconds_sum") > 0
+        await pod.api.drain()
+        assert await pod.metric("muster_offset_commits_total") == 5
+        assert await pod.metric("muster_offsets") == 0
+        assert await pod.metric("muster_partitions", state="ACTIVE") == 0

@@ -1,0 +1,133 @@
+"""What the API server makes of the CustomResourceDefinitions: defaults, printer columns, refused resources."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from tests.support.kube import custom_resources, kubectl, namespace
+
+__all__ = ["custom_resources", "namespace"]
+
+pytestmark = pytest.mark.kubernetes
+
+
+def resource(kind: str, namespace: str, name: str, spec: dict[str, object]) -> str:
+    metadata = {"name": name, "namespace": namespace}
+    return str(yaml.safe_dump({"apiVersion": "muster.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}))
+
+
+def topic_spec(**fields: object) -> dict[str, object]:
+    return {"clusterRef": {"name": "a"}, **fields}
+
+
+def partition_spec(**fields: object) -> dict[str, object]:
+    return {"topicRef": {"name": "t"}, "index": 0, **fields}
+
+
+REFUSED = [
+    ("OffsetsTopic", "t", topic_spec(partitions=0), "spec.partitions"),
+    ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
+    ("OffsetsTopic", "t", topic_spec(partitions="many"), "spec.partitions"),
+    ("OffsetsTopic", "t", topic_spec(segmentBytes=-1), "spec.segmentBytes"),
+    ("OffsetsTopic", "t", topic_spec(replicationFactor=3), "only replicationFactor 1"),
+    ("OffsetsTopic", "t", topic_spec(replicationFactor=2), "spec.replicationFactor"),
+    ("OffsetsTopic", "t", {}, "spec.clusterRef"),
+    ("OffsetsTopic", "t", {"clusterRef": {"name": "No_Such.Name"}}, "spec.clusterRef.name"),
+    ("OffsetsTopic", "t.with.dots", topic_spec(), "DNS label"),
+    ("OffsetsTopic", "t" * 60, topic_spec(), "DNS label"),
+    ("CoordinatorCluster", "a", {"pods": 0}, "spec.pods"),
+    ("CoordinatorCluster", "a", {"storage": {"size": "-1Gi"}}, "spec.storage.size"),
+    ("CoordinatorCluster", "a", {"storage": {"size": "0"}}, "spec.storage.size"),
+    ("CoordinatorCluster", "a", {"storage": {"size": "10 apples"}}, "spec.storage.size"),
+    ("CoordinatorCluster", "a", {"listeners": {"kafka": {"port": 70000}}}, "spec.listeners.kafka.port"),
+    ("CoordinatorCluster", "a", {"listeners": {"kafka": {"advertise": "Moon"}}}, "spec.listeners.kafka.advertise"),
+    ("CoordinatorCluster", "a", {"topics": [{"name": "orders", "partitions": 0}]}, "spec.topics[0].partitions"),
+    ("CoordinatorCluster", "a", {"topics": [{"name": "a b", "partitions": 1}]}, "spec.topics[0].name"),
+    ("CoordinatorCluster", "a", {"topics": [{"name": "o", "partitions": 1}] * 2}, "Duplicate value"),
+    ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "-1s"}}, "spec.failover.suspectAfter"),
+    ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "100ms"}}, "at least 400ms"),
+    ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "20s"}}, "electionTimeout must not be below"),
+    ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
+    ("CoordinatorCluster", "1st", {}, "DNS label"),
+    ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
+    ("OffsetsPartition", "p", partition_spec(index=1000), "spec.index"),
+    ("OffsetsPartition", "p", {"index": 0}, "spec.topicRef"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "spec", "expected"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
+def test_wrong_resource_is_refused_naming_the_field(
+    namespace: str, kind: str, name: str, spec: dict[str, object], expected: str
+) -> None:
+    answer = kubectl("apply", "-f", "-", stdin=resource(kind, namespace, name, spec), check=False)
+    assert answer.returncode != 0
+    assert expected in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "expected"),
+    [
+        ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
+        ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
+        ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
+        ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
+        ("CoordinatorCluster", {}, {"storage": {"size": "20Gi"}}, "storage is immutable"),
+    ],
+    ids=["partitions", "clusterRef", "index", "topicRef", "storage"],
+)
+def test_change_of_an_immutable_field_is_refused_saying_why(
+    namespace: str, kind: str, before: dict[str, object], after: dict[str, object], expected: str
+) -> None:
+    kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x", before))
+    answer = kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x", after), check=False)
+    assert answer.returncode != 0
+    assert expected in answer.stderr
+
+
+def test_new_objects_are_not_ready_and_have_defaults(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", {}))
+    kubectl("apply", "-f", "-", stdin=resource("OffsetsTopic", namespace, "t", topic_spec()))
+    cluster, topic = (
+        json.loads(kubectl("get", name, "-n", namespace, "-o", "json").stdout)
+        for name in ("coordinatorcluster/a", "offsetstopic/t")
+    )
+    assert cluster["spec"]["pods"] == 3
+    assert cluster["spec"]["failover"] == {"suspectAfter": "1s", "electionTimeout": "10s"}
+    assert topic["spec"]["partitions"] == 50
+    for each in (cluster, topic):
+        (ready,) = each["status"]["conditions"]
+        assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "Unknown", "NotSeen")
+
+
+def test_kubectl_get_shows_the_columns_that_a_person_looks_for(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", {}))
+    kubectl("apply", "-f", "-", stdin=resource("OffsetsTopic", namespace, "t", topic_spec()))
+    kubectl("apply", "-f", "-", stdin=resource("OffsetsPartition", namespace, "t-0", partition_spec()))
+    status = {"leader": "a-1", "epoch": 7, "state": "Led"}
+    patch = json.dumps({"status": status})
+    kubectl("patch", "offsetspartition/t-0", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+    shown = kubectl("get", "coordinatorclusters,offsetstopics,offsetspartitions", "-n", namespace).stdout
+    headers = [line.split() for line in shown.splitlines() if line.startswith("NAME")]
+    assert headers == [
+        ["NAME", "READY", "PODS", "PARTITIONS", "LED", "STATE", "AGE"],
+        ["NAME", "READY", "CLUSTER", "PARTITIONS", "LED", "STATE", "AGE"],
+        ["NAME", "READY", "LEADER", "EPOCH", "STATE", "AGE"],
+    ]
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("offsetspartition")]
+    assert row[:5] == ["offsetspartition.muster.dev/t-0", "Unknown", "a-1", "7", "Led"]
+
+
+def test_status_epoch_that_falls_is_refused(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("OffsetsPartition", namespace, "t-0", partition_spec()))
+
+    def patch(status: dict[str, object]) -> int:
+        body = json.dumps({"status": status})
+        arguments = ("-n", namespace, "--subresource=status", "--type=merge", "-p", body)
+        return kubectl("patch", "offsetspartition/t-0", *arguments, check=False).returncode
+
+    assert patch({"epoch": 5}) == 0
+    assert patch({"epoch": 5, "leader": "a-0"}) == 0
+    assert patch({"epoch": 4}) != 0
+    assert patch({"epoch": None}) != 0

@@ -1,0 +1,175 @@
+"""The operator's rights (config/rbac.yaml) suffice for everything that it does, and for little else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
+
+from muster_operator.api.conditions import Condition
+from muster_operator.api.models import CoordinatorClusterStatus, OffsetsPartitionStatus, OffsetsTopicStatus
+from muster_operator.kube.client import KubeClient, connect
+from muster_operator.kube.elector import Elector
+from muster_operator.kube.events import EventRecorder
+from muster_operator.kube.run import sources
+from muster_operator.kube.store import KubeStore
+from muster_operator.kube.workload import KubeWorkload
+from muster_operator.store.port import ClusterKey
+from muster_operator.watch.watcher import Watcher
+
+__all__ = ["custom_resources", "namespace"]
+
+pytestmark = pytest.mark.kubernetes
+
+
+def declared(namespace: str) -> list[dict[str, object]]:
+    """A cluster and its topic."""
+    cluster = {"kind": "CoordinatorCluster", "metadata": {"name": "a", "namespace": namespace}, "spec": {"pods": 1}}
+    topic = {
+        "kind": "OffsetsTopic",
+        "metadata": {"name": "t", "namespace": namespace},
+        "spec": {"clusterRef": {"name": "a"}, "partitions": 2},
+    }
+    return [{"apiVersion": "muster.dev/v1alpha1", **each} for each in (cluster, topic)]
+
+
+@pytest.fixture
+def operator_namespace(namespace: str) -> Iterator[str]:
+    """A namespace with the operator's service account, roles and bindings, as config/rbac.yaml has them."""
+    rendered = (REPOSITORY / "config/rbac.yaml").read_text(encoding="utf-8").replace("muster-system", namespace)
+    cluster_wide = f"muster-operator-{namespace}"
+    objects = list(yaml.safe_load_all(rendered))
+    for each in objects:
+        if each["kind"].startswith("Cluster"):  # so that an installed operator keeps its own
+            each["metadata"]["name"] = cluster_wide
+            if "roleRef" in each:
+                each["roleRef"]["name"] = cluster_wide
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all([*objects, *declared(namespace)]))
+    yield namespace
+    kubectl("delete", "clusterrole,clusterrolebinding", cluster_wide)
+
+
+@pytest_asyncio.fixture
+async def operator_client(
+    operator_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[KubeClient]:
+    """A client with the service account's token and nothing else."""
+    token = kubectl("create", "token", "muster-operator", "-n", operator_namespace).stdout.strip()
+    view = yaml.safe_load(kubectl("config", "view", "--minify", "--raw", "-o", "yaml").stdout)
+    view["users"][0]["user"] = {"token": token}
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(view), encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    client = await connect()
+    yield client
+    await client.close()
+
+
+async def test_operator_does_all_its_work_with_its_own_rights(
+    operator_namespace: str, operator_client: KubeClient
+) -> None:
+    recorder = EventRecorder(operator_client, "me")
+    store = KubeStore(operator_client, lambda: 1, events=recorder)
+    workload = KubeWorkload(operator_client, "muster:1")
+    await store.load()
+    await workload.load()
+    records = await store.observe(ClusterKey(operator_namespace, "a"))
+    assert records.cluster is not None
+    assert (await workload.ensure_pods(records.cluster)).startswith("applied")
+    await store.create_partitions(records.topics[0], [0, 1])
+    records = await store.observe(ClusterKey(operator_namespace, "a"))
+    assert records.cluster is not None
+    await store.record_leadership(records.partitions[0], OffsetsPartitionStatus(epoch=1, leader="a-0"))
+    await store.write_topic_status(records.topics[0], OffsetsTopicStatus(1))
+    ready = (Condition("Ready", "True", "AllPartitionsLed", "all led", "2026-01-01T00:00:00Z", 1),)
+    await store.write_cluster_status(records.cluster, CoordinatorClusterStatus(1, ready))
+    await posted_event(recorder, operator_namespace)
+
+    leading = asyncio.Event()
+
+    async def lead() -> None:
+        leading.set()
+
+    await Elector(operator_client, operator_namespace, "muster-operator", "me").run(lead)
+    assert leading.is_set()
+    await told_by_watch(store, workload)
+
+
+async def posted_event(recorder: EventRecorder, namespace: str) -> None:
+    """The event about the cluster reaches the API server."""
+    admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"])  # the operator may not read events
+    posting = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(20):
+        while "AllPartitionsLed" not in kubectl(*admin, "get", "events", "-n", namespace).stdout:
+            await asyncio.sleep(0.1)
+    posting.cancel()
+
+
+async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
+    """Every watch stream delivers at least what is listed."""
+    seen: set[str] = set()
+    arrived = asyncio.Event()
+    wanted = {source.plural for source in sources(store, workload)} - {"pods"}  # no kubelet: no pods
+
+    def spy(plural: str) -> None:
+        seen.add(plural)
+        if seen >= wanted:
+            arrived.set()
+
+    spied = tuple(
+        replace(source, deliver=lambda event, raw, plural=source.plural: spy(plural))
+        for source in sources(store, workload)
+    )
+    watcher = Watcher(spied, None, lambda: None)
+    watcher.start()
+    try:
+        await asyncio.wait_for(arrived.wait(), 20)
+    finally:
+        await watcher.close()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("get", "secrets"),
+        ("delete", "pods"),
+        ("delete", "persistentvolumeclaims"),
+        ("create", "pods"),
+        ("update", "coordinatorclusters.muster.dev"),
+        ("delete", "offsetspartitions.muster.dev"),
+        ("list", "namespaces"),
+        ("list", "customresourcedefinitions.apiextensions.k8s.io"),
+    ],
+    ids=" ".join,
+)
+def test_operator_may_not(operator_namespace: str, question: tuple[str, str]) -> None:
+    account = f"system:serviceaccount:{operator_namespace}:muster-operator"
+    answer = kubectl("auth", "can-i", *question, "--as", account, "-n", operator_namespace, check=False)
+    assert answer.stdout.strip() == "no"
+
+
+def test_kustomize_base_is_taken_by_the_api_server(custom_resources: None) -> None:
+    rendered = subprocess.run(
+        ["kubectl", "kustomize", str(REPOSITORY / "config")], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    kinds = [each["kind"] for each in yaml.safe_load_all(rendered)]
+    assert sorted(set(kinds)) == [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Deployment",
+        "Namespace",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    ]
+    kubectl("apply", "--dry-run=server", "-f", str(REPOSITORY / "config/rbac.yaml"), "-n", "default")
+    kubectl("apply", "--dry-run=server", "-f", str(REPOSITORY / "config/operator.yaml"), "-n", "default")

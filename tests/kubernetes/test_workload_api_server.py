@@ -1,0 +1,115 @@
+"""Server-side apply of a cluster's objects, and the elector's Lease, against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+import yaml
+from tests.support.kube import api_server, custom_resources, kubectl, namespace
+
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.kube.client import KubeClient
+from muster_operator.kube.elector import Elector, ElectorSettings
+from muster_operator.kube.manifests import manifests
+from muster_operator.kube.workload import KubeWorkload
+
+__all__ = ["api_server", "custom_resources", "namespace"]
+
+pytestmark = pytest.mark.kubernetes
+
+FAST = ElectorSettings(lease_duration=2, renew_deadline=1.0, retry_period=0.2)
+
+
+def create_cluster(namespace: str, spec: dict[str, object]) -> CoordinatorCluster:
+    metadata = {"name": "a", "namespace": namespace}
+    body = {"apiVersion": "muster.dev/v1alpha1", "kind": "CoordinatorCluster", "metadata": metadata, "spec": spec}
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+    stored = kubectl("get", "coordinatorcluster/a", "-n", namespace, "-o", "json").stdout
+    return msgspec.json.decode(stored, type=CoordinatorCluster)
+
+
+async def test_apply_twice_changes_nothing_and_somebody_elses_change_is_taken_back(
+    api_server: KubeClient, namespace: str
+) -> None:
+    cluster = create_cluster(namespace, {"pods": 2, "settings": {"group.max.size": "5"}})
+    await KubeWorkload(api_server, "muster:1").ensure_pods(cluster)
+    get = ("get", "statefulset/a", "-n", namespace, "-o", "json")
+    first = json.loads(kubectl(*get).stdout)
+    await KubeWorkload(api_server, "muster:1").ensure_pods(cluster)
+    assert json.loads(kubectl(*get).stdout)["metadata"]["generation"] == first["metadata"]["generation"]
+    kubectl("scale", "statefulset/a", "-n", namespace, "--replicas=7")
+    await KubeWorkload(api_server, "muster:1").ensure_pods(cluster)
+    assert json.loads(kubectl(*get).stdout)["spec"]["replicas"] == 2
+    assert first["metadata"]["ownerReferences"][0]["uid"] == cluster.metadata.uid
+
+
+async def test_workload_skips_the_apply_until_the_spec_or_the_stateful_set_changed(
+    api_server: KubeClient, namespace: str
+) -> None:
+    cluster = create_cluster(namespace, {"pods": 2})
+    workload = KubeWorkload(api_server, "muster:1")
+    assert (await workload.ensure_pods(cluster)).startswith("applied")
+    assert "as declared" in await workload.ensure_pods(cluster)
+    kubectl("scale", "statefulset/a", "-n", namespace, "--replicas=7")
+    raw = json.loads(kubectl("get", "statefulset/a", "-n", namespace, "-o", "json").stdout)
+    workload.deliver_stateful_set("MODIFIED", raw)
+    assert (await workload.ensure_pods(cluster)).startswith("applied")
+
+
+async def test_manifests_pass_the_restricted_pod_security_standard(api_server: KubeClient, namespace: str) -> None:
+    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    cluster = create_cluster(namespace, {})
+    template = manifests(cluster, "muster:1")[-1][1]["spec"]["template"]
+    claim = {"name": "data", "emptyDir": {}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {**template["spec"], "volumes": [claim]},
+    }
+    kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
+
+
+async def test_lease_goes_to_one_elector_and_on_release_to_the_next_with_a_higher_token(
+    api_server: KubeClient, namespace: str
+) -> None:
+    leading = [asyncio.Event(), asyncio.Event()]
+    electors = [Elector(api_server, namespace, "operator", name, FAST) for name in ("one", "two")]
+
+    async def lead(which: int) -> None:
+        leading[which].set()
+        await asyncio.Event().wait()
+
+    first = asyncio.create_task(electors[0].run(lambda: lead(0)))
+    await asyncio.wait_for(leading[0].wait(), 10)
+    second = asyncio.create_task(electors[1].run(lambda: lead(1)))
+    with pytest.raises(TimeoutError):
+        # Longer than the lease duration: the holder renews.
+        await asyncio.wait_for(leading[1].wait(), 3)
+    first.cancel()
+    await asyncio.wait_for(leading[1].wait(), 10)
+    assert electors[1].token > electors[0].token > 0
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+
+
+async def test_lease_taken_by_force_cancels_the_work(api_server: KubeClient, namespace: str) -> None:
+    leading, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def lead() -> None:
+        leading.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    task = asyncio.create_task(Elector(api_server, namespace, "operator", "one", FAST).run(lead))
+    await asyncio.wait_for(leading.wait(), 10)
+    patch = json.dumps({"spec": {"holderIdentity": "somebody"}})
+    kubectl("patch", "lease/operator", "-n", namespace, "--type=merge", "-p", patch)
+    await asyncio.wait_for(cancelled.wait(), 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

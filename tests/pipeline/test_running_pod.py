@@ -1,0 +1,70 @@
+"""A running pod's own files: following them gives what was committed, and decoding them what OffsetFetch answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.support.pod import SoloPod
+
+from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.decoder import Decoder, Selection
+from muster_pipeline.decode.schema import SCHEMA, Kind
+from muster_pipeline.source.files import find_segments
+from muster_pipeline.source.follow import Positions, advance, ranges
+
+pytestmark = pytest.mark.integration
+GROUPS = [f"group-{number}" for number in range(6)]
+COMMITS = Selection(kinds=frozenset({Kind.OFFSET_COMMIT, Kind.DAMAGED, Kind.UNREADABLE}))
+
+
+class Follower:
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.at: Positions = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def read(self) -> None:
+        segments = find_segments([str(self.data)], may_be_none=True)
+        end = advance(segments, self.at)
+        batches: list[pa.RecordBatch] = []
+        for split in ranges(segments, self.at, end):
+            with FileBytes(split.segment.path) as source:
+                batches += Decoder(COMMITS, fail_fast=True).decode(
+                    source, split.segment.offsets_partition, split.start, split.end
+                )
+        self.rows += pa.Table.from_batches(batches, SCHEMA).to_pylist()
+        self.at = end
+
+
+async def commit_round(pod: SoloPod, first: int, last: int, follower: Follower) -> None:
+    client = await pod.client()
+    for offset in range(first, last):
+        for group in GROUPS:
+            assert await client.commit(group, offset, partition=offset % 3) == 0
+        if offset % 5 == 0:
+            follower.read()
+    await client.close()
+
+
+async def test_followed_log_of_a_pod_that_is_killed_and_restarted_holds_every_commit_once(tmp_path: Path) -> None:
+    async with SoloPod(tmp_path / "data", partitions=3) as pod:
+        follower = Follower(tmp_path / "data")
+        await commit_round(pod, 0, 30, follower)
+        pod.kill()
+        follower.read()
+        await pod.start()
+        await commit_round(pod, 30, 60, follower)
+        client = await pod.client()
+        fetched = {(group, part): await client.fetch(group, partition=part) for group in GROUPS for part in range(3)}
+        await client.close()
+        assert pod.terminate() == 0
+        follower.read()
+    committed = sorted((row["group"], row["committed_offset"]) for row in follower.rows)
+    assert committed == sorted((group, offset) for group in GROUPS for offset in range(60))
+    last: dict[tuple[str, int], tuple[int, int]] = {}
+    for row in sorted(follower.rows, key=lambda row: row["offset"]):
+        last[row["group"], row["partition"]] = (row["committed_offset"], 0)
+    assert last == fetched

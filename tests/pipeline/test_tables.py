@@ -1,0 +1,232 @@
+"""Tables against a replay of the same log, record by record: over several runs, and at past moments."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.unit.pipeline.logs import commit
+
+from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
+from muster_coordinator.records.decode import decode_record
+from muster_coordinator.records.group_metadata import (
+    GroupMember,
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
+from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_pipeline.tables.run import read_table, run_tables
+from muster_pipeline.tables.store import Manifest, Store, StoreError
+from muster_pipeline.tables.transforms import current_offsets
+
+pytestmark = pytest.mark.timeout(400)
+START_MS = 1_700_000_000_000
+Place = tuple[str, str, int]
+Offsets = dict[Place, tuple[int, OffsetCommitValue]]
+
+
+class Replay:
+    """Committed offsets by Kafka's rules (OffsetMetadataManager#replay, #replayEndTransactionMarker)."""
+
+    def __init__(self) -> None:
+        self.committed: Offsets = {}
+        self.pending: dict[int, Offsets] = {}
+
+    def put(self, place: Place, offset: int, value: OffsetCommitValue, producer: int) -> None:
+        (self.committed if producer < 0 else self.pending.setdefault(producer, {}))[place] = (offset, value)
+
+    def remove(self, place: Place) -> None:
+        for offsets in (self.committed, *self.pending.values()):
+            offsets.pop(place, None)
+
+    def end_transaction(self, producer: int, committed: bool) -> None:
+        for place, stored in self.pending.pop(producer, {}).items():
+            if committed and (place not in self.committed or self.committed[place][0] < stored[0]):
+                self.committed[place] = stored
+
+
+class Writer:
+    """A random partition log, and the committed offsets after each of its batches."""
+
+    def __init__(self, root: Path, partition: int) -> None:
+        self.directory = root / f"__consumer_offsets-{partition}"
+        self.directory.mkdir(parents=True)
+        self.chance = random.Random(partition)
+        self.partition = partition
+        self.offset = 0
+        self.replay = Replay()
+        self.states: list[tuple[int, Offsets]] = []
+        self.roll()
+
+    def roll(self) -> None:
+        self.path = self.directory / f"{self.offset:020d}.log"
+
+    @property
+    def now_ms(self) -> int:
+        return START_MS + 1000 * self.offset
+
+    def write(self, batches: int) -> None:
+        for _ in range(batches):
+            self._write_batch()
+            self.states.append((self.now_ms - 1000, self.offsets()))
+
+    def offsets(self) -> Offsets:
+        return dict(self.replay.committed)
+
+    def _write_batch(self) -> None:
+        producer = self.chance.choice([-1, -1, -1, 1, 2])
+        if producer > 0 and self.chance.random() < 0.4:
+            marker = EndTxnMarker(self.chance.random() < 0.7, 0)
+            self._append([encode_end_txn_marker(marker)], producer, control=True)
+            self.replay.end_transaction(producer, marker.committed)
+            return
+        records = [self._record(producer) for _ in range(self.chance.randint(1, 4))]
+        for index, (key, value) in enumerate(records):
+            change = decode_record(key, value)
+            assert isinstance(change, OffsetCommitRecord)
+            place = (change.group_id, change.topic, change.partition)
+            if change.value is None:
+                self.replay.remove(place)
+            else:
+                self.replay.put(place, self.offset + index, change.value, producer)
+        self._append(records, producer)
+
+    def _record(self, producer: int) -> tuple[bytes, bytes | None]:
+        group = f"group-{self.partition}-{self.chance.randint(0, 3)}"
+        key, value = commit(group, "orders", self.chance.randint(0, 2), self.chance.randint(0, 10**6), "m")
+        return key, None if producer < 0 and self.chance.random() < 0.2 else value
+
+    def _append(self, records: list[tuple[bytes, bytes | None]], producer: int, control: bool = False) -> None:
+        batch = encode_batch(
+            records,
+            base_offset=self.offset,
+            leader_epoch=1,
+            timestamp_ms=self.now_ms,
+            producer_id=producer,
+            producer_epoch=0 if producer > 0 else -1,
+            transactional=producer > 0,
+            control=control,
+        )
+        with self.path.open("ab") as file:
+            file.write(batch)
+        self.offset += len(records)
+
+    def write_group(self, generation: int, *members: str) -> None:
+        value = GroupMetadataValue(
+            "consumer",
+            generation,
+            "range",
+            members[0] if members else None,
+            self.now_ms,
+            tuple(GroupMember(name, None, "client", "/h", 60_000, 45_000, b"", b"") for name in members),
+        )
+        self._append([(encode_group_metadata_key("team"), encode_group_metadata_value(value))], -1)
+
+
+def as_offsets(frame: DataFrame) -> Offsets:
+    rows = frame.collect()
+    found = {
+        (row["group"], row["topic"], row["partition"]): (
+            row["offset"],
+            OffsetCommitValue(
+                row["committed_offset"],
+                row["committed_leader_epoch"],
+                row["metadata"],
+                row["commit_timestamp_ms"],
+                row["expire_timestamp_ms"],
+            ),
+        )
+        for row in rows
+    }
+    assert len(found) == len(rows)
+    return found
+
+
+def table(spark: SparkSession, target: Path, name: str) -> DataFrame:
+    store = Store(target)
+    return read_table(spark, store, store.published(), name)
+
+
+def test_runs_append_what_is_new_and_agree_with_a_replay_at_every_moment(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    logs = [Writer(source, partition) for partition in range(2)]
+    for log in logs:
+        log.write(60)
+    first = run_tables(spark, [str(source)], target)
+    assert as_offsets(table(spark, target, "current_offsets")) == logs[0].offsets() | logs[1].offsets()
+    logs[0].roll()
+    logs[0].write(40)
+    logs[1].write(40)
+    lost = target / "data" / "commits" / f"{first.run + 1:06d}"  # of a run that did not end
+    lost.mkdir()
+    (lost / "part.parquet").write_bytes(b"half a file")
+    second = run_tables(spark, [str(source)], target)
+    assert as_offsets(table(spark, target, "current_offsets")) == logs[0].offsets() | logs[1].offsets()
+    assert sum(second.kinds.values()) == logs[0].offset + logs[1].offset
+    history = [table(spark, target, name) for name in ("commits", "tombstones", "transactions")]
+    for moment in (30, 75):
+        at_ms, state = logs[0].states[moment]
+        past = current_offsets(*history, at_ms=at_ms + 999).where("offsets_partition = 0")
+        assert as_offsets(past) == state
+    third = run_tables(spark, [str(source)], target)
+    assert third.kinds == second.kinds
+    assert table(spark, target, "commits").count() == second.kinds["offset_commit"]
+
+
+def test_rebalances_say_who_joined_and_who_left(spark: SparkSession, tmp_path: Path) -> None:
+    log = Writer(tmp_path / "source", 0)
+    for generation, members in [(0, ""), (1, "a"), (2, "ab"), (2, "ab"), (3, "b"), (4, "")]:
+        log.write_group(generation, *members)
+    run_tables(spark, [str(tmp_path / "source")], tmp_path / "target")
+    rows = table(spark, tmp_path / "target", "rebalances").orderBy("offset").collect()
+    assert [
+        (row["previous_generation"], row["generation"], row["members_after"], row["joined"], row["left"])
+        for row in rows
+    ] == [
+        (None, 0, 0, [], []),
+        (0, 1, 1, ["a"], []),
+        (1, 2, 2, ["b"], []),
+        (2, 3, 1, [], ["a"]),
+        (3, 4, 0, [], ["b"]),
+    ]
+    members: list[Any] = table(spark, tmp_path / "target", "memberships").where("is_leader").collect()
+    assert sorted((row["generation"], row["member_id"]) for row in members) == [(1, "a"), (2, "a"), (2, "a"), (3, "b")]
+
+
+def test_quality_lists_damage_once_and_a_tail_as_it_is_now(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    log = Writer(source, 0)
+    log.write(5)
+    content = bytearray(log.path.read_bytes())
+    content[70] ^= 1
+    log.path.write_bytes(content + bytes(50))
+    run_tables(spark, [str(source)], target)
+    problems = [row["problem"] for row in table(spark, target, "quality").collect()]
+    assert sorted(problems) == ["bad_crc", "zero_tail"]
+    log.path.write_bytes(content)
+    log.write(3)
+    manifest = run_tables(spark, [str(source)], target)
+    assert [row["problem"] for row in table(spark, target, "quality").collect()] == ["bad_crc"]
+    assert manifest.kinds["damaged"] == 1
+
+
+def test_store_refuses_two_runs_at_once_and_a_manifest_that_is_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match="holds no tables"):
+        store.published()
+    with store.writing() as manifest:
+        assert manifest == Manifest()
+        with pytest.raises(StoreError, match="another run"), Store(tmp_path).writing():
+            pass
+        store.publish(Manifest(run=1))
+    assert store.published() == Manifest(run=1)
+    for text in ("{", "[]", '{"format": 2}', json.dumps({"format": 1, "nonsense": 1})):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(StoreError, match="manifest"):
+            store.manifest()

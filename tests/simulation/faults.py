@@ -1,0 +1,300 @@
+"""Planted faults: each breaks one rule, and simulation must notice. One that does must fail, too: the canary.
+
+``FAULTS``: name, as in the list of replication.md -> what to run. ``seeds``: within so many the fault is caught;
+``options``: what those runs have more of, so that the fault can bite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.simulation.options import Options, draw_options
+from tests.simulation.pod import Pod, Request
+
+from muster_coordinator.replication.effects import Promise
+from muster_coordinator.replication.messages import Run
+from muster_coordinator.replication.promise import NOBODY
+from muster_coordinator.replication.rules import Rules, Verdict
+from muster_coordinator.replication.sets import Sets
+
+__all__ = ["CANARY", "FAULTS", "Fault"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    seeds: int
+    rules: Callable[[], Rules] = Rules
+    pod_class: type[Pod] = Pod
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def draw(self, seed: int) -> Options:
+        return replace(draw_options(seed), **self.options)
+
+
+class NoSeal(Rules):
+    def is_sealed(self, replicas: tuple[str, ...], sealed: int) -> bool:
+        return True
+
+
+class OlderEpochsCommitted(Rules):
+    def first_counted(self, epoch_start: int) -> int:
+        return 0
+
+
+class PromiseNotDurable(Rules):
+    def promise_is_stored(self) -> bool:
+        return False
+
+
+class LongestLog(Rules):
+    def log_rank(self, last_epoch: int, end: int) -> tuple[int, int]:
+        return end, last_epoch
+
+
+class KeepsLongerTail(Rules):
+    def candidate_end(self, common: int, own_end: int, best_end: int) -> int:
+        return own_end if own_end > best_end else common
+
+
+class FollowerDoesNotTruncate(Rules):
+    def cut_at(self, differs_at: int, start: int, end: int, log_end: int, runs: tuple[Run, ...]) -> int | None:
+        return None
+
+
+class AppendIgnoresPromise(Rules):
+    def leader_message(self, promise: Promise, epoch: int, leader: str) -> Verdict:
+        verdict = super().leader_message(promise, epoch, leader)
+        return Verdict.TAKE if verdict is Verdict.REFUSE else verdict
+
+
+class AppendDoesNotRaise(Rules):
+    def leader_message(self, promise: Promise, epoch: int, leader: str) -> Verdict:
+        verdict = super().leader_message(promise, epoch, leader)
+        return Verdict.TAKE if verdict is Verdict.PROMISE else verdict
+
+
+class PromisedLeaderIgnored(Rules):
+    def seal(self, promise: Promise, epoch: int, leader: str) -> Verdict:
+        return Verdict.PROMISE if epoch == promise.epoch >= 0 else super().seal(promise, epoch, leader)
+
+
+class LeaderGoesOn(Rules):
+    def promise_ends_leadership(self) -> bool:
+        return False
+
+
+class LateDuplicateTruncates(Rules):
+    def cut_at(self, differs_at: int, start: int, end: int, log_end: int, runs: tuple[Run, ...]) -> int | None:
+        return end if start < end < log_end else super().cut_at(differs_at, start, end, log_end, runs)
+
+
+class AcksOwnLogEnd(Rules):
+    def acked_end(self, verified: int, durable: int, log_end: int) -> int:
+        return min(durable, log_end)
+
+
+class CommitsOwnEnd(Rules):
+    def follower_commit_point(self, leader_commit_point: int, verified: int, log_end: int) -> int:
+        return min(leader_commit_point, log_end)
+
+
+class LeadsAgain(Rules):
+    def may_lead(self, promise: Promise, epoch: int, own: str) -> bool:
+        return self.seal(promise, epoch, own) is not Verdict.REFUSE
+
+
+class ResignationStaysOpen(Rules):
+    def promised_leader(self, promise: Promise, epoch: int, leader: str) -> str:
+        return NOBODY if (epoch, NOBODY) == (promise.epoch, promise.leader) else leader
+
+
+class AcksBeforeFsync(Rules):
+    def acked_end(self, verified: int, durable: int, log_end: int) -> int:
+        return verified
+
+
+class LeaderCountsBeforeFsync(Rules):
+    def own_end(self, durable: int, log_end: int) -> int:
+        return log_end
+
+
+class RebuiltToCommitPoint(Rules):
+    def rebuild_target(self, leader_end: int, commit_point: int) -> int:
+        return max(commit_point, 0)
+
+
+class SealsInTheNewOnly(Rules):
+    def sets_to_seal(self, call: Sets, chosen: Sets | None) -> tuple[tuple[str, ...], ...]:
+        return (call.replicas,)
+
+
+class SealsInTheOldOnly(Rules):
+    def sets_to_seal(self, call: Sets, chosen: Sets | None) -> tuple[tuple[str, ...], ...]:
+        return (call.previous_replicas or call.replicas,)
+
+
+class CommitsInTheOldOnly(Rules):
+    def sets_to_commit(self, sets: Sets) -> tuple[tuple[str, ...], ...]:
+        return (sets.previous_replicas or sets.replicas,)
+
+
+class PreviousForgotten(Rules):
+    """A crash between record and clearing: the call names the new set alone, and is taken."""
+
+    def sets_to_seal(self, call: Sets, chosen: Sets | None) -> tuple[tuple[str, ...], ...]:
+        return call.each
+
+    def may_change(self, chosen: Sets, call: Sets) -> bool:
+        return set(call.replicas) == set(chosen.replicas) or super().may_change(chosen, call)
+
+
+class IllegalTransition(Rules):
+    def may_change(self, chosen: Sets, call: Sets) -> bool:
+        return True
+
+
+class SetKnownToTheOperatorOnly(IllegalTransition):
+    def sets_to_seal(self, call: Sets, chosen: Sets | None) -> tuple[tuple[str, ...], ...]:
+        return call.each
+
+
+class ReadsNotConfirmed(Rules):
+    def read_round(self, current: int) -> int:
+        return 0
+
+
+class HorizonIgnored(Rules):
+    def needs_full_copy(self, common: int, horizon: int) -> bool:
+        return False
+
+
+class CheckpointAboveCommitPoint(Rules):
+    def checkpoint_limit(self, commit_point: int, log_end: int) -> int:
+        return log_end
+
+
+class CheckpointBelowHorizon(Rules):
+    def checkpoint_fits(self, offset: int, epoch: int, epoch_before: int, log_end: int, horizon: int) -> bool:
+        return super().checkpoint_fits(offset, epoch, epoch_before, log_end, 0)
+
+
+class EmptiedLogVotes(Pod):
+    """What was lost is not noticed: the replica votes with what is left, under the same log id."""
+
+    def start(self) -> None:
+        self.storage.lost = ""
+        super().start()
+
+
+class AnswersAtOnce(Pod):
+    def _request(self, request: Request) -> None:
+        if request.version is not None and self._core.is_active:
+            request.answer("ok", 0)
+        super()._request(request)
+
+
+DUEL = {
+    "replicas": 3,
+    "safety_ms": 4_000,
+    "rogue_every_ms": 60,
+    "rogue_sets": 0.0,
+    "loss": 0.15,
+    "duplicates": 0.1,
+    "delay_ms_max": 15,
+    "long_delay": 0.05,
+    "long_delay_ms": 300,
+    "disk_ms_max": 10,
+    "crash_every_ms": 400,
+    "crash_in_effects": 0.002,
+    "restart_ms_max": 150,
+    "freeze_every_ms": 0,
+    "op_every_ms": 8,
+    "groups": 3,
+    "append_bytes_max": 20,
+}
+"""Nominators that fight: many short leaderships whose tails differ."""
+CUTS = {
+    **DUEL,
+    "loss": 0.0,
+    "delay_ms_max": 3,
+    "disk_ms_max": 1,
+    "crash_every_ms": 0,
+    "rogue_every_ms": 40,
+    "partition_every_ms": 150,
+    "partition_ms_max": 200,
+    "append_bytes_max": 1_000,
+}
+"""The same by short cuts of the network: tails of different length."""
+STALE = {
+    **CUTS,
+    "rogue_every_ms": 60,
+    "partition_every_ms": 250,
+    "partition_ms_max": 900,
+    "crash_in_effects": 0.0,
+    "long_delay": 0.0,
+    "deletes": 0.0,
+    "groups": 1,
+    "clients": 6,
+}
+"""Leaders that are cut off while another one is elected, and clients who still ask them."""
+LOSSES = {**DUEL, "flip_every_ms": 150, "crash_every_ms": 0, "crash_in_effects": 0.0}
+"""One replica after the other loses data."""
+SETS = {
+    **DUEL,
+    "spares": 3,
+    "loss": 0.02,
+    "delay_ms_max": 4,
+    "crash_every_ms": 0,
+    "crash_in_effects": 0.0,
+    "rogue_every_ms": 40,
+    "rogue_sets": 0.7,
+    "partition_every_ms": 300,
+    "partition_ms_max": 400,
+}
+"""Changes of the set that overlap with elections and with one another."""
+CLEANED = {
+    **DUEL,
+    "loss": 0.05,
+    "rogue_every_ms": 300,
+    "clean_every_ms": 200,
+    "deletes": 0.4,
+    "checkpoint_every_ms": 200,
+}
+
+CANARY = Fault(50, pod_class=AnswersAtOnce)
+
+FAULTS: dict[str, Fault] = {
+    "no seal": Fault(100, NoSeal, options=DUEL),
+    "older-epoch records counted as committed": Fault(200, OlderEpochsCommitted, options=DUEL),
+    "promise not durable": Fault(100, PromiseNotDurable, options=DUEL),
+    "longest log instead of best": Fault(300, LongestLog, options={**CUTS, "replicas": 5}),
+    "candidate keeps its own longer tail": Fault(300, KeepsLongerTail, options=CUTS),
+    "follower does not truncate": Fault(100, FollowerDoesNotTruncate, options=DUEL),
+    "append does not check the promise": Fault(200, AppendIgnoresPromise, options=DUEL),
+    "append of a higher epoch does not raise it": Fault(300, AppendDoesNotRaise, options={**DUEL, "replicas": 5}),
+    "promised leader ignored": Fault(50, PromisedLeaderIgnored, options=DUEL),
+    "leader goes on after its own higher promise": Fault(200, LeaderGoesOn, options=DUEL),
+    "late duplicate truncates": Fault(50, LateDuplicateTruncates, options=DUEL),
+    "ack = own log end": Fault(100, AcksOwnLogEnd, options=DUEL),
+    "follower's commit point from its own end": Fault(200, CommitsOwnEnd, options=DUEL),
+    "led again in the same epoch after a restart": Fault(100, LeadsAgain, options=DUEL),
+    "resignation's promise open for ever": Fault(200, ResignationStaysOpen, options=DUEL),
+    "ack before fsync": Fault(50, AcksBeforeFsync, options=DUEL),
+    "leader counts itself before fsync": Fault(50, LeaderCountsBeforeFsync, options=DUEL),
+    "emptied log votes": Fault(200, pod_class=EmptiedLogVotes, options={**DUEL, "flip_every_ms": 1_000}),
+    "rebuilt only to the commit point": Fault(300, RebuiltToCommitPoint, options=LOSSES),
+    "set change: seal in the new only": Fault(200, SealsInTheNewOnly, options=SETS),
+    "set change: seal in the old only": Fault(300, SealsInTheOldOnly, options=SETS),
+    "set change: commit in the old only": Fault(100, CommitsInTheOldOnly, options=SETS),
+    "previousReplicas forgotten after a crash": Fault(300, PreviousForgotten, options=SETS),
+    "illegal transition taken": Fault(100, IllegalTransition, options=SETS),
+    "set known to the operator only": Fault(100, SetKnownToTheOperatorOnly, options=SETS),
+    "reads not confirmed": Fault(200, ReadsNotConfirmed, options=STALE),
+    "tombstone horizon ignored": Fault(100, HorizonIgnored, options=CLEANED),
+    "checkpoint above the commit point": Fault(
+        100, CheckpointAboveCommitPoint, options={**DUEL, "checkpoint_every_ms": 200}
+    ),
+    "checkpoint below the horizon loaded": Fault(200, CheckpointBelowHorizon, options=CLEANED),
+}

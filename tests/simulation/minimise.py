@@ -1,0 +1,62 @@
+"""A failing run with as few kinds of faults as possible: options are switched off one by one while it still fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.simulation.options import Options
+from tests.simulation.simulator import Failure, simulate
+
+__all__ = ["minimise"]
+
+QUIET: tuple[dict[str, int | float | bool], ...] = (
+    {"nomination_ms": 0},
+    {"clean_every_ms": 0},
+    {"checkpoint_every_ms": 0},
+    {"flip_every_ms": 0},
+    {"wipe_every_ms": 0},
+    {"full_every_ms": 0},
+    {"slow_every_ms": 0},
+    {"freeze_every_ms": 0},
+    {"partition_every_ms": 0},
+    {"all_crash_every_ms": 0},
+    {"crash_every_ms": 0},
+    {"crash_in_effects": 0.0},
+    {"move_every_ms": 0},
+    {"resign_every_ms": 0},
+    {"change_every_ms": 0},
+    {"rogue_every_ms": 0},
+    {"rogue_sets": 0.0},
+    {"operator_crash_every_ms": 0},
+    {"operators": 1},
+    {"loss": 0.0},
+    {"duplicates": 0.0},
+    {"long_delay": 0.0},
+    {"deletes": 0.0},
+    {"flush_os": False},
+    {"drift": 0.0},
+    {"spares": 0},
+    {"replicas": 3},
+    {"groups": 1},
+    {"clients": 1},
+    {"safety_ms": 2_000},
+    {"safety_ms": 1_000},
+)
+
+
+def fails(options: Options) -> bool:
+    try:
+        simulate(options)
+    except Failure:
+        return True
+    return False
+
+
+def minimise(options: Options, fails: Callable[[Options], bool] = fails) -> Options:
+    """With every option off that the failure does not need. ``options`` must fail."""
+    for quiet in QUIET:
+        fewer = replace(options, **quiet)  # type: ignore[arg-type]  # the names are those of the fields
+        if fewer != options and fails(fewer):
+            options = fewer
+    return options

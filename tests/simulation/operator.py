@@ -1,0 +1,288 @@
+"""A simple operator over a store with compare-and-swap: records leader and epoch, then calls the pod.
+
+Several may run at once, each with views that are late or missing; a crash between any two actions loses all that an
+operator knows. Also a rogue, who makes calls that no operator of ours would make: they must do no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tests.simulation.pod import Cluster, Pod
+
+from muster_coordinator.replication.effects import Answer, CallStatus
+from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.sets import Sets
+
+__all__ = ["Operator", "Record", "Store", "rogue_call"]
+
+STEP_MS = 80
+FRESH_MS = 700
+CALL_MS = 1_500
+
+
+@dataclass(frozen=True)
+class Record:
+    """The status of an OffsetsPartition."""
+
+    epoch: int
+    leader: str  # pod
+    sets: Sets
+    opened: bool = False
+    version: int = 0
+
+
+class Store:
+    """Reads may be stale, writes may lose, both may fail."""
+
+    def __init__(self, cluster: Cluster, record: Record) -> None:
+        self.record = record
+        self._cluster = cluster
+        self._before = record
+
+    def read(self) -> Record | None:
+        random = self._cluster.world.random
+        if self._cluster.world.faults:
+            if random.random() < 0.05:
+                return None
+            if random.random() < 0.1:
+                return self._before
+        return self.record
+
+    def swap(self, expected: Record, value: Record) -> bool:
+        """False: somebody else wrote (409), or nobody knows (a write that timed out may have happened)."""
+        random = self._cluster.world.random
+        if expected.version != self.record.version or (self._cluster.world.faults and random.random() < 0.03):
+            return False
+        self._before = self.record
+        self.record = replace(value, version=self.record.version + 1)
+        return not (self._cluster.world.faults and random.random() < 0.03)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a pod said of its replica."""
+
+    at_ms: int
+    log_id: str
+    epoch: int
+    leading_epoch: int
+    active: bool
+    rank: tuple[int, int]
+    rebuilding: bool
+    used: bool
+    set_final: Sets | None
+    needs_higher_epoch: bool
+
+
+class Operator:
+    def __init__(self, name: str, cluster: Cluster, store: Store) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.world = cluster.world
+        self.store = store
+        self.wants = ""  # "move", "resign" or "change", asked for by the simulation
+        self._run = 0
+        self.start()
+
+    def start(self) -> None:
+        """Nothing is known."""
+        self._run += 1
+        self._view: dict[str, Status] = {}
+        self._calling_until = -1
+        self._seen = -1
+        self._failures = 0
+        self._again_at = 0
+        self.wants = ""
+        self._step(self._run)
+
+    def crash(self) -> None:
+        self._run += 1
+        self.world.at(self.world.random.randint(1, 1_500), self.start)
+
+    def _step(self, run: int) -> None:
+        if run != self._run:
+            return
+        self._poll()
+        if self.world.now_ms >= max(self._calling_until, self._again_at):
+            record = self.store.read()
+            if record is not None:
+                self._plan(record)
+        self.world.at(STEP_MS + self.world.random.randint(0, STEP_MS), lambda: self._step(run))
+
+    def _poll(self) -> None:
+        for pod in self.cluster.pods.values():
+            self.world.send(self.name, pod.name, lambda pod=pod: self._status_of(pod))  # type: ignore[misc]
+
+    def _status_of(self, pod: Pod) -> None:
+        core = pod.core
+        if core is None or self.world.now_ms < pod.frozen_until:
+            return
+        core.operator_heard(pod.now_ms())
+        status = Status(
+            self.world.now_ms,
+            core.log_id,
+            max(core.promise.epoch, core.highest_epoch),
+            core.leading_epoch,
+            core.is_active,
+            (core.log.last_epoch, core.log.end),
+            core.promise.rebuilding or pod.full,
+            core.log.end > 0,
+            pod.set_final,
+            core.needs_higher_epoch,
+        )
+        run = self._run
+
+        def take() -> None:
+            if run == self._run:
+                self._view[pod.name] = status
+                self._seen = max(self._seen, status.epoch)
+
+        self.world.send(pod.name, self.name, take)
+
+    # -- plan ---------------------------------------------------------------------------------------------------------
+
+    def _fresh(self) -> dict[str, Status]:
+        return {n: s for n, s in self._view.items() if self.world.now_ms - s.at_ms < FRESH_MS}
+
+    def _plan(self, record: Record) -> None:
+        fresh = self._fresh()
+        leader = fresh.get(record.leader)
+        if leader is None or not leader.active or leader.leading_epoch != record.epoch:
+            self._fail_over(record, fresh)
+            return
+        self._failures = 0
+        if not record.opened:
+            self.store.swap(record, replace(record, opened=True))
+        elif record.sets.previous_replicas:
+            self._finish_change(record, leader)
+        elif leader.epoch > record.epoch or leader.needs_higher_epoch:
+            self._elect(record, record.leader, record.sets, force=True)
+        elif lost := self._lost(record, fresh):
+            self._change(record, fresh, lost)
+        elif self.wants:
+            self._do_what_is_wanted(record, fresh)
+
+    def _fail_over(self, record: Record, fresh: dict[str, Status]) -> None:
+        members = [n for n, s in fresh.items() if s.log_id in record.sets.members and not s.rebuilding]
+        if not members:
+            return
+        best = max(members, key=lambda name: fresh[name].rank)
+        if self._failures % 4 == 3:
+            best = self.world.random.choice(members)
+        self._elect(record, best, record.sets, force=self._failures >= 2)
+
+    def _finish_change(self, record: Record, leader: Status) -> None:
+        final = leader.set_final
+        if final is not None and set(final.replicas) != set(record.sets.replicas):
+            self.store.swap(record, replace(record, sets=final))  # the log holds the set
+            return
+        if final is not None and set(final.replicas) == set(record.sets.replicas):
+            self.store.swap(record, replace(record, sets=Sets(record.sets.replicas)))
+        elif leader.set_final is None and self.world.random.random() < 0.02:
+            self._elect(record, record.leader, record.sets, force=True)  # repeats both
+
+    def _lost(self, record: Record, fresh: dict[str, Status]) -> str:
+        """A replica of the set that is on no pod any more; only while all pods are heard."""
+        if len(fresh) < len(self.cluster.pods):
+            return ""
+        here = {status.log_id for status in fresh.values()}
+        return next((one for one in record.sets.replicas if one not in here), "")
+
+    def _change(self, record: Record, fresh: dict[str, Status], leaving: str) -> None:
+        unused = [s.log_id for s in fresh.values() if s.log_id not in record.sets.members and not s.rebuilding]
+        if unused:
+            new = self.world.random.choice(unused)
+            replicas = tuple(new if one == leaving else one for one in record.sets.replicas)
+            self._elect(record, record.leader, Sets(replicas, record.sets.replicas), force=True)
+
+    def _do_what_is_wanted(self, record: Record, fresh: dict[str, Status]) -> None:
+        wants, self.wants = self.wants, ""
+        members = [n for n, s in fresh.items() if s.log_id in record.sets.replicas and not s.rebuilding]
+        if wants == "move" and members:
+            self._elect(record, self.world.random.choice(members), record.sets, force=True)
+        elif wants == "resign":
+            self._resign(record)
+        elif wants == "change":
+            self._change(record, fresh, self.world.random.choice(record.sets.replicas))
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def _elect(self, record: Record, pod_name: str, sets: Sets, *, force: bool) -> None:
+        """Record first, then call."""
+        pod = self.cluster.pods[pod_name]
+        epoch = max(self._seen, record.epoch) + 1
+        if sets != record.sets and not self.cluster.may_name(sets):
+            return
+        value = replace(record, epoch=epoch, leader=pod_name, sets=sets)
+        if not self.store.swap(record, value):
+            return
+        if self.world.faults and self.world.random.random() < 0.03:
+            self.crash()
+            return
+        view = self._view.get(pod_name)
+        call = ElectionCall(
+            epoch, sets, bootstrap=not record.opened and view is not None and not view.used, force=force
+        )
+        self._calling_until = self.world.now_ms + CALL_MS
+        self._failures += 1
+        run = self._run
+
+        def answered(answer: Answer) -> None:
+            self.world.send(pod_name, self.name, lambda: self._answered(run, answer))
+
+        self.world.log(f"{self.name} elects {pod_name} in {epoch} {_short(sets)}{' force' if force else ''}")
+        self.world.send(self.name, pod_name, lambda: pod.elect(call, answered))
+
+    def _answered(self, run: int, answer: Answer) -> None:
+        if run != self._run:
+            return
+        self.world.log(f"{self.name} hears {answer.status} {answer.epoch} {answer.message}")
+        self._calling_until = -1
+        self._seen = max(self._seen, answer.epoch)
+        if answer.status is CallStatus.ACCEPTED:
+            self._failures = 0
+            self._again_at = self.world.now_ms + 2 * STEP_MS
+            return
+        self._again_at = self.world.now_ms + self.world.random.randint(0, 100 * min(self._failures, 8))
+        if answer.status is CallStatus.SET_CONFLICT and answer.sets is not None:
+            self.store.swap(self.store.record, replace(self.store.record, sets=answer.sets))
+
+    def _resign(self, record: Record) -> None:
+        pod = self.cluster.pods[record.leader]
+        epoch = max(self._seen, record.epoch) + 1
+        if self.store.swap(record, replace(record, epoch=epoch)):
+            self.world.log(f"{self.name} lets {record.leader} resign for {epoch}")
+            self.world.send(self.name, pod.name, lambda: pod.resign(epoch, lambda answer: None))
+
+
+def rogue_call(cluster: Cluster, store: Store) -> None:
+    """Some pod, some epoch, perhaps a set that nobody wants: refused, or harmless."""
+    random = cluster.world.random
+    pod = random.choice(list(cluster.pods.values()))
+    record = store.record
+    promised = max(one.storage.promise.epoch for one in cluster.pods.values())
+    epoch = max(promised + random.randint(-2, 2), 0)
+    if random.random() < 0.15:
+        for one in random.sample(list(cluster.pods.values()), random.randint(1, len(cluster.pods))):
+            one.resign(epoch, lambda answer: None)
+        for one in random.sample(list(cluster.pods.values()), min(2, len(cluster.pods))):  # who is first?
+            call = ElectionCall(epoch, record.sets, force=True)
+            cluster.world.at(random.randint(5, 60), lambda one=one, call=call: one.elect(call, lambda answer: None))  # type: ignore[misc]
+        return
+    sets = record.sets
+    if random.random() < cluster.world.options.rogue_sets:
+        ids = [one.storage.log_id for one in cluster.pods.values()]
+        some = tuple(random.sample(ids, random.randint(1, len(ids))))
+        own = pod.core.log.sets if pod.core is not None and pod.core.log.sets is not None else record.sets
+        sets = random.choice((Sets(some), Sets(some, own.replicas), own, own, Sets(own.replicas)))
+        if not cluster.may_name(sets):
+            return
+    if random.random() < 0.2:  # what was recorded, once more: perhaps the pod was restarted since
+        pod, epoch = cluster.pods[record.leader], max(record.epoch, 0)
+    cluster.world.log(f"rogue elects {pod.name} in {epoch} {_short(sets)}")
+    pod.elect(ElectionCall(epoch, sets, force=random.random() < 0.8), lambda answer: None)
+
+
+def _short(sets: Sets) -> str:
+    return "/".join(",".join(one[:4] for one in each) for each in sets.each)

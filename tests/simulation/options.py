@@ -1,0 +1,114 @@
+"""Everything that one run draws before it begins. Printed first, and again when it fails; equal options, equal run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from random import Random
+
+__all__ = ["Options", "draw_options", "lite"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Probabilities are per event of the kind that the name says; ``*_every_ms``: mean time between two, 0 = never."""
+
+    seed: int
+    replicas: int = 3
+    spares: int = 0  # pods that hold no replica at first
+    safety_ms: int = 8_000
+    groups: int = 3
+    clients: int = 4
+    op_every_ms: int = 25
+    deletes: float = 0.1
+    delay_ms_max: int = 4
+    long_delay: float = 0.01  # of a message; then up to long_delay_ms
+    long_delay_ms: int = 800
+    loss: float = 0.01
+    duplicates: float = 0.02
+    disk_ms_max: int = 3
+    slow_disk_ms: int = 60
+    crash_every_ms: int = 2_500
+    crash_in_effects: float = 0.0005  # between two effects
+    power_loss: float = 0.3  # of a crash: also what flush os had not synced
+    restart_ms_max: int = 1_200
+    all_crash_every_ms: int = 0
+    freeze_every_ms: int = 4_000
+    freeze_ms_max: int = 2_500
+    partition_every_ms: int = 3_000
+    partition_ms_max: int = 2_000
+    flip_every_ms: int = 0  # a bit flips in a log
+    wipe_every_ms: int = 0  # a volume is lost
+    full_every_ms: int = 0
+    slow_every_ms: int = 6_000
+    move_every_ms: int = 2_500  # planned moves
+    resign_every_ms: int = 8_000
+    change_every_ms: int = 0  # of the set
+    rogue_every_ms: int = 3_000  # a call that no operator of ours would make
+    rogue_sets: float = 0.3  # of those: with a set that was not recorded
+    operator_crash_every_ms: int = 6_000
+    operators: int = 2
+    clean_every_ms: int = 0
+    checkpoint_every_ms: int = 1_500
+    nomination_ms: int = 0
+    flush_os: bool = False
+    append_bytes_max: int = 100
+    drift: float = 0.05
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in asdict(self).items())
+
+
+def draw_options(seed: int) -> Options:
+    """A swarm: each run has its own mixture, so that one fault does not hide another."""
+    random = Random(f"options {seed}")
+    replicas = random.choice((1, 3, 3, 3, 3, 5, 5))
+
+    def some(*values: int) -> int:
+        return random.choice((0, *values))
+
+    options = Options(
+        seed=seed,
+        replicas=replicas,
+        safety_ms=random.choice((4_000, 8_000, 15_000)),
+        groups=random.choice((1, 3, 5)),
+        clients=random.choice((2, 4, 6)),
+        op_every_ms=random.choice((8, 25, 60)),
+        deletes=random.choice((0.0, 0.1, 0.4)),
+        delay_ms_max=random.choice((2, 4, 15)),
+        long_delay=random.choice((0.0, 0.01, 0.05)),
+        loss=random.choice((0.0, 0.01, 0.05)),
+        duplicates=random.choice((0.0, 0.02, 0.1)),
+        disk_ms_max=random.choice((1, 3, 20)),
+        crash_every_ms=some(700, 1_500, 3_000),
+        crash_in_effects=random.choice((0.0, 0.0005, 0.002)),
+        all_crash_every_ms=some(4_000),
+        freeze_every_ms=some(2_000, 4_000),
+        partition_every_ms=some(1_000, 2_500),
+        flip_every_ms=some(2_500, 5_000) if replicas > 1 else 0,
+        full_every_ms=some(3_000),
+        slow_every_ms=some(2_000, 6_000),
+        move_every_ms=some(800, 2_500),
+        resign_every_ms=some(2_000, 6_000),
+        rogue_every_ms=some(50, 500, 2_000),
+        rogue_sets=random.choice((0.0, 0.3)),
+        operator_crash_every_ms=some(2_000, 6_000),
+        operators=random.choice((1, 2)),
+        clean_every_ms=some(700),
+        nomination_ms=some(1_500),
+        flush_os=random.random() < 0.2,
+        append_bytes_max=random.choice((20, 100, 1_000)),
+        drift=random.choice((0.0, 0.05, 0.2)),
+    )
+    if random.random() < 0.5:
+        options = replace(
+            options,
+            spares=random.choice((1, 2)),
+            change_every_ms=random.choice((900, 2_000)),
+            wipe_every_ms=some(4_000) if replicas > 1 else 0,
+        )
+    return options
+
+
+def lite(options: Options) -> Options:
+    """Short, for unit tests."""
+    return replace(options, safety_ms=min(options.safety_ms, 3_000))

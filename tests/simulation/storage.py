@@ -1,0 +1,146 @@
+"""A replica's disk: what a crash leaves of it.
+
+Fault model: a write is durable when it is reported, and may be durable, whole batches of it, before that; a crash keeps
+any prefix of what was under way. Under ``flush os`` a write is reported when the page cache has it: a power loss takes
+what was not synced. A flipped bit is found when the log is opened: everything from there on is gone, and known to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from muster_coordinator.replication.effects import Promise
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.messages import Batch
+
+__all__ = ["Checkpoint", "DiskLog", "Storage"]
+
+BATCH_BYTES = 20
+"""Of a batch besides its records."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The materialised state at ``offset``, which is behind a record of ``epoch``."""
+
+    offset: int
+    epoch: int
+    state: dict[str, int]
+
+
+@dataclass
+class DiskLog:
+    """``runs``: the durable epoch cache; batches that compaction removed are missing, ``end`` is the logical end."""
+
+    batches: list[Batch] = field(default_factory=list)
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    end: int = 0
+    horizon: int = 0
+
+    def append(self, end: int, batches: tuple[Batch, ...], runs: tuple[tuple[int, int], ...], horizon: int) -> None:
+        for epoch, start in runs:
+            if not self.runs or self.runs[-1][0] != epoch:
+                self.runs.append((epoch, start))
+        self.batches.extend(batches)
+        self.end = end
+        self.horizon = horizon
+
+    def cut(self, end: int) -> None:
+        while self.batches and self.batches[-1].end_offset > end:
+            self.batches.pop()
+        self.runs = [run for run in self.runs if run[1] < end]
+        self.end = min(self.end, end)
+
+    def copy(self) -> DiskLog:
+        return DiskLog(list(self.batches), list(self.runs), self.end, self.horizon)
+
+    def state(self) -> LogState:
+        sets = [(batch.base_offset, batch.sets) for batch in self.batches if batch.sets is not None]
+        return LogState(self.end, self.runs, sets, self.horizon)
+
+    def epoch_before(self, offset: int) -> int:
+        found = -1
+        for epoch, start in self.runs:
+            if start < offset:
+                found = epoch
+        return found
+
+    def read(self, start: int, bytes_max: int) -> tuple[int, list[Batch]]:
+        """(end of the range, its batches), at least one batch."""
+        found: list[Batch] = []
+        size = 0
+        for batch in self._from(start):
+            size += len(batch.data) + BATCH_BYTES
+            if found and size > bytes_max:
+                return batch.base_offset, found
+            found.append(batch)
+        return self.end, found
+
+    def _from(self, start: int) -> list[Batch]:
+        low, high = 0, len(self.batches)
+        while low < high:
+            middle = (low + high) // 2
+            if self.batches[middle].base_offset < start:
+                low = middle + 1
+            else:
+                high = middle
+        return self.batches[low:]
+
+
+class Storage:
+    """Writes go one after the other. ``durable``: what survives; ``synced``: also a power loss, under flush os."""
+
+    def __init__(self, log_id: str, random: Random) -> None:
+        self.log_id = log_id
+        self.promise = Promise()
+        self.durable = DiskLog()
+        self.synced_end = 0
+        self.beside: DiskLog | None = None
+        self.checkpoint: Checkpoint | None = None
+        self.lost = ""  # why data that was acked may be missing; "" if none is
+        self.power_lost = False
+        self._random = random
+        self._under_way: list[Callable[[], None]] = []
+
+    @property
+    def is_damaged(self) -> bool:
+        """Something that was acked may be missing, and the replica has not caught up since."""
+        return bool(self.lost) or self.power_lost or self.promise.rebuilding
+
+    def begin(self, write: Callable[[], None]) -> Callable[[], bool]:
+        """``write`` is under way; the result makes it durable, and says False if the process died before."""
+        self._under_way.append(write)
+
+        def finish() -> bool:
+            if write not in self._under_way:
+                return False
+            while self._under_way[0] is not write:  # in order
+                self._under_way.pop(0)()
+            self._under_way.pop(0)()
+            return True
+
+        return finish
+
+    def crash(self) -> None:
+        """Any prefix of what is under way reached the disk."""
+        kept = self._random.randint(0, len(self._under_way))
+        for write in self._under_way[:kept]:
+            write()
+        self._under_way.clear()
+        self.beside = None
+
+    def lose_power(self) -> None:
+        """Under flush os: the page cache is gone."""
+        self.durable.cut(self.synced_end)
+        self.power_lost = True
+
+    def flip_bit(self) -> bool:
+        """In a record of the log. False: there is none."""
+        if not self.durable.batches:
+            return False
+        self.durable.cut(self._random.choice(self.durable.batches).base_offset)
+        self.synced_end = min(self.synced_end, self.durable.end)
+        self.lost = "damage"
+        return True

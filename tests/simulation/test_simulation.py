@@ -1,0 +1,81 @@
+"""The lite mode of `make simulate`: some seeds of the swarm, exact replay, and what the harness itself promises."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from tests.simulation.faults import CANARY
+from tests.simulation.minimise import minimise
+from tests.simulation.options import Options, draw_options
+from tests.simulation.simulator import Failure, simulate
+from tests.simulation.world import World
+
+SEEDS = 200
+PART = 25
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_seeds_of_the_swarm_are_clean(first: int) -> None:
+    for seed in range(first, first + PART):
+        simulate(draw_options(seed))
+
+
+def test_found_reads_that_wait_while_the_set_shrinks_to_one_replica() -> None:
+    simulate(draw_options(2271))
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    assert [simulate(draw_options(seed)) for seed in (3, 6, 9)] == [simulate(draw_options(seed)) for seed in (3, 6, 9)]
+
+
+def test_drawn_options_cover_one_three_and_five_replicas_and_more_than_four_epochs() -> None:
+    drawn = [draw_options(seed) for seed in range(30)]
+    assert {options.replicas for options in drawn} == {1, 3, 5}
+    assert max(simulate(options).highest_epoch for options in drawn[:10]) >= 4
+
+
+def test_without_faults_and_rogues_hardly_anybody_but_the_first_leader_leads() -> None:
+    off: dict[str, Any] = {
+        one.name: 0 for one in fields(Options) if one.name.endswith("_every_ms") and one.name != "op_every_ms"
+    }
+    chances: dict[str, Any] = {"loss": 0.0, "duplicates": 0.0, "long_delay": 0.0, "crash_in_effects": 0.0}
+    outcome = simulate(replace(Options(0, operators=1), **off, **chances))
+    assert outcome.epochs <= 2
+    assert outcome.answered > 500
+
+
+def test_canary_is_caught() -> None:
+    """A pod that answers before anything is committed: if this run is clean, the checkers check nothing."""
+    with pytest.raises(Failure, match=r"went back|is gone"):
+        _run_canary()
+
+
+def test_failure_names_its_options_and_ends_with_what_happened() -> None:
+    with pytest.raises(Failure) as caught:
+        _run_canary()
+    assert caught.value.options.seed < CANARY.seeds
+    assert caught.value.trace
+
+
+def _run_canary() -> None:
+    for seed in range(CANARY.seeds):
+        simulate(CANARY.draw(seed), CANARY.rules(), CANARY.pod_class)
+
+
+def test_minimising_switches_off_what_a_failure_does_not_need() -> None:
+    smallest = minimise(draw_options(2), fails=lambda options: options.loss > 0 or options.seed == 2)
+    assert smallest.loss == 0
+    assert smallest.crash_every_ms == 0
+    assert smallest.seed == 2
+
+
+def test_one_way_partition_blocks_one_way() -> None:
+    world = World(Options(0, loss=0.0, duplicates=0.0, long_delay=0.0))
+    arrived: list[str] = []
+    world.block("a", "b", 100)
+    world.send("a", "b", lambda: arrived.append("there"))
+    world.send("b", "a", lambda: arrived.append("back"))
+    world.run_until(50)
+    assert arrived == ["back"]

@@ -1,0 +1,80 @@
+"""Virtual time and the network: everything that happens is an entry of one queue, drawn from one seed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.options import Options
+
+__all__ = ["Violation", "World"]
+
+
+class Violation(Exception):
+    """The protocol broke a promise. The text says which one."""
+
+
+class World:
+    """``now_ms`` is the true time; pods see their own. ``trace``: the last things that happened, for a failure."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.random = Random(f"world {options.seed}")
+        self.now_ms = 0
+        self.faults = True  # the safety phase
+        self.trace: list[str] = []
+        self.blocked: dict[tuple[str, str], int] = {}  # (from, to) -> until when
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, delay_ms: int, run: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0), self._number, run))
+
+    def run_until(self, end_ms: int, stop: Callable[[], bool] | None = None) -> None:
+        while self._queue and self._queue[0][0] <= end_ms:
+            self.now_ms, _, run = heapq.heappop(self._queue)
+            run()
+            if stop is not None and stop():
+                return
+        self.now_ms = max(self.now_ms, end_ms)
+
+    def log(self, text: str) -> None:
+        self.trace.append(f"{self.now_ms:>7} {text}")
+        if len(self.trace) > 4_000:
+            del self.trace[:2_000]
+
+    def every(self, mean_ms: int, run: Callable[[], None]) -> None:
+        """A fault: at random times, ``mean_ms`` apart on average, until the faults stop. 0: never."""
+        if not mean_ms:
+            return
+
+        def again() -> None:
+            if self.faults:
+                run()
+                self.at(1 + int(self.random.expovariate(1 / mean_ms)), again)
+
+        self.at(1 + int(self.random.expovariate(1 / mean_ms)), again)
+
+    # -- network ------------------------------------------------------------------------------------------------------
+
+    def send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
+        """Lost, delayed, doubled, overtaken; or not at all, while ``target`` is cut off from ``source``."""
+        options, random = self.options, self.random
+        if self.blocked.get((source, target), -1) > self.now_ms:
+            return
+        copies = 1
+        if self.faults:
+            if random.random() < options.loss:
+                return
+            if random.random() < options.duplicates:
+                copies = 2
+        for _ in range(copies):
+            delay = random.randint(0, options.delay_ms_max)
+            if self.faults and random.random() < options.long_delay:
+                delay += random.randint(0, options.long_delay_ms)
+            self.at(delay, deliver)
+
+    def block(self, source: str, target: str, duration_ms: int) -> None:
+        self.blocked[(source, target)] = self.now_ms + duration_ms

@@ -1,0 +1,2 @@
+"""Shared by the tests: real pod processes, and a raw Kafka client that is independent of our own codecs (it uses
+kio's)."""

@@ -1,0 +1,60 @@
+"""Fixtures for tests against a real API server, which MUSTER_TEST_KUBECONFIG names (see tests/conftest.py).
+
+Import `api_server` and `namespace` into the test module; both are skipped with one line when there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from muster_operator.kube.client import KubeClient, connect
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run kubectl; its output is text."""
+    return subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=check, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def custom_resources() -> None:
+    """The CRDs of this tree, established in the API server."""
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip("needs a Kubernetes for tests: make test-kubernetes, or MUSTER_TEST_KUBECONFIG (a path)")
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
+    kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
+
+
+def send_operator_away() -> None:
+    """Scale an installed operator to nothing: it would act on the objects that a test of the store creates."""
+    operator = ("-n", "muster-system", "deployment/muster-operator")
+    if kubectl("get", *operator, check=False).returncode == 0:
+        kubectl("scale", *operator, "--replicas=0")
+        selector = "app.kubernetes.io/name=muster-operator"
+        kubectl("wait", "-n", "muster-system", "--for=delete", "pod", "-l", selector, "--timeout=50s")
+
+
+@pytest.fixture
+def namespace(custom_resources: None) -> Iterator[str]:
+    """A namespace of this test's own, with no operator about."""
+    send_operator_away()
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest_asyncio.fixture
+async def api_server(custom_resources: None) -> AsyncIterator[KubeClient]:
+    """A client of the operator's own kind."""
+    client = await connect()
+    yield client
+    await client.close()

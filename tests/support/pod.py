@@ -1,0 +1,163 @@
+"""A real ``muster-coordinator`` process, and a stand-in operator that elects it over the real pod API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.kafka import KafkaClient
+
+from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
+from muster_coordinator.podapi.models import (
+    Broker,
+    CallStatus,
+    DeclaredTopic,
+    Election,
+    ElectionResult,
+    ElectionsRequest,
+    MetadataImage,
+    PartitionLeader,
+    ReplicaRequest,
+    ReplicasRequest,
+)
+
+START_TIMEOUT_S = 30.0
+POLL_S = 0.01
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on; all are held until the last is found, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class SoloPod:
+    """One pod that leads every partition. The test plays the operator: ``elect_all`` with ever higher epochs."""
+
+    def __init__(
+        self, data_dir: Path, partitions: int = 1, topics: dict[str, int] | None = None, config: Sequence[str] = ()
+    ) -> None:
+        self.data_dir = data_dir
+        self.partitions = partitions
+        self.topics = topics if topics is not None else {"t": 10}
+        self.config = config
+        self.kafka_port, self.api_port = free_ports(2)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.epoch = 0
+        self._image_version = 0
+
+    async def __aenter__(self) -> SoloPod:
+        self._session = new_session()
+        self.api = PodClient(self._session, "pod-0", f"127.0.0.1:{self.api_port}")
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.kill()
+        await self._session.close()
+
+    async def start(self, *, elect: bool = True) -> None:
+        """Start the process and wait until it is ready; ``elect``: then make it lead everything."""
+        command = [sys.executable, "-m", "muster_coordinator.server.process"]
+        command += [
+            "--pod",
+            "pod-0",
+            "--data-dir",
+            str(self.data_dir),
+            "--kafka-listen",
+            f"127.0.0.1:{self.kafka_port}",
+        ]
+        command += ["--api-listen", f"127.0.0.1:{self.api_port}"]
+        command += [f"--config={setting}" for setting in self.config]
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with (self.data_dir.parent / "pod.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        await self._wait_until_ready()
+        if elect:
+            results = await self.elect_all()
+            assert all(r.status is CallStatus.ACCEPTED for r in results), results
+
+    async def _wait_until_ready(self) -> None:
+        assert self.process is not None
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while True:
+                assert self.process.poll() is None, f"the pod ended: {self.log()[-2000:]}"
+                try:
+                    if (await self.api.status()).started:
+                        return
+                except PodApiError:
+                    pass
+                await asyncio.sleep(POLL_S)
+
+    async def elect_all(self, epoch: int | None = None) -> tuple[ElectionResult, ...]:
+        """Create the replicas, elect the pod for each partition in one new epoch, and push the metadata image."""
+        created = await self.api.create_replicas(
+            ReplicasRequest(1, tuple(ReplicaRequest(p) for p in range(self.partitions))), timeout_s=60
+        )
+        self.epoch = epoch if epoch is not None else self.epoch + 1
+        elections = tuple(
+            Election(r.partition, self.epoch, (r.log_id,), bootstrap=not r.used) for r in created.results if r.log_id
+        )
+        response = await self.api.elect(ElectionsRequest(1, elections), timeout_s=60)
+        await self.push_metadata()
+        return response.results
+
+    async def push_metadata(self) -> None:
+        self._image_version += 1
+        await self.api.update_metadata(
+            MetadataImage(
+                token=1,
+                version=self._image_version,
+                cluster_id="test",
+                brokers=(Broker(0, "127.0.0.1", self.kafka_port, "pod-0"),),
+                offsets_partitions=self.partitions,
+                leaders=tuple(PartitionLeader(p, 0, self.epoch) for p in range(self.partitions)),
+                topics=tuple(DeclaredTopic(name, count) for name, count in self.topics.items()),
+            )
+        )
+
+    async def client(self) -> KafkaClient:
+        return await KafkaClient.connect(self.kafka_port)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """SIGTERM, as Kubernetes does; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            os.kill(process.pid, number)
+        return process.wait(timeout=30)
+
+    def log(self) -> str:
+        return (self.data_dir.parent / "pod.log").read_text(errors="replace")
+
+    def segment(self, partition: int = 0) -> Path:
+        """The active segment of a partition."""
+        return sorted((self.data_dir / f"__consumer_offsets-{partition}").glob("*.log"))[-1]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """A sample of GET /metrics; 0 when it is not there."""
+        async with self._session.get(f"http://127.0.0.1:{self.api_port}/metrics") as response:
+            text = await response.text()
+        wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
+        values = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.rsplit(" ", 1)[0] == wanted]
+        return float(values[0]) if values else 0.0

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from muster_cli.errors import CliUsageError
+from muster_cli.options import parse_settings, parse_topics
+
+
+def test_topics_with_partitions_are_read_in_order() -> None:
+    assert parse_topics(["orders:6", "a.b-c_d:1"]) == {"orders": 6, "a.b-c_d": 1}
+
+
+@pytest.mark.parametrize(
+    "value", ["orders", "orders:", ":3", "orders:0", "orders:-1", "orders:x", "a b:1", "..:1", "orders:²"]
+)
+def test_topic_that_kafka_would_not_take_is_refused_with_the_value(value: str) -> None:
+    with pytest.raises(CliUsageError, match="--topic"):
+        parse_topics([value])
+
+
+def test_topic_given_twice_is_refused() -> None:
+    with pytest.raises(CliUsageError, match="twice"):
+        parse_topics(["orders:1", "orders:2"])
+
+
+def test_settings_come_back_as_texts_by_name() -> None:
+    given = ["offsets.topic.segment.bytes = 4096", "connections.max.idle.ms=60000"]
+    assert parse_settings(given) == {"offsets.topic.segment.bytes": "4096", "connections.max.idle.ms": "60000"}
+
+
+def test_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(CliUsageError, match=r"did you mean offsets\.topic\.segment\.bytes"):
+        parse_settings(["offset.topic.segment.byte=4096"])
+
+
+@pytest.mark.parametrize("value", ["max.connections", "=1", " =1", "max.connections=many", "max.connections=0"])
+def test_setting_that_no_pod_would_take_is_refused(value: str) -> None:
+    with pytest.raises(CliUsageError, match="--config"):
+        parse_settings([value])

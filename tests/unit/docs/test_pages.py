@@ -1,0 +1,38 @@
+"""Pages point at things that exist: links, folders of the contributors' table, options of the command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from muster_cli.main import up
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_table_of_folders_names_folders_and_files_that_exist() -> None:
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+/`[^|]*) \| ([^|]*) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(rows) > 10
+    for folders, start in rows:
+        first = re.findall(r"`([^`<.]+/)`", folders)
+        assert [folder for folder in first if not (ROOT / folder).is_dir()] == []
+        for name in re.findall(r"`([^`]+)`", start):
+            places = [ROOT / folder for folder in (*first, "")] + [(ROOT / folder).parent for folder in first]
+            assert any((place / name).exists() for place in places), name
+
+
+def test_operations_page_lists_the_options_of_local_up() -> None:
+    usage = (ROOT / "docs" / "operations.md").read_text().split("```")[1]
+    shown = set(re.findall(r"--[a-z-]+", usage))
+    options = {name for each in up.params if isinstance(each, click.Option) for name in each.opts}
+    assert shown == options | {"--json"}

@@ -1,0 +1,70 @@
+"""The Helm chart and the Kustomize base describe the same thing; the samples decode."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
+
+REPOSITORY = Path(__file__).parents[3]
+CHART = REPOSITORY / "charts" / "muster"
+BUILT_HELM = REPOSITORY / ".cache" / "bin" / "helm"
+HELM = str(BUILT_HELM) if BUILT_HELM.exists() else shutil.which("helm")
+
+needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm: make helm")
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def objects(text: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text) if each}
+
+
+def helm_template(*arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
+    assert HELM is not None
+    return objects(output(HELM, "template", "muster", str(CHART), "-n", "muster-system", "--include-crds", *arguments))
+
+
+@needs_helm
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, for kustomize")
+def test_chart_and_kustomize_base_describe_the_same() -> None:
+    kustomized = objects(output("kubectl", "kustomize", str(REPOSITORY / "config")))
+    # Helm creates the namespace of a release itself.
+    del kustomized["Namespace", "muster-system"]
+    assert helm_template() == kustomized
+
+
+@needs_helm
+def test_chart_with_a_cluster_renders_resources_that_decode() -> None:
+    rendered = helm_template("--set", "cluster.enabled=true,cluster.spec.pods=5,cluster.offsetsTopic.partitions=8")
+    cluster = msgspec.convert(rendered["CoordinatorCluster", "muster"], CoordinatorCluster)
+    topic = msgspec.convert(rendered["OffsetsTopic", "muster-offsets"], OffsetsTopic)
+    assert (cluster.spec.pods, topic.spec.partitions) == (5, 8)
+    assert topic.spec.cluster_ref.name == cluster.metadata.name
+    assert cluster.metadata.namespace == topic.metadata.namespace
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "value", ["image.pullPolicy=Sometimes", "operator.replicas=-1", "cluster.offsetsTopic.partitions=0", "imgae.tag=x"]
+)
+def test_wrong_value_is_refused_by_the_values_schema(value: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        helm_template("--set", value)
+    assert value.split("=")[0].split(".")[-1] in refused.value.stderr or "imgae" in refused.value.stderr
+
+
+def test_sample_decodes_and_belongs_together() -> None:
+    text = (REPOSITORY / "config/samples/small.yaml").read_text(encoding="utf-8")
+    cluster, topic = yaml.safe_load_all(text)
+    assert msgspec.convert(topic, OffsetsTopic).spec.cluster_ref.name == cluster["metadata"]["name"]
+    assert msgspec.convert(cluster, CoordinatorCluster).spec.topics[0].name == "orders"

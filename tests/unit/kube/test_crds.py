@@ -1,0 +1,88 @@
+"""The checked-in definitions are those of the models, and every form of field has a schema."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+import yaml
+from msgspec import Meta
+
+from muster_operator.api.crds import definitions, main, render
+from muster_operator.api.schema import struct_schema
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(("plural", "definition"), list(definitions()), ids=[name for name, _ in definitions()])
+def test_checked_in_definition_is_the_generated_one(plural: str, definition: dict[str, Any]) -> None:
+    text = (REPOSITORY / "crds" / f"{plural}.yaml").read_text(encoding="utf-8")
+    assert text == render(definition), "run: python -m muster_operator.api.crds"
+
+
+def test_crds_folder_holds_what_main_writes_and_its_kustomization(tmp_path: Path) -> None:
+    main(str(tmp_path))
+    written = {file.name for file in tmp_path.iterdir()}
+    assert {file.name for file in (REPOSITORY / "crds").iterdir()} == written | {"Kustomization"}
+    listed = yaml.safe_load((REPOSITORY / "crds/Kustomization").read_text(encoding="utf-8"))["resources"]
+    assert set(listed) == written
+
+
+def test_status_has_no_defaults_but_the_condition_that_says_not_seen() -> None:
+    for _, definition in definitions():
+        status = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        assert [name for name, schema in status["properties"].items() if "default" in schema] == []
+        assert status["default"]["conditions"][0]["status"] == "Unknown"
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """Inner."""
+
+    size: Annotated[str, Meta(pattern="^a$", description="A size.")] = "a"
+    name: str | None = None
+
+
+class Outer(msgspec.Struct, rename="camel"):
+    """Outer."""
+
+    first_number: Annotated[int, Meta(ge=1, lt=10)]
+    inner: Annotated[Inner, Meta(description="Field wins over docstring.")] = Inner()
+    names: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    flag: bool = False
+
+
+def test_schema_has_bounds_defaults_and_required_fields() -> None:
+    assert struct_schema(Outer, defaults=True) == {
+        "type": "object",
+        "description": "Outer.",
+        "required": ["firstNumber"],
+        "properties": {
+            "firstNumber": {"type": "integer", "format": "int64", "minimum": 1, "maximum": 9},
+            "inner": {
+                "type": "object",
+                "description": "Field wins over docstring.",
+                "properties": {
+                    "size": {"type": "string", "pattern": "^a$", "description": "A size.", "default": "a"},
+                    "name": {"type": "string"},
+                },
+                "default": {"size": "a"},
+            },
+            "names": {"type": "array", "items": {"type": "string"}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "flag": {"type": "boolean", "default": False},
+        },
+    }
+
+
+def test_field_without_a_schema_is_an_error() -> None:
+    class Unknown(msgspec.Struct):
+        """Unknown."""
+
+        moment: datetime
+
+    with pytest.raises(TypeError, match="no schema"):
+        struct_schema(Unknown, defaults=True)

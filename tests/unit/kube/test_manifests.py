@@ -1,0 +1,141 @@
+"""What a CoordinatorCluster becomes, and what is read back from its pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.kube.manifests import manifests
+from muster_operator.kube.workload import KubeWorkload, pod_info
+from muster_operator.store.port import ClusterKey
+from muster_operator.store.workload import PodInfo, PodPhase
+
+
+def cluster(**spec: Any) -> CoordinatorCluster:
+    return msgspec.convert(
+        {"metadata": {"name": "a", "namespace": "ns", "uid": "u-1"}, "spec": spec}, CoordinatorCluster
+    )
+
+
+def built(kind: str, subject: CoordinatorCluster) -> list[dict[str, Any]]:
+    return [each for _, each in manifests(subject, "muster:default") if each["kind"] == kind]
+
+
+def container(subject: CoordinatorCluster) -> dict[str, Any]:
+    (stateful_set,) = built("StatefulSet", subject)
+    (only,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def environment(subject: CoordinatorCluster) -> dict[str, str]:
+    return {each["name"]: each.get("value", "<field>") for each in container(subject)["env"]}
+
+
+def test_every_object_is_owned_labelled_and_in_the_clusters_namespace() -> None:
+    for path, each in manifests(cluster(), "muster:default"):
+        assert "/namespaces/ns/" in path
+        assert each["metadata"]["namespace"] == "ns"
+        assert each["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+        assert each["metadata"]["labels"]["muster.dev/cluster"] == "a"
+
+
+def test_selectors_match_the_pods_labels() -> None:
+    subject = cluster(podTemplate={"labels": {"team": "x", "muster.dev/cluster": "somebody else's"}})
+    (stateful_set,) = built("StatefulSet", subject)
+    labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        stateful_set["spec"]["selector"]["matchLabels"],
+        *(service["spec"]["selector"] for service in built("Service", subject)),
+        *(budget["spec"]["selector"]["matchLabels"] for budget in built("PodDisruptionBudget", subject)),
+    ]
+    assert len(selectors) == 4
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    assert labels["team"] == "x"
+
+
+def test_image_is_the_clusters_or_else_the_default() -> None:
+    assert container(cluster())["image"] == "muster:default"
+    assert container(cluster(image="muster:other", imagePullPolicy="Never"))["image"] == "muster:other"
+
+
+def test_settings_go_to_the_pod_one_per_line() -> None:
+    settings = {"group.max.size": "5", "a.b": "x=y"}
+    assert environment(cluster(settings=settings))["MUSTER_CONFIG"] == "a.b=x=y\ngroup.max.size=5"
+
+
+@pytest.mark.parametrize(
+    ("advertise", "expected"), [("PodDNS", "$(MUSTER_POD).a-pods.ns.svc:9999"), ("PodIP", "$(POD_IP):9999")]
+)
+def test_advertised_address_follows_the_listener_and_refers_to_earlier_variables(advertise: str, expected: str) -> None:
+    subject = cluster(listeners={"kafka": {"port": 9999, "advertise": advertise}})
+    names = list(environment(subject))
+    assert environment(subject)["MUSTER_ADVERTISE"] == expected
+    assert max(names.index("MUSTER_POD"), names.index("POD_IP")) < names.index("MUSTER_ADVERTISE")
+
+
+def test_pod_runs_without_root_with_a_read_only_root_and_its_own_volume_only() -> None:
+    (stateful_set,) = built("StatefulSet", cluster(storage={"size": "2Gi", "storageClassName": "fast"}))
+    pod = stateful_set["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsUser"]
+    assert not pod["automountServiceAccountToken"]
+    assert container(cluster())["securityContext"]["readOnlyRootFilesystem"]
+    (claim,) = stateful_set["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"]["requests"] == {"storage": "2Gi"}
+    (mount,) = container(cluster())["volumeMounts"]
+    assert environment(cluster())["MUSTER_DATA_DIR"].startswith(mount["mountPath"])
+
+
+def test_no_storage_class_means_the_default_class_not_an_empty_one() -> None:
+    (stateful_set,) = built("StatefulSet", cluster())
+    assert "storageClassName" not in stateful_set["spec"]["volumeClaimTemplates"][0]["spec"]
+
+
+def pod(name: str = "a-1", **changes: Any) -> dict[str, Any]:
+    env = [
+        {"name": "POD_IP", "valueFrom": {}},
+        {"name": "MUSTER_ADVERTISE", "value": changes.pop("advertise", "$(POD_IP):9092")},
+    ]
+    meta = {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"muster.dev/cluster": "a"}}
+    return {
+        "metadata": {**meta, **changes.pop("metadata", {})},
+        "spec": {"containers": [{"env": env}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.7", **changes},
+    }
+
+
+def test_pod_has_addresses_and_node_id() -> None:
+    expected = PodInfo("a-1", 1, "u", "10.0.0.7:9640", "10.0.0.7:9092", PodPhase.RUNNING)
+    assert pod_info(pod()) == expected
+
+
+def test_pod_without_an_address_has_none() -> None:
+    info = pod_info(pod(podIP="", phase="Pending"))
+    assert (info.api_address, info.kafka_address, info.phase) == ("", "", PodPhase.PENDING)
+
+
+def test_pod_advertised_by_dns_is_known_by_dns_and_ipv6_is_in_brackets() -> None:
+    info = pod_info(pod(advertise="$(MUSTER_POD).a-pods.ns.svc:9092", podIP="fd00::7"))
+    assert (info.api_address, info.kafka_address) == ("[fd00::7]:9640", "a-1.a-pods.ns.svc:9092")
+
+
+def test_pod_being_deleted_is_terminating_and_an_unheard_phase_is_unknown() -> None:
+    assert pod_info(pod(metadata={"deletionTimestamp": "now"})).phase is PodPhase.TERMINATING
+    assert pod_info(pod(phase="Succeeded")).phase is PodPhase.UNKNOWN
+
+
+async def test_pods_come_in_order_and_strangers_with_our_label_are_left_out() -> None:
+    workload = KubeWorkload(None, "image")  # type: ignore[arg-type]  # answers from memory
+    told: list[ClusterKey] = []
+    workload.watch(told.append)
+    for name in ("a-10", "a-2", "a-debug", "stranger"):
+        workload.deliver_pod("ADDED", pod(name))
+    key = ClusterKey("ns", "a")
+    assert [each.name for each in await workload.pods(key)] == ["a-2", "a-10"]
+    workload.deliver_pod("DELETED", pod("a-2", metadata={"resourceVersion": "9"}))
+    assert [each.name for each in await workload.pods(key)] == ["a-10"]
+    assert set(told) == {key}

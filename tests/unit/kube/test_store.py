@@ -1,0 +1,142 @@
+"""The Kubernetes store without an API server: objects that do not decode, keys, and events for people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muster_operator.api.conditions import Condition
+from muster_operator.kube.events import PENDING_EVENTS, EventRecorder, noteworthy
+from muster_operator.kube.store import KubeStore
+from muster_operator.store.port import ClusterKey, StoreError
+
+
+class RecordingClient:
+    """Keeps what would be sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.arrived = asyncio.Event()
+        self.failing = False
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._answer("replace", path, body)
+
+    async def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._answer("apply", path, body)
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._answer("create", path, body)
+
+    def _answer(self, verb: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.sent.append((verb, path, body))
+        self.arrived.set()
+        if self.failing:
+            raise StoreError("away")
+        return body
+
+
+def raw(name: str, version: int, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version), "generation": 2}
+    return {"metadata": meta, "spec": spec, **more}
+
+
+@pytest.fixture
+def client() -> RecordingClient:
+    return RecordingClient()
+
+
+@pytest.fixture
+def store(client: RecordingClient) -> KubeStore:
+    return KubeStore(client, lambda: 1)  # type: ignore[arg-type]  # the part that it uses
+
+
+async def test_object_that_does_not_decode_is_left_out_and_says_so_itself(
+    store: KubeStore, client: RecordingClient
+) -> None:
+    store.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": 2}))
+    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}))
+    assert (await store.observe(ClusterKey("ns", "a"))).cluster is None
+    await asyncio.wait_for(client.arrived.wait(), 10)
+    ((verb, path, body),) = client.sent
+    assert (verb, path.endswith("/coordinatorclusters/a/status")) == ("replace", True)
+    (ready,) = body["status"]["conditions"]
+    assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "InvalidSpec", 2)
+    assert "pods" in ready["message"]
+    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 3, {"pods": 1}))
+    assert (await store.observe(ClusterKey("ns", "a"))).cluster is not None
+
+
+async def test_object_that_says_already_that_it_is_invalid_is_not_written_again(
+    store: KubeStore, client: RecordingClient
+) -> None:
+    store.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": -1}))
+    await asyncio.wait_for(client.arrived.wait(), 10)
+    written = client.sent[0][2]
+    client.arrived.clear()
+    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}, status=written["status"]))
+    store.deliver("coordinatorclusters", "ADDED", raw("b", 3, {"pods": -1}))
+    await asyncio.wait_for(client.arrived.wait(), 10)
+    assert [path.split("/")[-2] for _, path, _ in client.sent] == ["a", "b"]
+
+
+def test_partition_before_its_topic_is_told_under_both_keys(store: KubeStore) -> None:
+    told: list[ClusterKey] = []
+    store.watch(told.append)
+    store.deliver("offsetspartitions", None, raw("t-0", 1, {"topicRef": {"name": "t"}, "index": 0}))
+    store.deliver("offsetstopics", None, raw("t", 2, {"clusterRef": {"name": "c"}}))
+    assert told == [ClusterKey("ns", ""), ClusterKey("ns", "c"), ClusterKey("ns", "")]
+
+
+async def test_objects_being_deleted_are_not_observed(store: KubeStore) -> None:
+    going = raw("c", 1, {})
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.deliver("coordinatorclusters", None, going)
+    assert (await store.observe(ClusterKey("ns", "c"))).cluster is None
+
+
+def ready(status: str, reason: str, message: str = "") -> tuple[Condition, ...]:
+    return (Condition("Ready", status, reason, message),)  # type: ignore[arg-type]  # a literal by construction
+
+
+def test_event_is_for_a_new_reason_that_lasts() -> None:
+    led = ready("True", "Led")
+    assert noteworthy(ready("False", "Electing"), led) == led[0]
+    assert noteworthy((), led) == led[0]
+    assert noteworthy(led, led) is None
+    assert noteworthy(led, ready("False", "Electing")) is None
+    assert noteworthy(led, ready("False", "PodDown")) is not None
+
+
+async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting(
+    store: KubeStore, client: RecordingClient
+) -> None:
+    recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
+    subject = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
+    subject.deliver("coordinatorclusters", None, raw("c", 1, {}))
+    cluster = (await subject.observe(ClusterKey("ns", "c"))).cluster
+    assert cluster is not None
+    client.failing = True
+    recorder.put("CoordinatorCluster", cluster.metadata, ready("False", "NoTopic", "nothing to lead")[0])
+    recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "AllPartitionsLed")[0])
+    posting = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(10):
+        while len(client.sent) < 2:
+            client.arrived.clear()
+            await client.arrived.wait()
+    posting.cancel()
+    first, second = (body for _, _, body in client.sent)
+    assert (first["type"], first["reason"], first["note"]) == ("Warning", "NoTopic", "nothing to lead")
+    assert (second["type"], second["regarding"]["uid"]) == ("Normal", "uid-c")
+
+
+async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, store: KubeStore) -> None:
+    recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
+    store.deliver("coordinatorclusters", None, raw("c", 1, {}))
+    cluster = (await store.observe(ClusterKey("ns", "c"))).cluster
+    assert cluster is not None
+    for _ in range(PENDING_EVENTS + 5):
+        recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "Led")[0])
+    assert recorder.pending == PENDING_EVENTS

@@ -1,0 +1,79 @@
+"""One contract for the real disk and the fake one, and real files from end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.log.fake_disk import FakeDisk
+from tests.unit.log.harness import make_batch
+
+from muster_coordinator.log.disk import Disk, OsDisk, read_fully, read_whole_file, write_fully, write_fully_durably
+from muster_coordinator.log.journal import Journal, JournalSettings
+from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+
+
+@pytest.fixture(params=[OsDisk, FakeDisk])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    made: Disk = request.param()
+    return made
+
+
+def test_missing_file_is_not_found(disk: Disk, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open(tmp_path / "missing")
+
+
+def test_written_bytes_are_read_back_and_gaps_are_zeros(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(tmp_path / "file", create=True)
+    write_fully(disk, file, b"behind", 10)
+    write_fully_durably(disk, file, b"front", 0)
+    disk.fdatasync(file)
+    assert disk.size(file) == 16
+    assert read_fully(disk, file, 100, 0) == b"front\0\0\0\0\0behind"
+    disk.truncate(file, 3)
+    disk.close(file)
+    assert read_whole_file(disk, tmp_path / "file") == b"fro"
+
+
+def test_zeros_fill_the_file_in_place_of_what_was_there(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(tmp_path / "file", create=True)
+    write_fully(disk, file, b"old", 0)
+    disk.fill_with_zeros(file, 3 << 20)
+    assert read_fully(disk, file, 4 << 20, 0) == bytes(3 << 20)
+
+
+def test_names_are_listed_replaced_and_removed(disk: Disk, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        disk.close(disk.open(tmp_path / name, create=True))
+    disk.rename(tmp_path / "a", tmp_path / "b")
+    disk.fsync_dir(tmp_path)
+    assert disk.listdir(tmp_path) == ["b"]
+    disk.unlink(tmp_path / "b")
+    assert disk.listdir(tmp_path) == []
+    assert disk.free_bytes(tmp_path) > 0
+
+
+def test_log_and_journal_on_real_files_come_back(tmp_path: Path) -> None:
+    disk = OsDisk()
+    directory = partition_directory(tmp_path, 3)
+    PartitionLog.create(disk, directory)
+    for run in range(3):
+        journal = Journal.open(disk, tmp_path / "journal", JournalSettings(file_bytes=4096), "boot")
+        log = PartitionLog.open(disk, directory, 3, LogSettings(segment_bytes=2000), journal.recovered(3, "id"))
+        assert log.end_offset == run * 20
+        for _ in range(20):
+            base = log.end_offset
+            batch = make_batch(base, run)
+            log.append(batch, base, base + 1, run)
+            journal.stage(3, base, base + 1, batch)
+            staged = journal.take()
+            assert staged is not None
+            journal.write(staged)
+            log.journaled_end = base + 1
+        log.close()
+        journal.close()
+    journal = Journal.open(disk, tmp_path / "journal", JournalSettings(file_bytes=4096), "boot")
+    log = PartitionLog.open(disk, directory, 3, LogSettings(), journal.recovered(3, "id"))
+    assert [batch.data for batch in log.read_batches(0)] == [make_batch(i, i // 20) for i in range(60)]
+    assert log.epochs.entries == ((0, 0), (1, 20), (2, 40))

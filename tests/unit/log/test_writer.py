@@ -1,0 +1,156 @@
+"""The journal writer on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.log.harness import JOURNAL, Pod
+
+from muster_coordinator.log import writer as writer_module
+from muster_coordinator.log.writer import JournalWriter
+
+
+class Host:
+    """Owns a pod and its writer; collects what is reported."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.reports: list[dict[int, int]] = []
+        self.failures: list[OSError] = []
+        self.changed = asyncio.Event()
+        self.writer = JournalWriter(pod.journal, pod.logs.get, self.durable, self.failed)
+
+    def durable(self, ends: dict[int, int]) -> None:
+        self.reports.append(ends)
+        self.changed.set()
+
+    def failed(self, exc: OSError) -> None:
+        self.failures.append(exc)
+        self.changed.set()
+
+    async def report(self) -> None:
+        async with asyncio.timeout(10):
+            await self.changed.wait()
+        self.changed.clear()
+
+    async def commit(self, p: int = 0) -> None:
+        self.pod.append(p)
+        self.writer.submit()
+        await self.report()
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[Host]:
+    host = Host(Pod(partitions=3, journal_bytes=2048))
+    host.writer.start()
+    yield host
+    host.pod.disk.fault = None
+    await host.writer.close()
+
+
+async def test_submitted_batches_are_reported_durable_and_are(host: Host) -> None:
+    host.pod.append(0)
+    host.pod.append(2)
+    host.pod.append(2)
+    host.writer.submit()
+    await host.report()
+    assert host.reports == [{0: 1, 2: 2}]
+    assert host.pod.logs[2].journaled_end == 2
+    host.pod.reboot()
+    assert host.pod.content(2) == host.pod.written[2]
+
+
+async def test_what_comes_during_a_write_goes_with_the_next_one(host: Host) -> None:
+    gate = threading.Event()
+
+    def wait(operation: str, path: object, size: int) -> int | None:
+        if operation == "pwritev_durably":
+            gate.wait(10)
+        return None
+
+    host.pod.disk.fault = wait
+    host.pod.append(0)
+    host.writer.submit()
+    host.pod.append(0)
+    host.writer.submit()
+    host.pod.append(1)
+    host.writer.submit()
+    gate.set()
+    await host.report()
+    if len(host.reports) < 2:
+        await host.report()
+    assert host.reports == [{0: 1}, {0: 2, 1: 1}]
+
+
+async def test_submit_of_nothing_writes_nothing(host: Host) -> None:
+    host.writer.submit()
+    await host.commit()
+    assert host.reports == [{0: 1}]
+
+
+async def test_failed_write_is_reported_once_and_nothing_is_written_until_recovery(host: Host) -> None:
+    await host.commit()
+    host.pod.disk.fail_with(errno.ENOSPC, "pwritev_durably")
+    await host.commit()
+    assert [exc.errno for exc in host.failures] == [errno.ENOSPC]
+    host.pod.append()
+    host.writer.submit()
+    host.pod.disk.fail_with(errno.ENOSPC, "pwritev")
+    with pytest.raises(OSError, match="pwritev"):
+        await host.writer.recover(host.pod.logs.values())
+    host.pod.disk.fault = None
+    await host.writer.recover(host.pod.logs.values())
+    await host.commit()
+    assert host.reports == [{0: 1}, {0: 4}]
+    host.pod.reboot()
+    assert host.pod.content() == host.pod.written[0]
+
+
+async def test_full_files_are_given_back_in_the_background(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
+    for _ in range(200):
+        await host.commit(0)
+        await host.commit(1)
+    async with asyncio.timeout(10):
+        while len(host.pod.journal.closed_files()) > 1:
+            await host.commit(0)
+    assert len(host.pod.disk.listdir(JOURNAL)) <= 4
+    host.pod.reboot()
+    assert host.pod.content() == host.pod.written[0]
+
+
+async def test_file_with_batches_of_a_log_that_is_not_open_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
+    await host.commit(2)
+    closed = host.pod.logs.pop(2)
+    for _ in range(60):
+        await host.commit(0)
+    assert 2 in host.pod.journal.closed_files()[0].partitions
+    host.pod.logs[2] = closed
+    async with asyncio.timeout(10):
+        while any(2 in file.partitions for file in host.pod.journal.closed_files()):
+            await host.commit(0)
+
+
+async def test_failed_sync_is_reported_and_keeps_the_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
+    while not host.pod.journal.closed_files():
+        host.pod.commit(1)
+    host.pod.disk.fail_with(errno.EIO, "fdatasync")
+    await host.commit(0)
+    if not host.failures:
+        await host.report()
+    assert host.pod.logs[1].failed is not None
+    assert host.pod.logs[0].failed is None
+    assert host.pod.journal.closed_files()
+
+
+async def test_close_writes_what_is_staged(host: Host) -> None:
+    host.pod.append()
+    await host.writer.close()
+    host.pod.reboot()
+    assert host.pod.content() == host.pod.written[0]

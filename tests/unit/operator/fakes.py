@@ -1,0 +1,180 @@
+"""A cluster of fake pods for the operator: real HTTP on loopback, the real embedded store, the real loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.unit.podapi.fake_pod import FakePod, FakeVolume, Server, start
+
+from muster_coordinator.podapi.client import new_session
+from muster_operator.api.models import (
+    ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
+    DeclaredTopic,
+    Failover,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+    PartitionState,
+)
+from muster_operator.clock import Clock
+from muster_operator.metrics import OperatorMetrics
+from muster_operator.pods.sessions import PodSessions
+from muster_operator.reconcile import Reconciler
+from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
+from muster_operator.store.sqlite import SqliteStore
+from muster_operator.store.workload import PodInfo, PodPhase
+
+KEY = ClusterKey("ns", "c")
+
+
+def cluster(pods: int = 3, **changes: object) -> CoordinatorCluster:
+    spec = CoordinatorClusterSpec(
+        pods=pods,
+        image="muster:test",
+        topics=(DeclaredTopic("orders", 6),),
+        failover=Failover(suspect_after="1s", election_timeout="5s"),
+        **changes,  # type: ignore[arg-type]  # any other field of the spec
+    )
+    return CoordinatorCluster(ObjectMeta("c", "ns"), spec)
+
+
+def topic(partitions: int = 6, name: str = "t", cluster_name: str = "c") -> OffsetsTopic:
+    return OffsetsTopic(ObjectMeta(name, "ns"), OffsetsTopicSpec(ClusterRef(cluster_name), partitions=partitions))
+
+
+@dataclass
+class FakeWorkload:
+    """Pods that the test starts and stops. `ensured` counts the calls that would start real ones."""
+
+    infos: dict[str, PodInfo] = field(default_factory=dict)
+    notify: list[Notify] = field(default_factory=list)
+    ensured: int = 0
+
+    def watch(self, notify: Notify) -> None:
+        self.notify.append(notify)
+
+    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+        self.ensured += 1
+        return "as declared"
+
+    async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
+        return tuple(sorted(self.infos.values(), key=lambda info: info.node_id)) if key == KEY else ()
+
+    def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
+        return ",".join(pod.kafka_address for pod in pods)
+
+    def put(self, info: PodInfo) -> None:
+        self.infos[info.name] = info
+        for notify in self.notify:
+            notify(KEY)
+
+
+@dataclass
+class World:
+    """Pods `c-0` ... with volumes that outlive them, and one operator."""
+
+    store: SqliteStore
+    path: Path
+    workload: FakeWorkload = field(default_factory=FakeWorkload)
+    volumes: dict[int, FakeVolume] = field(default_factory=dict)
+    pods: dict[int, FakePod] = field(default_factory=dict)
+    servers: dict[int, Server] = field(default_factory=dict)
+    addresses: dict[int, str] = field(default_factory=dict)
+    metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
+
+    async def start_pod(self, number: int) -> FakePod:
+        """On its old volume and its old address, if it had them."""
+        volume = self.volumes.setdefault(number, FakeVolume())
+        pod = self.pods[number] = FakePod(f"c-{number}", number, volume)
+        server = self.servers[number] = await start(pod, self.addresses.get(number, "127.0.0.1:0"))
+        self.addresses[number] = server.address
+        info = PodInfo(pod.name, number, f"uid-{number}", server.address, pod.kafka_address, PodPhase.RUNNING)
+        self.workload.put(info)
+        return pod
+
+    async def stop_pod(self, number: int) -> None:
+        await self.servers.pop(number).stop()
+
+    def reopen_store(self) -> None:
+        """As another operator process would."""
+        self.store.close()
+        self.store = SqliteStore(self.path)
+
+    async def records(self) -> ClusterRecords:
+        return await self.store.observe(KEY)
+
+    async def partition(self, index: int) -> OffsetsPartition:
+        return (await self.records()).partitions[index]
+
+    async def ready(self) -> bool:
+        """The cluster says Ready, and it is true: every partition is led as recorded."""
+        records = await self.records()
+        cluster = records.cluster
+        says = cluster is not None and any(
+            each.type == "Ready" and each.status == "True" for each in cluster.status.conditions
+        )
+        return says and bool(records.partitions) and all(self._is_led(each) for each in records.partitions)
+
+    def _is_led(self, partition: OffsetsPartition) -> bool:
+        status, index = partition.status, partition.spec.index
+        return status.state is PartitionState.LED and any(
+            (each.partition, each.state, each.leader_epoch) == (index, "ACTIVE", status.epoch)
+            for pod in self.pods.values()
+            if pod.name == status.leader
+            for each in pod.partitions()
+        )
+
+    async def until_state(self, index: int, state: PartitionState) -> OffsetsPartition:
+        async with asyncio.timeout(10):
+            while True:
+                partitions = (await self.records()).partitions
+                if len(partitions) > index and partitions[index].status.state is state:
+                    return partitions[index]
+                await asyncio.sleep(0.005)
+
+    async def until_ready(self) -> None:
+        async with asyncio.timeout(10):
+            while not await self.ready():
+                await asyncio.sleep(0.005)
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Reconciler]:
+        clock = Clock()
+        async with new_session() as http:
+            sessions = PodSessions(http, clock)
+            reconciler = Reconciler(self.store, self.workload, sessions, clock, lambda: 0.5, self.metrics)
+            task = asyncio.create_task(reconciler.run())
+            try:
+                yield reconciler
+                if task.done():
+                    task.result()
+            finally:
+                task.cancel()
+                await asyncio.wait({task})
+                await sessions.close()
+        if not task.cancelled():
+            task.result()
+
+
+@asynccontextmanager
+async def world(path: Path, pods: int = 3, partitions: int = 6) -> AsyncIterator[World]:
+    """The declared objects and running pods, without an operator yet."""
+    store = SqliteStore(path / "store.sqlite")
+    made = World(store, path / "store.sqlite")
+    await store.apply(cluster(pods))
+    await store.apply(topic(partitions))
+    for number in range(pods):
+        await made.start_pod(number)
+    try:
+        yield made
+    finally:
+        for number in [*made.servers]:
+            await made.stop_pod(number)
+        made.store.close()

@@ -1,0 +1,221 @@
+"""The world of a plan without I/O: declared objects with versions, fake pods, and operators that carry plans out action
+by action. What must always hold is asserted at every record."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+from tests.unit.operator.fakes import cluster, topic
+from tests.unit.podapi.fake_pod import FakePod
+
+from muster_coordinator.podapi.models import (
+    Election,
+    ElectionsRequest,
+    MetadataImage,
+    PartitionLeader,
+    ReplicaRequest,
+    ReplicasRequest,
+)
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsPartitionSpec,
+    OffsetsTopic,
+    PartitionState,
+    TopicRef,
+    partition_object_name,
+)
+from muster_operator.plan.actions import (
+    Action,
+    CreatePartitions,
+    CreateReplicas,
+    Elect,
+    PublishMetadata,
+    RecordLeadership,
+    WriteClusterStatus,
+    WriteTopicStatus,
+)
+from muster_operator.plan.observation import Connection, Image, ImageNumber, Observation, PodView, ReplicaView
+from muster_operator.plan.planner import plan
+
+T = TypeVar("T")
+
+
+def run(call: Coroutine[Any, Any, T]) -> T:
+    """The fake pod's calls wait for nothing."""
+    try:
+        call.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    raise AssertionError("the call waits for something")
+
+
+@dataclass
+class Model:
+    pods: int = 3
+    partitions: int = 4
+    cluster: CoordinatorCluster = field(init=False)
+    topic: OffsetsTopic = field(init=False)
+    objects: dict[str, OffsetsPartition] = field(default_factory=dict)
+    running: dict[str, FakePod] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+    issued: dict[tuple[str, int], str] = field(default_factory=dict)
+    version: int = 0
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.cluster = cluster(self.pods)
+        self.topic = topic(self.partitions)
+        for number in range(self.pods):
+            self.running[f"c-{number}"] = FakePod(f"c-{number}", number)
+
+    # What happens to pods
+
+    def restart(self, name: str) -> None:
+        old = self.running[name]
+        self.running[name] = FakePod(name, old.node_id, old.volume)
+        self.down.discard(name)
+
+    def stop(self, name: str) -> None:
+        self.down.add(name)
+
+    def view(self, name: str) -> PodView:
+        pod = self.running[name]
+        if name in self.down:
+            return PodView(name, pod.node_id, Connection.DOWN, detail="connection refused")
+        status = pod.status()
+        return PodView(
+            name,
+            pod.node_id,
+            Connection.UP,
+            status.kafka_address,
+            status.ready,
+            (status.metadata_token, status.metadata_version),
+            {
+                each.partition: ReplicaView(
+                    each.state,
+                    each.epoch,
+                    each.leader_epoch,
+                    each.log_id,
+                    each.used,
+                    each.high_watermark,
+                    each.reason,
+                    each.message,
+                )
+                for each in status.partitions
+            },
+        )
+
+    # The store
+
+    def record(self, action: RecordLeadership) -> bool:
+        name = action.seen.metadata.name
+        current = self.objects[name]
+        if current.metadata.resource_version != action.seen.metadata.resource_version:
+            return False
+        before, after = current.status, action.status
+        assert after.epoch >= before.epoch, "an epoch was lowered"
+        if after.epoch > before.epoch and after.state is PartitionState.ELECTING and after.leader is not None:
+            holder = self.issued.setdefault((name, after.epoch), after.leader)
+            assert holder == after.leader, "an epoch was issued to two pods"
+        if before.replicas and before.replicas[0].log_id:
+            assert after.replicas == before.replicas, "a partition lost its log"
+        self.objects[name] = replace(current, status=after, metadata=self._meta(name))
+        return True
+
+    def create(self, indexes: tuple[int, ...]) -> None:
+        for index in indexes:
+            name = partition_object_name("t", index)
+            if name not in self.objects:
+                self.objects[name] = OffsetsPartition(self._meta(name), OffsetsPartitionSpec(TopicRef("t"), index))
+
+    def _meta(self, name: str) -> ObjectMeta:
+        self.version += 1
+        return ObjectMeta(name, "ns", f"uid-{name}", str(self.version))
+
+    @property
+    def all_led(self) -> bool:
+        return len(self.objects) == self.partitions and all(
+            each.status.state is PartitionState.LED for each in self.objects.values()
+        )
+
+
+@dataclass
+class Operator:
+    """One operator's knowledge: its last image, and the plan that it is carrying out."""
+
+    model: Model
+    token: int = 1
+    image: Image | None = None
+    number: ImageNumber = (-1, -1)
+    todo: list[Action] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+
+    def observe(self) -> Observation:
+        model = self.model
+        return Observation(
+            namespace="ns",
+            name="c",
+            cluster=model.cluster,
+            topics=(model.topic,),
+            partitions=tuple(model.objects[name] for name in sorted(model.objects)),
+            pods=tuple(model.view(name) for name in sorted(model.running)),
+            bootstrap="b:1",
+            fencing_token=self.token,
+            image=self.image,
+            image_number=self.number,
+        )
+
+    def replan(self) -> tuple[Action, ...]:
+        self.model.now += 1
+        actions = plan(self.observe(), self.model.now)
+        self.todo, self.lost = [*actions], set()
+        return actions
+
+    def act(self) -> None:
+        """Carry out the next action of the plan, however old that is by now."""
+        if self.todo:
+            self._carry_out(self.todo.pop(0))
+
+    def settle(self, rounds: int = 30) -> None:
+        for _ in range(rounds):
+            if not self.replan():
+                return
+            while self.todo:
+                self.act()
+        raise AssertionError(f"no end of plans: {self.replan()}")
+
+    def _carry_out(self, action: Action) -> None:
+        model = self.model
+        match action:
+            case RecordLeadership():
+                if not model.record(action):
+                    self.lost.add(action.seen.metadata.name)
+            case Elect():
+                if action.partition not in self.lost and action.pod not in model.down:
+                    election = Election(action.index, action.epoch, action.replicas, bootstrap=action.bootstrap)
+                    run(model.running[action.pod].elect(ElectionsRequest(self.token, (election,))))
+            case PublishMetadata():
+                self._publish(action)
+            case CreatePartitions():
+                model.create(action.indexes)
+            case CreateReplicas():
+                if action.pod not in model.down:
+                    wanted = tuple(ReplicaRequest(index) for index in action.indexes)
+                    run(model.running[action.pod].create_replicas(ReplicasRequest(self.token, wanted)))
+            case WriteTopicStatus():
+                model.topic = replace(model.topic, status=action.status)
+            case WriteClusterStatus():
+                model.cluster = replace(model.cluster, status=action.status)
+
+    def _publish(self, action: PublishMetadata) -> None:
+        self.image, self.number = action.image, action.number
+        leaders = tuple(PartitionLeader(index, *leader) for index, leader in enumerate(action.image.leaders))
+        token, version = action.number
+        for pod in action.pods:
+            if pod not in self.model.down:
+                self.model.running[pod].update_metadata(MetadataImage(token, version, "c", (), len(leaders), leaders))

@@ -1,0 +1,64 @@
+"""Attempts: one election at a time, failures held back with jitter, a restart starts anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.api.conditions import Reason
+from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
+
+
+def failed(attempts: Attempts, times: int, now: float = 0.0) -> None:
+    for _ in range(times):
+        attempts.start("p", "c-0", now)
+        attempts.answer("p", now, Reason.CANNOT_WRITE, "disk full")
+
+
+def test_election_is_in_flight_until_it_is_answered() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 0.0)
+    assert attempts.view(0.0)["p"].in_flight
+    attempts.answer("p", 0.0)
+    assert attempts.view(0.0) == {}
+
+
+def test_first_failure_is_tried_again_at_once() -> None:
+    attempts = Attempts(lambda: 1.0)
+    failed(attempts, 1)
+    assert attempts.view(0.0) == {}
+    assert attempts.next_due(0.0) is None
+
+
+def test_second_failure_is_held_back_with_its_reason() -> None:
+    attempts = Attempts(lambda: 1.0)
+    failed(attempts, 2)
+    view = attempts.view(0.0)["p"]
+    assert (view.held_back, view.reason, view.message) == (True, Reason.CANNOT_WRITE, "disk full")
+    assert attempts.next_due(0.0) == pytest.approx(FIRST_DELAY_S)
+    assert attempts.view(FIRST_DELAY_S) == {}
+
+
+def test_delay_grows_to_its_bound_and_jitter_halves_it_at_most() -> None:
+    late, early = Attempts(lambda: 1.0), Attempts(lambda: 0.0)
+    failed(late, 50)
+    failed(early, 50)
+    assert late.next_due(0.0) == pytest.approx(MAX_DELAY_S)
+    assert early.next_due(0.0) == pytest.approx(MAX_DELAY_S / 2)
+
+
+def test_active_leader_ends_the_series_and_gives_its_duration() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 1.0)
+    assert attempts.settle("p", 1.5) is None  # still in flight: what is active is an older election
+    attempts.answer("p", 2.0)
+    assert attempts.settle("p", 3.0) == 2.0
+    assert attempts.settle("p", 3.0) is None
+
+
+def test_restart_of_the_pod_forgets_its_failures_only() -> None:
+    attempts = Attempts(lambda: 1.0)
+    failed(attempts, 3)
+    attempts.forget(["c-1"])
+    assert "p" in attempts.view(0.0)
+    attempts.forget(["c-0"])
+    assert attempts.view(0.0) == {}

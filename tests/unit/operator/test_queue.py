@@ -1,0 +1,79 @@
+"""The queue: serial per key, each key once, and not faster than its rate."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.podapi.fake_pod import eventually
+
+from muster_operator.clock import Clock
+from muster_operator.queue import BURST, KeyQueue
+from muster_operator.store.port import ClusterKey
+
+A, B = ClusterKey("ns", "a"), ClusterKey("ns", "b")
+
+
+def frozen_queue() -> KeyQueue:
+    return KeyQueue(Clock(monotonic=lambda: 0.0))
+
+
+async def test_key_added_twice_comes_once() -> None:
+    queue = frozen_queue()
+    queue.add(A)
+    queue.add(B)
+    queue.add(A)
+    assert [await queue.get(), await queue.get()] == [A, B]
+    assert repr(queue) == "KeyQueue(waiting=0, working=2)"
+
+
+async def test_key_added_while_it_is_worked_on_comes_once_more_afterwards() -> None:
+    queue = frozen_queue()
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    queue.add(A)
+    assert repr(queue) == "KeyQueue(waiting=0, working=1)"
+    queue.done(A)
+    assert await queue.get() == A
+    queue.done(A)
+    assert repr(queue) == "KeyQueue(waiting=0, working=0)"
+
+
+async def test_get_waits_for_a_key() -> None:
+    queue = frozen_queue()
+    getting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    assert not getting.done()
+    queue.add(A)
+    assert await getting == A
+
+
+async def test_key_that_feeds_itself_is_slowed_down_and_others_are_not() -> None:
+    queue = frozen_queue()
+    for _ in range(int(BURST)):
+        queue.add(A)
+        queue.done(await queue.get())
+    queue.add(A)
+    queue.add(B)
+    assert await queue.get() == B
+    assert "waiting=1" in repr(queue)
+    assert await queue.get() == A  # once its time has come
+
+
+async def test_later_is_brought_forward_and_never_put_off() -> None:
+    queue = frozen_queue()
+    queue.add_later(A, 1000.0)
+    queue.add_later(A, 0.0)
+    queue.add_later(A, 1000.0)
+    assert await queue.get() == A
+    queue.close()
+
+
+async def test_later_key_that_is_due_while_worked_on_comes_again() -> None:
+    queue = frozen_queue()
+    queue.add(A)
+    await queue.get()
+    queue.add_later(A, 0.0)
+    await eventually(lambda: not queue._timers)
+    queue.done(A)
+    assert await queue.get() == A

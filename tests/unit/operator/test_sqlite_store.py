@@ -1,0 +1,68 @@
+"""The embedded store against the contract of every store, and what only a file does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.operator.store_contract import KEY, StoreContract, Subject, cluster, topic
+
+from muster_operator.store.port import ConflictError, StoreError
+from muster_operator.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Subject]:
+    store = SqliteStore(path)
+    yield store, store.apply
+    store.close()
+
+
+class TestSqliteStore(StoreContract):
+    async def test_records_survive_reopening(self, store: Subject, path: Path) -> None:
+        [seen] = await self._partitions(store, 0)
+        after = await store[0].record_leadership(seen, replace(seen.status, leader="c-0", epoch=4))
+        again = SqliteStore(path)
+        assert (await again.observe(KEY)).partitions == (after,)
+        again.close()
+
+    async def test_fencing_token_rises_with_every_operator(self, store: Subject, path: Path) -> None:
+        first = await store[0].fencing_token()
+        again = SqliteStore(path)
+        assert await again.fencing_token() > first
+        again.close()
+
+    async def test_two_stores_on_one_file_compare_and_swap_against_each_other(self, store: Subject, path: Path) -> None:
+        [seen] = await self._partitions(store, 0)
+        other = SqliteStore(path)
+        await other.record_leadership(seen, replace(seen.status, leader="c-1", epoch=1))
+        with pytest.raises(ConflictError):
+            await store[0].record_leadership(seen, replace(seen.status, leader="c-0", epoch=1))
+        other.close()
+
+    async def test_deleting_a_topic_deletes_its_partitions(self, store: Subject) -> None:
+        await self._partitions(store, 0, 1)
+        sqlite = store[0]
+        assert isinstance(sqlite, SqliteStore)
+        await sqlite.delete(topic())
+        records = await sqlite.observe(KEY)
+        assert (records.topics, records.partitions) == ((), ())
+
+    async def test_file_that_is_no_database_is_a_store_error(self, path: Path) -> None:
+        path.write_bytes(b"this is no database file at all" * 100)
+        with pytest.raises(StoreError):
+            SqliteStore(path)
+
+    async def test_closed_store_answers_with_an_error(self, path: Path) -> None:
+        store = SqliteStore(path)
+        await store.apply(cluster())
+        store.close()
+        with pytest.raises(StoreError):
+            await store.observe(KEY)

@@ -1,0 +1,135 @@
+"""What is found under a path, how files are cut into splits, and how splits are put into tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.pipeline.compare import in_order
+from tests.unit.pipeline.logs import commits_segment, segments
+
+from muster_pipeline.decode.bytes_source import MemoryBytes
+from muster_pipeline.decode.decoder import Decoder, decode_segment
+from muster_pipeline.decode.errors import SegmentReadError
+from muster_pipeline.decode.schema import SCHEMA
+from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
+from muster_pipeline.source.options import SourceOptions
+
+FIRST, SECOND = f"{0:020d}.log", f"{500:020d}.log"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for partition in (0, 11):
+        directory = tmp_path / f"__consumer_offsets-{partition}"
+        directory.mkdir()
+        (directory / FIRST).write_bytes(commits_segment(10, 2))
+        (directory / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (tmp_path / "__consumer_offsets-11" / SECOND).write_bytes(b"")
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / FIRST).write_bytes(b"another topic")
+    return tmp_path
+
+
+def test_data_directory_gives_the_segments_of_the_offsets_topic_only(data: Path) -> None:
+    found = find_segments([str(data)])
+    assert [(Path(one.path).name, one.offsets_partition, one.base_offset) for one in found] == [
+        (FIRST, 0, 0),
+        (FIRST, 11, 0),
+        (SECOND, 11, 500),
+    ]
+
+
+def test_partition_directory_and_file_are_found_as_themselves_and_once(data: Path) -> None:
+    directory = data / "__consumer_offsets-11"
+    whole = find_segments([str(directory)])
+    assert [one.base_offset for one in whole] == [0, 500]
+    assert find_segments([str(directory), str(directory / FIRST)]) == whole
+
+
+def test_directory_with_segments_of_another_name_is_read_without_a_partition(data: Path) -> None:
+    assert find_segments([str(data / "orders-0")])[0].offsets_partition is None
+
+
+def test_paths_that_hold_nothing_are_refused(data: Path) -> None:
+    (data / "empty").mkdir()
+    with pytest.raises(InputError, match="no segments under"):
+        find_segments([str(data / "empty")])
+    with pytest.raises(InputError, match="no such file or directory"):
+        find_segments([str(data / "gone")])
+    with pytest.raises(InputError, match="not named like a segment"):
+        find_segments([str(data / "__consumer_offsets-0" / "leader-epoch-checkpoint")])
+
+
+def test_directory_that_cannot_be_listed_is_refused_with_its_name(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(InputError, match=f"^{data}: Permission denied$"):
+        find_segments([str(data)])
+
+
+def test_two_logs_of_one_partition_are_refused(data: Path) -> None:
+    other = data / "other" / "__consumer_offsets-0"
+    other.mkdir(parents=True)
+    (other / FIRST).write_bytes(b"")
+    with pytest.raises(InputError, match="offsets partition 0 is in"):
+        find_segments([str(data), str(data / "other")])
+
+
+@settings(max_examples=80, deadline=None)
+@given(segments(), st.integers(1, 500))
+def test_splits_of_any_size_give_each_row_once(content: bytes, split_bytes: int) -> None:
+    source = MemoryBytes(content)
+    points = split_points(source, split_bytes)
+    batches: list[pa.RecordBatch] = []
+    for start, end in zip(points, [*points[1:], None], strict=True):
+        batches += Decoder().decode(source, None, start, end)
+    rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
+    assert in_order(rows) == in_order(decode_segment(content).to_pylist())
+
+
+def test_split_points_are_where_batches_begin() -> None:
+    content = commits_segment(100, 1)
+    size = len(content) // 100
+    assert split_points(MemoryBytes(content), 3 * size)[:3] == [0, 3 * size, 6 * size]
+
+
+def test_splits_of_files_say_how_much_each_reads(data: Path) -> None:
+    segment = find_segments([str(data)])[0]
+    size = Path(segment.path).stat().st_size
+    assert [(one.start, one.end) for one in splits([segment], size)] == [(0, None)]
+    cut = list(splits([segment], size // 2))
+    assert len(cut) > 1
+    assert sum(one.size for one in cut) == size
+
+
+def test_segment_that_vanished_before_planning_is_an_error_with_its_name(data: Path) -> None:
+    segment = find_segments([str(data)])[0]
+    Path(segment.path).unlink()
+    with pytest.raises(SegmentReadError, match="No such file"):
+        list(splits([segment]))
+
+
+def test_neighbours_are_packed_into_tasks_of_about_the_size() -> None:
+    segment = SegmentFile("x", 0, 0)
+    sizes = [1, 1, 1, 5, 1, 1]
+    packed = pack([Split(segment, 0, None, size) for size in sizes], 3)
+    assert [[one.size for one in task] for task in packed] == [[1, 1, 1], [5], [1, 1]]
+
+
+def test_options_are_parsed_and_unknown_ones_refused() -> None:
+    parsed = SourceOptions.parse({"path": "/a", "MODE": "failfast", "splitbytes": "1000"})
+    assert (parsed.paths, parsed.fail_fast, parsed.split_bytes) == (("/a",), True, 1000)
+    for wrong, text in [
+        ({"path": "/a", "header": "true"}, "no such options: header"),
+        ({"path": "/a", "mode": "DROPMALFORMED"}, "mode is DROPMALFORMED"),
+        ({"path": "/a", "splitBytes": "-1"}, "positive number"),
+        ({}, "nothing to read"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            SourceOptions.parse(wrong)

@@ -1,0 +1,221 @@
+"""The pod API over real HTTP on loopback, client and server together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import aiohttp
+import pytest
+from tests.unit.podapi.fake_pod import FakePod, eventually, serve, start
+
+from muster_coordinator.podapi.client import (
+    PodClient,
+    PodRefusedError,
+    PodTimeoutError,
+    PodUnreachableError,
+    new_session,
+)
+from muster_coordinator.podapi.models import (
+    Broker,
+    CallStatus,
+    Election,
+    ElectionsRequest,
+    HeartbeatEvent,
+    MetadataImage,
+    PartitionEvent,
+    PartitionLeader,
+    ReplicaRequest,
+    ReplicasRequest,
+    Resignation,
+    ResignationsRequest,
+    StatusEvent,
+)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with new_session() as session:
+        yield session
+
+
+@pytest.fixture
+def pod() -> FakePod:
+    return FakePod("pod-0", 0)
+
+
+@pytest.fixture
+async def client(pod: FakePod, session: aiohttp.ClientSession) -> AsyncIterator[PodClient]:
+    async with serve(pod) as address:
+        yield PodClient(session, "pod-0", address)
+
+
+def replicas(*indexes: int) -> ReplicasRequest:
+    return ReplicasRequest(1, tuple(ReplicaRequest(index) for index in indexes))
+
+
+def election(index: int, epoch: int, log_id: str, *, bootstrap: bool = False) -> ElectionsRequest:
+    return ElectionsRequest(1, (Election(index, epoch, (log_id,), bootstrap=bootstrap),))
+
+
+def image(version: int) -> MetadataImage:
+    return MetadataImage(
+        token=1,
+        version=version,
+        cluster_id="c",
+        brokers=(Broker(0, "127.0.0.1", 9092, "pod-0"),),
+        offsets_partitions=1,
+        leaders=(PartitionLeader(0, -1, -1),),
+    )
+
+
+async def test_replicas_created_twice_keep_their_log_id(client: PodClient) -> None:
+    first = await client.create_replicas(replicas(0, 3))
+    again = await client.create_replicas(replicas(0, 3))
+    assert [r.partition for r in first.results] == [0, 3]
+    assert [r.log_id for r in again.results] == [r.log_id for r in first.results]
+    assert not any(r.used for r in again.results)
+
+
+async def test_elections_answer_per_partition_with_code_status_and_epoch(client: PodClient) -> None:
+    created = (await client.create_replicas(replicas(0))).results[0]
+    accepted = (await client.elect(election(0, 4, created.log_id, bootstrap=True))).results[0]
+    assert (accepted.status, accepted.code, accepted.epoch) == (CallStatus.ACCEPTED, 200, 4)
+    stale = (await client.elect(election(0, 3, created.log_id))).results[0]
+    assert (stale.status, stale.code, stale.epoch) == (CallStatus.STALE_EPOCH, 409, 4)
+    absent = (await client.elect(election(7, 3, created.log_id))).results[0]
+    assert (absent.status, absent.code) == (CallStatus.WRONG_REPLICA, 409)
+
+
+async def test_resignation_names_the_epoch_that_ended(client: PodClient) -> None:
+    created = (await client.create_replicas(replicas(0))).results[0]
+    await client.elect(election(0, 4, created.log_id, bootstrap=True))
+    answer = (await client.resign(ResignationsRequest(1, (Resignation(0, 5),)))).results[0]
+    assert (answer.status, answer.epoch, answer.ended_epoch) == (CallStatus.ACCEPTED, 5, 4)
+
+
+async def test_status_and_partitions_show_the_same_replicas(client: PodClient) -> None:
+    await client.create_replicas(replicas(1, 2))
+    assert (await client.status()).partitions == await client.partitions()
+    assert [p.partition for p in await client.partitions()] == [1, 2]
+
+
+async def test_metadata_older_than_the_current_is_not_taken(client: PodClient, pod: FakePod) -> None:
+    assert (await client.update_metadata(image(2))).accepted
+    older = await client.update_metadata(image(1))
+    assert (older.accepted, older.token, older.version) == (False, 1, 2)
+    assert [i.version for i in pod.images] == [2]
+
+
+async def test_drain_reaches_the_pod(client: PodClient, pod: FakePod) -> None:
+    await client.drain()
+    assert pod.drained
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b"{", "truncated", id="no-json"),
+        pytest.param(b"[]", "object", id="wrong-top"),
+        pytest.param(b"{}", "fencingToken", id="field-missing"),
+        pytest.param(b'{"fencingToken":1,"elections":[{"partition":0,"epoch":"x","replicas":[]}]}', "epoch", id="type"),
+        pytest.param(
+            b'{"fencingToken":1,"elections":[{"partition":-1,"epoch":1,"replicas":[]}]}', "partition", id="low"
+        ),
+        pytest.param(b'{"fencingToken":1,"elections":[],"electoins":[]}', "electoins", id="unknown-field"),
+        pytest.param(
+            b'{"fencingToken":1,"elections":[{"partition":0,"epoch":2147483648,"replicas":[]}]}', "epoch", id="int32"
+        ),
+    ],
+)
+async def test_bad_input_is_a_400_that_names_the_field(
+    client: PodClient, session: aiohttp.ClientSession, body: bytes, words: str
+) -> None:
+    async with session.post(f"http://{client.address}/v1/elections", data=body) as response:
+        assert response.status == 400
+        assert words in (await response.json())["message"]
+
+
+async def test_call_meant_for_another_pod_is_refused_with_421(
+    client: PodClient, session: aiohttp.ClientSession
+) -> None:
+    stranger = PodClient(session, "pod-1", client.address)
+    with pytest.raises(PodRefusedError, match="this is pod 'pod-0'") as caught:
+        await stranger.create_replicas(replicas(0))
+    assert (caught.value.status, caught.value.reason) == (421, "WrongPod")
+
+
+async def test_probes_say_yes_or_no_with_a_line(client: PodClient, session: aiohttp.ClientSession) -> None:
+    async with session.get(f"http://{client.address}/healthz/ready") as response:
+        assert (response.status, await response.text()) == (503, "no metadata yet\n")
+    await client.update_metadata(image(1))
+    async with session.get(f"http://{client.address}/healthz/ready") as response:
+        assert response.status == 200
+    async with session.get(f"http://{client.address}/healthz/nonsense") as response:
+        assert response.status == 404
+
+
+async def test_metrics_are_served_as_text(client: PodClient, session: aiohttp.ClientSession) -> None:
+    async with session.get(f"http://{client.address}/metrics") as response:
+        assert await response.text() == "muster_up 1\n"
+
+
+async def test_watch_starts_with_the_status_then_sends_changes_and_heartbeats(client: PodClient) -> None:
+    log_id = (await client.create_replicas(replicas(0))).results[0].log_id
+    async with aclosing(client.watch(5.0)) as events:
+        first = await anext(events)
+        assert isinstance(first, StatusEvent)
+        assert first.status.partitions[0].log_id == log_id
+        await client.elect(election(0, 1, log_id, bootstrap=True))
+        changed = await anext(events)
+        while isinstance(changed, HeartbeatEvent):
+            changed = await anext(events)
+        assert isinstance(changed, PartitionEvent)
+        assert (changed.partition.state, changed.partition.leader_epoch) == ("ACTIVE", 1)
+        assert isinstance(await anext(events), HeartbeatEvent)
+
+
+async def test_watch_of_a_pod_with_many_partitions_gives_the_status_whole(client: PodClient) -> None:
+    await client.create_replicas(replicas(*range(2000)))
+    async with aclosing(client.watch(5.0)) as events:
+        first = await anext(events)
+    assert isinstance(first, StatusEvent)
+    assert len(first.status.partitions) == 2000
+
+
+async def test_watch_ends_when_the_pod_stops(pod: FakePod, session: aiohttp.ClientSession) -> None:
+    server = await start(pod)
+    async with aclosing(PodClient(session, "pod-0", server.address).watch(5.0)) as events:
+        await anext(events)
+        await server.stop()
+        try:
+            async for _ in events:
+                pass
+        except PodUnreachableError:
+            pass  # broken or ended: both are an end
+    with pytest.raises(PodUnreachableError) as caught:
+        await PodClient(session, "pod-0", server.address).status()
+    assert caught.value.refused
+
+
+async def test_watch_reader_that_leaves_is_forgotten(client: PodClient, pod: FakePod) -> None:
+    async with aclosing(client.watch(5.0)) as events:
+        await anext(events)
+        assert "streams=1" in repr(pod._hub)
+    await eventually(lambda: "streams=0" in repr(pod._hub))  # found out at the next heartbeat
+
+
+async def test_silent_peer_is_a_timeout(session: aiohttp.ClientSession) -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silence, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    client = PodClient(session, "pod-0", f"{host}:{port}")
+    with pytest.raises(PodTimeoutError):
+        await client.status(timeout_s=0.05)
+    with pytest.raises(PodTimeoutError):
+        await anext(client.watch(0.05))
+    server.close()

@@ -1,0 +1,221 @@
+"""The core's rules one by one; how they hold together under faults is for tests/simulation."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.replication.harness import Net
+
+from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.effects import CallStatus
+from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.messages import Append, Question, Seal
+from muster_coordinator.replication.promise import EPOCH_JUMP_MAX
+from muster_coordinator.replication.sets import Sets
+
+ABC = Sets(("a", "b", "c"))
+
+
+def led(names: str = "abc") -> Net:
+    """Three replicas, "a" leads in epoch 0."""
+    net = Net(names)
+    net["a"].elect(0, Sets(tuple(names[:3])), bootstrap=True)
+    net.deliver()
+    assert net["a"].core.is_active
+    return net
+
+
+def test_set_of_one_replica_sends_nothing_and_confirms_reads_at_once() -> None:
+    net = Net("a")
+    net["a"].elect(0, Sets(("a",)), bootstrap=True)
+    net["a"].append(b"x")
+    assert net["a"].core.is_active
+    assert net["a"].core.commit_point == 2
+    assert net["a"].core.confirm_read() == 0
+    assert not net.queue
+
+
+def test_bootstrap_seals_a_majority_and_answers_when_its_record_is_committed() -> None:
+    net = led()
+    assert [(answer.call, answer.status) for answer in net["a"].answers()] == [(0, CallStatus.ACCEPTED)]
+    assert {node.promise.leader for node in net.nodes.values()} == {"a"}
+    assert net["b"].batches == net["a"].batches
+
+
+def test_append_is_pushed_in_its_turn_as_the_same_bytes_and_committed_by_a_majority() -> None:
+    net = led()
+    net["c"].down = True
+    net["a"].append(b"record")
+    sent = [message for message in net.queue if isinstance(message, Append)]
+    assert [message.batches[0].data for message in sent] == [b"record", b"record"]
+    net.deliver()
+    assert net["a"].core.commit_point == 2
+
+
+def test_follower_acks_only_what_is_durable() -> None:
+    net = led()
+    net["b"].slow_disk = net["c"].slow_disk = True
+    net["a"].append(b"x")
+    net.deliver()
+    assert net["a"].core.commit_point == 1
+    net["b"].slow_disk = False
+    net["b"]._durable()
+    net.deliver()
+    assert net["a"].core.commit_point == 2
+
+
+def test_read_is_confirmed_by_what_is_sent_after_it() -> None:
+    net = led()
+    net["a"].seen.clear()
+    wanted = [net["a"].core.confirm_read() for _ in range(3)]
+    net["a"].do(net["a"].core.end_turn(net.now))
+    assert len(net.queue) == 2, "one empty append for all reads that wait"
+    net.deliver()
+    assert fx.ReadsConfirmed(wanted[0]) in net["a"].seen
+    assert len(set(wanted)) == 1
+
+
+def test_leader_without_majority_steps_down_after_a_second() -> None:
+    net = led()
+    net["b"].down = net["c"].down = True
+    net.advance(900)
+    assert net["a"].core.is_active
+    net.advance(200)
+    assert not net["a"].core.is_active
+
+
+def test_question_comes_before_the_promise_and_a_live_leader_ends_the_election() -> None:
+    net = led()
+    net["a"].append(b"x")
+    net.deliver()
+    net["b"].elect(1, ABC)
+    net.deliver()
+    assert net["b"].answers()[-1].status is CallStatus.LEADER_LIVES
+    assert net["b"].promise.epoch == 0
+    net["b"].elect(1, ABC, force=True)
+    net.deliver()
+    assert net["b"].core.is_active
+    assert not net["a"].core.is_active
+    assert any(isinstance(effect, fx.SteppedDown) for effect in net["a"].seen)
+
+
+def test_election_without_a_majority_fails_before_anything_is_promised() -> None:
+    net = led()
+    net["a"].down = net["c"].down = True
+    net.advance(1_100)
+    net["b"].elect(1, ABC)
+    assert {type(message) for message in net.queue} == {Question}
+    net.advance(2_100)
+    assert net["b"].answers()[-1].status is CallStatus.NO_MAJORITY
+    assert net["b"].promise.epoch == 0
+
+
+def test_repeated_election_answers_with_the_state_of_the_first() -> None:
+    net = led()
+    net["a"].elect(0, ABC)
+    assert net["a"].answers()[-1].status is CallStatus.ACCEPTED
+    net["b"].elect(0, ABC)
+    assert net["b"].answers()[-1].status is CallStatus.STALE_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("epoch", "sets", "why", "status"),
+    [
+        (1, Sets(("b", "c")), "", CallStatus.WRONG_REPLICA),
+        (1, ABC, "disk full", CallStatus.CANNOT_WRITE),
+        (EPOCH_JUMP_MAX + 1, ABC, "", CallStatus.INVALID),
+        (0, ABC, "disk full", CallStatus.ACCEPTED),
+    ],
+)
+def test_what_speaks_against_an_election(epoch: int, sets: Sets, why: str, status: CallStatus) -> None:
+    net = led()
+    net["a"].do(net["a"].core.elect(9, ElectionCall(epoch, sets, force=True), net.now, cannot_write=why))
+    assert net["a"].answers()[-1].status is status
+    assert net["a"].promise.epoch == 0
+
+
+def test_resignation_promises_to_nobody_and_the_first_seal_fills_the_name() -> None:
+    net = led()
+    net["a"].do(net["a"].core.resign(7, 1, net.now))
+    assert net["a"].promise == fx.Promise(1, "")
+    assert net["a"].answers()[-1].ended_epoch == 0
+    net["b"].elect(1, ABC, force=True)
+    net.deliver()
+    assert net["a"].promise == fx.Promise(1, "b")
+    net["a"].do(net["a"].core.receive(Seal("c", "a", 1), net.now))
+    assert net["a"].promise == fx.Promise(1, "b")
+
+
+def test_change_of_the_set_ends_with_a_set_record_and_a_report() -> None:
+    net = led("abcd")
+    change = Sets(("a", "b", "d"), ("a", "b", "c"))
+    net["a"].elect(1, change, force=True)
+    net.deliver()
+    assert fx.SetFinal(("a", "b", "d")) in net["a"].seen
+    assert net["d"].batches == net["a"].batches
+    net["a"].elect(2, Sets(("a", "c"), ("a", "b", "c")), force=True)
+    net.deliver()
+    answer = net["a"].answers()[-1]
+    assert (answer.status, answer.sets) == (CallStatus.SET_CONFLICT, Sets(("a", "b", "d")))
+
+
+def test_reads_that_wait_while_the_set_shrinks_to_one_replica_are_confirmed() -> None:
+    net = led()
+    net["a"].elect(1, Sets(("a",), ("a", "b", "c")), force=True)
+    while net.queue and not net["a"].core.is_active:
+        message = net.queue.popleft()
+        net[message.to].do(net[message.to].core.receive(message, net.now))
+    wanted = net["a"].core.confirm_read()
+    net["a"].do(net["a"].core.end_turn(net.now))
+    net.deliver()
+    confirmed = [effect.round for effect in net["a"].seen if isinstance(effect, fx.ReadsConfirmed)]
+    assert wanted == 0 or max(confirmed) >= wanted
+    assert net["a"].core.confirm_read() == 0
+
+
+def test_learner_gets_the_log_and_counts_for_nothing() -> None:
+    net = led("abcd")
+    net["a"].do(net["a"].core.set_learners(("d",), net.now))
+    net["b"].down = net["c"].down = True
+    net["a"].append(b"x")
+    net.deliver()
+    net.advance(400)
+    assert net["d"].batches == net["a"].batches
+    assert net["a"].core.commit_point == 1
+
+
+def test_rebuilding_replica_counts_again_when_it_reached_the_leaders_end() -> None:
+    net = led()
+    net["b"].down = True
+    net["c"].do(net["c"].core.lost_data(net.now))
+    assert net["c"].promise.rebuilding
+    assert fx.DiscardCheckpoints() in net["c"].seen
+    net["a"].append(b"x")
+    net.deliver()
+    net.advance(500)
+    assert not net["c"].promise.rebuilding
+    assert net["a"].core.commit_point == 2
+
+
+def test_rebuilding_replica_is_no_candidate_unless_a_person_allows_loss() -> None:
+    net = led()
+    for name in "bc":
+        net[name].do(net[name].core.lost_data(net.now))
+    net["a"].down = True
+    net["b"].elect(1, ABC, force=True)
+    assert net["b"].answers()[-1].status is CallStatus.DAMAGED
+    net["b"].elect(2, ABC, allow_data_loss=True)
+    net.advance(3_000)
+    assert net["b"].core.is_active
+    assert any(isinstance(effect, fx.DataLossAccepted) for effect in net["b"].seen)
+
+
+def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard() -> None:
+    net = Net("abc", nominate_ms=3_000)
+    net["a"].elect(0, ABC, bootstrap=True)
+    net.deliver()
+    net["a"].down = True
+    net.advance(2_000)
+    net["c"].core.operator_heard(net.now)
+    net.advance(3_000)
+    assert net["b"].core.is_active
+    assert net["b"].core.leading_epoch == 1

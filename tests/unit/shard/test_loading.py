@@ -1,0 +1,138 @@
+"""Loading: in slices, the smallest log first, and a load that fails says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from crc32c import crc32c
+from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
+
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.history import History
+from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.decode import LogDecoder, decode_record
+from muster_coordinator.records.offset_commit import (
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from muster_coordinator.shard.loading import SLICE_RECORDS, LoadTurns, replay_log
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.states import FailureReason, ShardState
+
+
+def commits(count: int) -> list[tuple[bytes, bytes | None]]:
+    value = encode_offset_commit_value(OffsetCommitValue(1, -1, "", 0))
+    return [(encode_offset_commit_key("g", "t", partition), value) for partition in range(count)]
+
+
+@pytest_asyncio.fixture
+async def pod() -> AsyncIterator[PodUnderTest]:
+    pod = PodUnderTest()
+    await pod.manager.start()
+    yield pod
+    await pod.manager.stop()
+
+
+def append(pod: PodUnderTest, batch_records: list[tuple[bytes, bytes | None]], *, crc_only: bool = False) -> None:
+    """Put one batch into partition 0's segment, past the pod, which is stopped; ``crc_only``: its records are noise
+    under a correct CRC."""
+    directory = partition_directory(DATA, 0)
+    log = PartitionLog.open(pod.disk, directory, 0, LogSettings(), History(boot_id=""))
+    batch = encode_batch(batch_records, base_offset=log.end_offset, leader_epoch=1, timestamp_ms=0)
+    if crc_only:
+        batch = broken_records(batch)
+    log.append(batch, log.end_offset, log.end_offset + len(batch_records), 1)
+    log.journaled_end = log.end_offset
+    log.sync()
+    log.close()
+
+
+def broken_records(batch: bytes) -> bytes:
+    checked = batch[21:61] + b"\x7f" + batch[62:]
+    return batch[:17] + crc32c(checked).to_bytes(4, "big") + checked
+
+
+async def fails_to_load(pod: PodUnderTest, batch_records: list[tuple[bytes, bytes | None]], **how: bool) -> str:
+    """Why partition 0 FAILED with that batch in its log."""
+    await pod.lead(1, bootstrap=True)
+    await pod.manager.stop()
+    append(pod, batch_records, **how)
+    pod.manager = pod._new_manager()
+    await pod.manager.start()
+    await pod.lead(2)
+    await pod.until(lambda: pod.manager.shards[0].state is not ShardState.LOADING)
+    shard = pod.manager.shards[0]
+    assert (shard.state, shard.reason) == (ShardState.FAILED, FailureReason.LOAD_FAILED)
+    assert pod.manager.metrics.load_failures == 1
+    return shard.message
+
+
+async def test_record_that_does_not_parse_fails_the_load_and_says_so(pod: PodUnderTest) -> None:
+    message = await fails_to_load(pod, [(b"\x00\x01\x7f", b"")])
+    assert message.startswith("RecordDecodeError")
+
+
+async def test_batch_whose_records_do_not_parse_fails_the_load_and_says_so(pod: PodUnderTest) -> None:
+    message = await fails_to_load(pod, commits(3), crc_only=True)
+    assert message.startswith("CorruptBatchError")
+
+
+def test_batch_larger_than_a_slice_is_replayed_in_slices() -> None:
+    pod_disk = PodUnderTest().disk
+    directory = DATA / "__consumer_offsets-0"
+    PartitionLog.create(pod_disk, directory)
+    log = PartitionLog.open(pod_disk, directory, 0, LogSettings(), History(boot_id=""))
+    count = 3 * SLICE_RECORDS + 1
+    log.append(encode_batch(commits(count), base_offset=0, leader_epoch=0, timestamp_ms=0), 0, count, 0)
+    coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
+    seen = [coordinator.offset_count for _ in replay_log(log, coordinator, ShardMetrics())]
+    assert seen == [SLICE_RECORDS, 2 * SLICE_RECORDS, 3 * SLICE_RECORDS, count]
+
+
+async def test_smallest_log_gets_its_slices_first_and_one_slice_runs_per_turn_of_the_loop() -> None:
+    turns = LoadTurns()
+    order: list[tuple[int, str]] = []
+    turn_of_loop = 0
+
+    async def load(name: str, log_bytes: int, slices: int) -> None:
+        for _ in range(slices):
+            await turns.next_slice(log_bytes)
+            order.append((turn_of_loop, name))
+
+    loads = [asyncio.ensure_future(load(name, size, 3)) for name, size in (("large", 9), ("small", 1), ("middle", 5))]
+    while not all(each.done() for each in loads):
+        await asyncio.sleep(0)
+        turn_of_loop += 1
+    assert len({turn for turn, _ in order}) == len(order), "never two slices in one turn"
+    first_of = {name: [n for _, n in order].index(name) for name in ("small", "middle", "large")}
+    last_of = {name: 8 - [n for _, n in reversed(order)].index(name) for name in ("small", "middle", "large")}
+    assert last_of["small"] < last_of["middle"] < last_of["large"]
+    assert first_of["small"] == 0
+
+
+async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
+    turns = LoadTurns()
+    given_up = asyncio.ensure_future(turns.next_slice(1))
+    waiting = asyncio.ensure_future(turns.next_slice(2))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    async with asyncio.timeout(20):
+        await waiting
+
+
+@pytest.mark.parametrize("keys", [3, 8])
+def test_log_decoder_gives_what_decode_record_gives_beyond_its_bound_too(
+    monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    monkeypatch.setattr(LogDecoder, "KEYS_MAX", 4)
+    decoder = LogDecoder()
+    for _ in range(3):
+        for key, value in commits(keys):
+            for each in (value, None):
+                assert decoder.decode(key, each) == decode_record(key, each)

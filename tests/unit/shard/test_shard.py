@@ -1,0 +1,406 @@
+"""The shard's promises, with a group state and a log that the test holds in its hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
+from muster_coordinator.groups.state import Counters
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
+
+
+class Write(msgspec.Struct, frozen=True):
+    """A request that appends one record per text."""
+
+    texts: tuple[str, ...]
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A request that shows the state."""
+
+
+class Park(msgspec.Struct, frozen=True):
+    """A request that waits for a later operation, as a join does."""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Answers what was parked."""
+
+
+class Break(msgspec.Struct, frozen=True):
+    """A request whose handler has a defect."""
+
+
+class Poison(msgspec.Struct, frozen=True):
+    """A request whose record cannot be replayed."""
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """Sets (delay) or cancels (-1) a timer."""
+
+    delay_ms: int
+
+
+class FakeGroups:
+    """In place of GroupCoordinator: a list of texts."""
+
+    counters = Counters()
+
+    def __init__(self) -> None:
+        self.state: list[str] = []
+        self.parked: list[Any] = []
+        self.fired: list[Any] = []
+        self.operations: dict[type, Callable[[Any, Any, int], Result]] = {
+            Write: self._write,
+            Read: lambda r, t, now: Result(response=("read", tuple(self.state))),
+            Park: self._park,
+            Release: self._release,
+            Break: self._break,
+            Poison: lambda r, t, now: Result(records=[(b"k", b"v", "poison")], response="never"),
+            Timer: self._timer,
+        }
+
+    def _write(self, request: Write, token: Any, now_ms: int) -> Result:
+        return Result(records=[(b"k", text.encode(), text) for text in request.texts], response="written")
+
+    def _park(self, request: Park, token: Any, now_ms: int) -> Result:
+        self.parked.append(token)
+        return Result()
+
+    def _release(self, request: Release, token: Any, now_ms: int) -> Result:
+        waiting, self.parked = self.parked, []
+        return Result(response="released", replies=[Reply(t, "at last") for t in waiting])
+
+    def _break(self, request: Break, token: Any, now_ms: int) -> Result:
+        raise KeyError("a defect")
+
+    def _timer(self, request: Timer, token: Any, now_ms: int) -> Result:
+        timer = SetTimer(("t", "", ""), request.delay_ms) if request.delay_ms >= 0 else CancelTimer(("t", "", ""))
+        return Result(response="ok", timers=[timer])
+
+    def refuse(self, request: Any) -> Any:
+        return "broken in itself" if isinstance(request, Break) else None
+
+    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
+        gone = [text for text in self.state if not exists(text, 0)]
+        return Result(records=[(b"k", None, f"-{text}") for text in gone])
+
+    def on_timer(self, key: Any, now_ms: int) -> Result:
+        self.fired.append(key)
+        return Result()
+
+    def replay(self, change: Any, offset: int, timestamp_ms: int, *producer: int) -> None:
+        if change == "poison":
+            raise ValueError("cannot be replayed")
+        self.state.append(change)
+
+    def on_loaded(self, now_ms: int) -> Result:
+        return Result()
+
+    def on_unloaded(self) -> tuple[Reply, ...]:
+        waiting, self.parked = self.parked, []
+        return tuple(Reply(t, None) for t in waiting)
+
+
+class FakeReplica:
+    partition = 3
+    log_id = "log-a"
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self.batches: list[list[Any]] = []
+        self.error: Exception | None = None
+
+    def append_records(self, records: list[Any], epoch: int, now_ms: int, *rest: Any, **options: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.batches.append(records)
+        self.end_offset += len(records)
+
+    def append_leader_change(self, epoch: int, replicas: Any, previous: Any, now_ms: int) -> None:
+        self.append_records([("leader-change", epoch)], epoch, now_ms)
+
+
+class FakePod:
+    """Host and clock."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Shard] = []
+        self.now_ms = 1000
+        self.states: list[ShardState] = []
+        self.storage_errors: list[Exception] = []
+
+    def flush_soon(self, shard: Shard) -> None:
+        self.dirty.append(shard)
+
+    def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
+        pass
+
+    def state_changed(self, shard: Shard) -> None:
+        self.states.append(shard.state)
+
+    def storage_failed(self, error: Exception) -> None:
+        self.storage_errors.append(error)
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def turn(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for shard in dirty:
+            shard.drain(self.now_ms, self.now_ms)
+
+
+class Asked:
+    """One request's answer."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.got.append(code)
+
+
+class World:
+    def __init__(self) -> None:
+        self.pod = FakePod()
+        self.replica = FakeReplica()
+        self.groups = FakeGroups()
+        self.metrics = ShardMetrics()
+        self.shard = Shard(
+            self.replica,  # type: ignore[arg-type]
+            self.groups,  # type: ignore[arg-type]
+            epoch=4,
+            host=self.pod,
+            clock=self.pod,
+            metrics=self.metrics,
+            commit_timeout_ms=500,
+        )
+
+    def activate(self) -> None:
+        self.shard.start_loading()
+        self.shard.open_epoch(("log-a",), ())
+        self.commit()
+        assert self.shard.state is ShardState.ACTIVE
+
+    def ask(self, request: Any) -> Asked:
+        asked = Asked()
+        self.shard.submit(request, asked)
+        return asked
+
+    def turn(self) -> None:
+        self.pod.turn()
+
+    def commit(self, end_offset: int | None = None) -> None:
+        self.shard.log_durable(self.replica.end_offset if end_offset is None else end_offset)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.activate()
+    return world
+
+
+def test_write_is_answered_only_when_its_records_are_committed(world: World) -> None:
+    asked = world.ask(Write(("a",)))
+    world.turn()
+    assert asked.got == []
+    world.commit()
+    assert asked.got == ["written"]
+
+
+def test_read_waits_for_the_uncommitted_records_that_it_shows(world: World) -> None:
+    world.ask(Write(("a",)))
+    read = world.ask(Read())
+    world.turn()
+    assert read.got == []
+    world.commit()
+    assert read.got == [("read", ("a",))]
+
+
+def test_read_of_committed_state_is_answered_in_its_turn(world: World) -> None:
+    read = world.ask(Read())
+    world.turn()
+    assert read.got == [("read", ())]
+
+
+def test_operations_of_one_turn_share_one_batch(world: World) -> None:
+    before = len(world.replica.batches)
+    for text in "abc":
+        world.ask(Write((text, text)))
+    world.turn()
+    assert [len(batch) for batch in world.replica.batches[before:]] == [6]
+    assert world.groups.state == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_commit_point_inside_the_log_answers_only_what_is_below_it(world: World) -> None:
+    first, second = world.ask(Write(("a",))), world.ask(Write(("b",)))
+    world.turn()
+    world.commit(world.replica.end_offset - 1)
+    assert (first.got, second.got) == (["written"], [])
+
+
+def test_parked_request_is_answered_by_the_later_operation(world: World) -> None:
+    parked = world.ask(Park())
+    world.turn()
+    world.ask(Write(("a",)))
+    world.ask(Release())
+    world.turn()
+    assert parked.got == [], "it depends on a record that is not committed"
+    world.commit()
+    assert parked.got == ["at last"]
+
+
+def test_defect_of_a_handler_costs_its_own_request(world: World) -> None:
+    broken, fine = world.ask(Break()), world.ask(Write(("a",)))
+    world.turn()
+    world.commit()
+    assert broken.got == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert fine.got == ["written"]
+    assert world.metrics.operation_errors == 1
+    assert world.shard.state is ShardState.ACTIVE
+
+
+def test_record_that_cannot_be_replayed_fails_the_shard_and_answers_everything(world: World) -> None:
+    written = world.ask(Write(("a",)))
+    poisoned, queued, parked = world.ask(Poison()), world.ask(Read()), world.ask(Park())
+    world.turn()
+    assert world.shard.state is ShardState.FAILED
+    assert world.shard.reason == "OperationFailed"
+    for asked in (written, poisoned, queued, parked):
+        assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_failed_append_fails_the_shard_and_tells_the_pod(world: World) -> None:
+    asked = world.ask(Write(("a",)))
+    world.replica.error = OSError(28, "No space left on device")
+    world.turn()
+    assert world.shard.state is ShardState.FAILED
+    assert world.shard.reason == "CannotWrite"
+    assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert world.pod.storage_errors == [world.replica.error]
+
+
+def test_resigned_shard_answers_parked_queued_and_uncommitted_requests_once(world: World) -> None:
+    parked = world.ask(Park())
+    world.turn()
+    uncommitted = world.ask(Write(("a",)))
+    world.turn()
+    queued = world.ask(Read())
+    world.shard.close("resigned")
+    world.turn()
+    world.commit()
+    for asked in (parked, uncommitted, queued):
+        assert asked.got == [ErrorCode.NOT_COORDINATOR]
+    late = world.ask(Read())
+    assert late.got == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_requests_while_loading_are_told_so_except_heartbeats() -> None:
+    world = World()
+    world.shard.start_loading()
+    commit = m.OffsetCommitRequest("g", -1, "", None, -1, (("t", ((0, 1, -1, None),)),), 7)
+    heartbeat = m.HeartbeatRequest("g", 1, "m", None)
+    answers = [world.ask(commit), world.ask(heartbeat)]
+    assert [a.got for a in answers] == [[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]] * 2
+
+
+def test_request_that_is_wrong_in_itself_is_told_so_even_while_loading() -> None:
+    world = World()
+    world.shard.start_loading()
+    assert world.ask(Break()).got == ["broken in itself"]
+
+
+def test_shard_is_active_only_when_its_leader_change_record_is_committed() -> None:
+    world = World()
+    world.shard.start_loading()
+    world.shard.open_epoch(("log-a",), ())
+    assert world.shard.state is ShardState.LOADING
+    world.commit()
+    assert world.shard.state is ShardState.ACTIVE
+
+
+def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:
+    uncommitted = world.ask(Write(("a",)))
+    world.turn()
+    world.shard.hold()
+    queued = world.ask(Write(("b",)))
+    world.turn()
+    assert world.groups.state == ["a"], "nothing runs between the promise and the new epoch"
+    world.shard.advance_epoch(5, ("log-a",), ())
+    world.turn()
+    world.commit()
+    assert (uncommitted.got, queued.got) == (["written"], ["written"])
+    assert world.groups.state == ["a", "b"]
+    assert [("leader-change", 5)] in world.replica.batches
+
+
+def test_request_whose_records_do_not_commit_in_time_is_told_so_once(world: World) -> None:
+    asked = world.ask(Write(("a",)))
+    world.turn()
+    world.shard.refuse_overdue()
+    assert asked.got == []
+    world.pod.now_ms += 501
+    world.shard.refuse_overdue()
+    assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    world.commit()
+    assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert world.metrics.commit_timeouts == 1
+
+
+def test_timer_fires_in_the_order_of_the_queue_and_not_after_it_was_cancelled(world: World) -> None:
+    world.ask(Timer(50))
+    world.turn()
+    world.pod.now_ms += 50
+    cancel = world.ask(Timer(-1))  # is in the queue before the timer is due
+    world.shard.fire_timers()
+    world.turn()
+    assert cancel.got == ["ok"]
+    assert world.groups.fired == []
+    world.ask(Timer(10))
+    world.turn()
+    world.pod.now_ms += 10
+    world.shard.fire_timers()
+    world.turn()
+    assert world.groups.fired == [("t", "", "")]
+
+
+def test_deleted_topics_take_their_offsets_along_in_the_order_of_the_queue(world: World) -> None:
+    world.ask(Write(("a", "b")))
+    world.shard.partitions_deleted(lambda topic, partition: topic != "a")
+    read = world.ask(Read())
+    world.turn()
+    world.commit()
+    assert read.got == [("read", ("a", "b", "-a"))]
+    world.shard.close("resigned")
+    world.shard.partitions_deleted(lambda topic, partition: False)
+    world.turn()
+    assert world.groups.state == ["a", "b", "-a"]
+
+
+@pytest.mark.parametrize("new", list(ShardState))
+@pytest.mark.parametrize("old", list(ShardState))
+def test_every_step_of_the_state_table_is_either_taken_or_refused(old: ShardState, new: ShardState) -> None:
+    world = World()
+    world.shard.state = old
+    if old in LEGAL_PREDECESSORS[new]:
+        world.shard._enter(new)
+        assert world.shard.state is new
+    else:
+        with pytest.raises(AssertionError, match="no step"):
+            world.shard._enter(new)

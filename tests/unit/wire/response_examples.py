@@ -1,0 +1,444 @@
+"""Responses of every API: a strategy for what our encoder is given, and its description for kio in a version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.unit.wire.request_examples import BLOB, I16, I32, I64, MAYBE_TEXT, TEXT, UUID, some, topics
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as g
+from muster_coordinator.wire import messages as w
+
+ERROR = st.sampled_from([int(code) for code in ErrorCode])
+RESULTS = topics(st.tuples(I32, ERROR))
+BROKER = st.builds(w.Broker, node_id=I32, host=TEXT, port=I32, rack=MAYBE_TEXT, is_fenced=st.booleans())
+
+Description = dict[str, Any]
+
+
+def results(value: Any) -> list[Description]:
+    return [
+        {"name": name, "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions]}
+        for name, partitions in value
+    ]
+
+
+def offset_fetch(v: int) -> st.SearchStrategy[Any]:
+    group = st.builds(
+        g.OffsetFetchResponse,
+        group_id=TEXT,
+        error_code=st.just(0) | ERROR,
+        topics=topics(st.tuples(I32, I64, I32, TEXT, ERROR)),
+    )
+    return st.builds(w.OffsetFetchResponses, groups=some(group) if v >= 8 else st.tuples(group))
+
+
+def describe_offset_fetch(r: Any, v: int) -> Description:
+    def group(each: Any) -> Description:
+        shown = each.topics if v == 1 or each.error_code == 0 else ()
+        return {
+            "group_id": each.group_id,
+            "error_code": each.error_code,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "committed_offset": offset,
+                            "committed_leader_epoch": epoch,
+                            "metadata": metadata,
+                            "error_code": each.error_code if each.error_code else code,
+                        }
+                        for index, offset, epoch, metadata, code in partitions
+                    ],
+                }
+                for name, partitions in shown
+            ],
+        }
+
+    groups = [group(each) for each in r.groups]
+    return {**(groups[0] if v < 8 else {}), "groups": groups}
+
+
+def find_coordinator(v: int) -> st.SearchStrategy[Any]:
+    coordinator = st.builds(
+        w.Coordinator, key=TEXT, node_id=I32, host=TEXT, port=I32, error_code=ERROR, error_message=TEXT
+    )
+    return st.builds(w.FindCoordinatorResponse, coordinators=some(coordinator) if v >= 4 else st.tuples(coordinator))
+
+
+def describe_find_coordinator(r: Any, v: int) -> Description:
+    coordinators = [
+        {
+            "key": c.key,
+            "node_id": c.node_id,
+            "host": c.host,
+            "port": c.port,
+            "error_code": c.error_code,
+            "error_message": c.error_message,
+        }
+        for c in r.coordinators
+    ]
+    return {**(coordinators[0] if v < 4 else {}), "coordinators": coordinators}
+
+
+def join_group(v: int) -> st.SearchStrategy[Any]:
+    member = st.builds(g.JoinGroupMember, member_id=TEXT, group_instance_id=MAYBE_TEXT, metadata=BLOB)
+    return st.builds(
+        g.JoinGroupResponse,
+        error_code=ERROR,
+        generation_id=I32,
+        protocol_type=MAYBE_TEXT,
+        protocol_name=MAYBE_TEXT,
+        leader=TEXT,
+        skip_assignment=st.booleans(),
+        member_id=TEXT,
+        members=some(member),
+    )
+
+
+def describe_join_group(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "generation_id": r.generation_id,
+        "protocol_type": r.protocol_type,
+        "protocol_name": (r.protocol_name or "") if v < 7 else (r.protocol_name or None),
+        "leader": r.leader,
+        "skip_assignment": r.skip_assignment,
+        "member_id": r.member_id,
+        "members": [
+            {"member_id": m.member_id, "group_instance_id": m.group_instance_id, "metadata": m.metadata}
+            for m in r.members
+        ],
+    }
+
+
+def leave_group(v: int) -> st.SearchStrategy[Any]:
+    member = st.builds(g.LeftMember, member_id=TEXT, group_instance_id=MAYBE_TEXT, error_code=ERROR)
+    return st.builds(
+        g.LeaveGroupResponse,
+        error_code=st.just(0) | ERROR,
+        members=some(member) if v >= 3 else some(member, 1),
+    )
+
+
+def describe_leave_group(r: Any, v: int) -> Description:
+    error_code = r.error_code
+    if v < 3 and error_code == 0 and r.members:
+        error_code = r.members[0].error_code
+    return {
+        "error_code": error_code,
+        "members": [
+            {"member_id": m.member_id, "group_instance_id": m.group_instance_id, "error_code": m.error_code}
+            for m in r.members
+        ],
+    }
+
+
+def sync_group(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        g.SyncGroupResponse, error_code=ERROR, protocol_type=MAYBE_TEXT, protocol_name=MAYBE_TEXT, assignment=BLOB
+    )
+
+
+def describe_sync_group(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "protocol_type": r.protocol_type,
+        "protocol_name": r.protocol_name,
+        "assignment": r.assignment,
+    }
+
+
+def metadata(v: int) -> st.SearchStrategy[Any]:
+    nodes = some(I32) | st.just(tuple(range(200)))
+    partition = st.builds(
+        w.MetadataPartition,
+        partition=I32,
+        leader_id=I32,
+        error_code=ERROR,
+        leader_epoch=I32,
+        replicas=nodes,
+        isr=nodes,
+        offline_replicas=nodes,
+    )
+    topic = st.builds(
+        w.MetadataTopic,
+        name=MAYBE_TEXT,
+        topic_id=UUID,
+        error_code=ERROR,
+        is_internal=st.booleans(),
+        partitions=some(partition),
+        authorized_operations=I32,
+    )
+    return st.builds(
+        w.MetadataResponse,
+        brokers=some(BROKER),
+        cluster_id=MAYBE_TEXT,
+        controller_id=I32,
+        topics=some(topic, 2),
+        cluster_authorized_operations=I32,
+        error_code=ERROR,
+    )
+
+
+def describe_metadata(r: Any, v: int) -> Description:
+    return {
+        "brokers": [{"node_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack} for b in r.brokers],
+        "cluster_id": r.cluster_id,
+        "controller_id": r.controller_id,
+        "cluster_authorized_operations": r.cluster_authorized_operations,
+        "error_code": r.error_code,
+        "topics": [
+            {
+                "error_code": t.error_code,
+                "name": t.name if v >= 12 else (t.name or ""),
+                "topic_id": t.topic_id,
+                "is_internal": t.is_internal,
+                "topic_authorized_operations": t.authorized_operations,
+                "partitions": [
+                    {
+                        "error_code": p.error_code,
+                        "partition_index": p.partition,
+                        "leader_id": p.leader_id,
+                        "leader_epoch": p.leader_epoch,
+                        "replica_nodes": p.replicas,
+                        "isr_nodes": p.isr,
+                        "offline_replicas": p.offline_replicas,
+                    }
+                    for p in t.partitions
+                ],
+            }
+            for t in r.topics
+        ],
+    }
+
+
+def list_groups(v: int) -> st.SearchStrategy[Any]:
+    group = st.builds(g.ListedGroup, group_id=TEXT, protocol_type=TEXT, group_state=TEXT, group_type=TEXT)
+    return st.builds(g.ListGroupsResponse, error_code=ERROR, groups=some(group))
+
+
+def describe_list_groups(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "groups": [
+            {
+                "group_id": each.group_id,
+                "protocol_type": each.protocol_type,
+                "group_state": each.group_state,
+                "group_type": each.group_type,
+            }
+            for each in r.groups
+        ],
+    }
+
+
+def describe_groups(v: int) -> st.SearchStrategy[Any]:
+    member = st.builds(
+        g.DescribedMember,
+        member_id=TEXT,
+        group_instance_id=MAYBE_TEXT,
+        client_id=TEXT,
+        client_host=TEXT,
+        metadata=BLOB,
+        assignment=BLOB,
+    )
+    group = st.builds(
+        g.DescribedGroup,
+        group_id=TEXT,
+        error_code=ERROR,
+        error_message=MAYBE_TEXT,
+        group_state=TEXT,
+        protocol_type=TEXT,
+        protocol_data=TEXT,
+        members=some(member),
+    )
+    return st.builds(w.DescribeGroupsResponse, groups=some(group))
+
+
+def describe_describe_groups(r: Any, v: int) -> Description:
+    return {
+        "groups": [
+            {
+                "error_code": each.error_code,
+                "error_message": each.error_message,
+                "group_id": each.group_id,
+                "group_state": each.group_state,
+                "protocol_type": each.protocol_type,
+                "protocol_data": each.protocol_data,
+                "members": [
+                    {
+                        "member_id": m.member_id,
+                        "group_instance_id": m.group_instance_id,
+                        "client_id": m.client_id,
+                        "client_host": m.client_host,
+                        "member_metadata": m.metadata,
+                        "member_assignment": m.assignment,
+                    }
+                    for m in each.members
+                ],
+            }
+            for each in r.groups
+        ],
+    }
+
+
+def list_offsets(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(w.ListOffsetsResponse, topics=topics(st.tuples(I32, ERROR, I64, I64, I32)))
+
+
+def describe_list_offsets(r: Any, v: int) -> Description:
+    return {
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "error_code": code,
+                        "timestamp": timestamp,
+                        "offset": offset,
+                        "leader_epoch": epoch,
+                    }
+                    for index, code, timestamp, offset, epoch in partitions
+                ],
+            }
+            for name, partitions in r.topics
+        ]
+    }
+
+
+def fetch(v: int) -> st.SearchStrategy[Any]:
+    topic = st.builds(w.FetchedTopic, name=TEXT, topic_id=UUID, partitions=some(st.tuples(I32, ERROR, I64)))
+    return st.builds(w.FetchResponse, error_code=ERROR, session_id=I32, topics=some(topic))
+
+
+def describe_fetch(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "session_id": r.session_id,
+        "responses": [
+            {
+                "topic": t.name,
+                "topic_id": t.topic_id,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "error_code": code,
+                        "high_watermark": high_watermark,
+                        "last_stable_offset": high_watermark,
+                        "log_start_offset": -1 if code else 0,
+                        "aborted_transactions": [] if code else None,
+                        "records": b"",
+                    }
+                    for index, code, high_watermark in t.partitions
+                ],
+            }
+            for t in r.topics
+        ],
+    }
+
+
+def describe_cluster(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        w.DescribeClusterResponse,
+        error_code=ERROR,
+        cluster_id=TEXT,
+        controller_id=I32,
+        brokers=some(BROKER),
+        error_message=MAYBE_TEXT,
+        endpoint_type=st.integers(1, 2),
+        cluster_authorized_operations=I32,
+    )
+
+
+def describe_describe_cluster(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "error_message": r.error_message,
+        "endpoint_type": r.endpoint_type,
+        "cluster_id": r.cluster_id,
+        "controller_id": r.controller_id,
+        "brokers": [
+            {"broker_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack, "is_fenced": b.is_fenced}
+            for b in r.brokers
+        ],
+        "cluster_authorized_operations": r.cluster_authorized_operations,
+    }
+
+
+def describe_txn_offset_commit(r: Any, v: int) -> Description:
+    rewritten = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: int(ErrorCode.COORDINATOR_NOT_AVAILABLE)} if v < 2 else {}
+    return {
+        "topics": results(
+            [
+                (name, [(index, rewritten.get(code, code)) for index, code in partitions])
+                for name, partitions in r.topics
+            ]
+        )
+    }
+
+
+def describe_produce(r: Any, v: int) -> Description:
+    def partition(index: int, error_code: int) -> Description:
+        return {
+            "index": index,
+            "error_code": error_code,
+            "base_offset": -1,
+            "log_append_time": None,
+            "record_errors": (),
+            "error_message": r.error_message,
+        }
+
+    return {
+        "responses": [
+            {"name": name, "partition_responses": [partition(*each) for each in partitions]}
+            for name, partitions in r.topics
+        ]
+    }
+
+
+RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[Any, int], Description]]] = {
+    0: (lambda v: st.builds(w.ProduceResponse, topics=RESULTS, error_message=MAYBE_TEXT), describe_produce),
+    1: (fetch, describe_fetch),
+    2: (list_offsets, describe_list_offsets),
+    3: (metadata, describe_metadata),
+    8: (lambda v: st.builds(g.OffsetCommitResponse, topics=RESULTS), lambda r, v: {"topics": results(r.topics)}),
+    9: (offset_fetch, describe_offset_fetch),
+    10: (find_coordinator, describe_find_coordinator),
+    11: (join_group, describe_join_group),
+    12: (lambda v: st.builds(g.HeartbeatResponse, error_code=ERROR), lambda r, v: {"error_code": r.error_code}),
+    13: (leave_group, describe_leave_group),
+    14: (sync_group, describe_sync_group),
+    15: (describe_groups, describe_describe_groups),
+    16: (list_groups, describe_list_groups),
+    18: (
+        lambda v: st.builds(w.ApiVersionsResponse, error_code=ERROR, api_keys=some(st.tuples(I16, I16, I16))),
+        lambda r, v: {
+            "error_code": r.error_code,
+            "api_keys": [{"api_key": k, "min_version": low, "max_version": high} for k, low, high in r.api_keys],
+        },
+    ),
+    27: (
+        lambda v: st.builds(w.WriteTxnMarkersResponse, markers=some(st.tuples(I64, RESULTS))),
+        lambda r, v: {"markers": [{"producer_id": p, "topics": results(topics_)} for p, topics_ in r.markers]},
+    ),
+    28: (lambda v: st.builds(g.TxnOffsetCommitResponse, topics=RESULTS), describe_txn_offset_commit),
+    42: (
+        lambda v: st.builds(
+            w.DeleteGroupsResponse, results=some(st.builds(g.DeleteGroupResponse, group_id=TEXT, error_code=ERROR))
+        ),
+        lambda r, v: {"results": [{"group_id": e.group_id, "error_code": e.error_code} for e in r.results]},
+    ),
+    47: (
+        lambda v: st.builds(g.OffsetDeleteResponse, error_code=ERROR, topics=RESULTS),
+        lambda r, v: {"error_code": r.error_code, "topics": results(r.topics)},
+    ),
+    60: (describe_cluster, describe_describe_cluster),
+}
+"""API key -> (version -> strategy of responses, (response, version) -> description for kio)."""

@@ -1,0 +1,73 @@
+"""The table of APIs: what it says, and that the page and the module headers say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.unit.wire import kio_oracle
+
+from muster_coordinator.wire.api import Api
+from muster_coordinator.wire.apis import APIS, MODULES
+from muster_coordinator.wire.document import document
+
+ROOT = Path(__file__).parents[3]
+
+SERVED = {
+    0: ("Produce", 3, 12),
+    1: ("Fetch", 4, 18),
+    2: ("ListOffsets", 1, 10),
+    3: ("Metadata", 0, 13),
+    8: ("OffsetCommit", 2, 9),
+    9: ("OffsetFetch", 1, 9),
+    10: ("FindCoordinator", 0, 6),
+    11: ("JoinGroup", 0, 9),
+    12: ("Heartbeat", 0, 4),
+    13: ("LeaveGroup", 0, 5),
+    14: ("SyncGroup", 0, 5),
+    15: ("DescribeGroups", 0, 6),
+    16: ("ListGroups", 0, 5),
+    18: ("ApiVersions", 0, 4),
+    27: ("WriteTxnMarkers", 1, 1),
+    28: ("TxnOffsetCommit", 0, 5),
+    42: ("DeleteGroups", 0, 2),
+    47: ("OffsetDelete", 0, 0),
+    60: ("DescribeCluster", 0, 2),
+}
+
+
+def test_served_apis_are_those_promised() -> None:
+    assert {key: (api.name, api.min_version, api.max_version) for key, api in APIS.items()} == SERVED
+    assert list(APIS) == sorted(APIS)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_version_is_one_of_kafkas(api: Api) -> None:
+    assert set(range(api.min_version, api.max_version + 1)) <= set(kio_oracle.versions(api.name))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.API.name)
+def test_module_header_tells_the_table(module: ModuleType) -> None:
+    """Key, range, first flexible version, and a line for each version behind the first."""
+    api, header = module.API, module.__doc__ or ""
+    first_line = header.splitlines()[0]
+    assert first_line.startswith(f"{api.name} ({api.key}), ")
+    assert module.__name__.endswith(f".k{api.key:02d}_{kio_oracle.folder(api.name)}")
+    said = re.search(r"versions? (\d+)(?: to (\d+))?", first_line)
+    assert said is not None
+    assert (int(said[1]), int(said[2] or said[1])) == (api.min_version, api.max_version)
+    flexible = re.search(r"flexible from (\d+)|not flexible|flexible", first_line)
+    assert flexible is not None
+    assert api.first_flexible == {"not flexible": None, "flexible": api.min_version}.get(
+        flexible[0], flexible[1] and int(flexible[1])
+    )
+    lines = [int(version) for version in re.findall(r"^- v(\d+):", header, re.MULTILINE)]
+    wanted = list(range(api.min_version + 1, api.max_version + 1))
+    assert [version for version in lines if version > api.min_version] == wanted
+
+
+def test_page_is_generated_from_the_table() -> None:
+    page = ROOT / "docs" / "protocol.md"
+    assert page.read_text() == document(), "run: python -m muster_coordinator.wire.document > docs/protocol.md"
