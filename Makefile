@@ -45,8 +45,9 @@ simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n o
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds; what fails is saved in .cache/fuzz
+fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)
+	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/unit tests/golden
 
 .PHONY: lint
 lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shell syntax for the tools

@@ -7,3 +7,10 @@ for _name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(_name, None)
 if "MUSTER_TEST_KUBECONFIG" in os.environ:
     os.environ["KUBECONFIG"] = os.environ["MUSTER_TEST_KUBECONFIG"]
+
+from hypothesis import settings  # noqa: E402  (after the environment is as the tests need it)
+
+# A test run draws the same examples each time, so that red means the change and not the draw; new ones are for `make fuzz`.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

@@ -22,6 +22,7 @@ __all__ = [
     "ElectionResult",
     "ElectionsRequest",
     "ElectionsResponse",
+    "FollowerStatus",
     "HeartbeatEvent",
     "MetadataAnswer",
     "MetadataImage",
@@ -29,8 +30,10 @@ __all__ = [
     "PartitionLeader",
     "PartitionReason",
     "PartitionStatus",
+    "Peer",
     "PodStatus",
     "Problem",
+    "ReplicaPlace",
     "ReplicaRequest",
     "ReplicaResult",
     "ReplicasRequest",
@@ -68,6 +71,10 @@ class CallStatus(StrEnum):
     CANNOT_WRITE = "cannotWrite"  # disk full or I/O error; nothing was promised
     DAMAGED = "damaged"  # the log here must not be served; the message says why
     INVALID = "invalid"  # the call makes no sense for this partition; the message says why
+    SET_CONFLICT = "setConflict"  # the log names other sets than the call: the answer carries them
+    LEADER_LIVES = "leaderLives"  # a majority hears a leader; nothing was promised; `force` would go on
+    BETTER_LOG = "betterLog"  # nothing was promised; `better_log_id` names the replica that should be elected
+    NO_MAJORITY = "noMajority"  # too few replicas answered; the promise of the epoch may stand
 
     @property
     def code(self) -> int:
@@ -82,6 +89,10 @@ _CODES: dict[CallStatus, int] = {
     CallStatus.CANNOT_WRITE: 507,
     CallStatus.DAMAGED: 500,
     CallStatus.INVALID: 400,
+    CallStatus.SET_CONFLICT: 409,
+    CallStatus.LEADER_LIVES: 409,
+    CallStatus.BETTER_LOG: 409,
+    CallStatus.NO_MAJORITY: 503,
 }
 
 
@@ -158,6 +169,7 @@ class Election(Request, frozen=True):
 
     `replicas` is the set of log ids that count, `previous_replicas` the one before it while a change of the set runs.
     `bootstrap` opens the first epoch of a never-used log; `force` skips the question whether a better leader lives.
+    `allow_data_loss`: a person accepts the best log of those that can be reached, without a majority.
     """
 
     partition: Partition
@@ -166,6 +178,7 @@ class Election(Request, frozen=True):
     previous_replicas: tuple[LogId, ...] = ()
     bootstrap: bool = False
     force: bool = False
+    allow_data_loss: bool = False
 
 
 class ElectionsRequest(Request, frozen=True):
@@ -174,7 +187,10 @@ class ElectionsRequest(Request, frozen=True):
 
 
 class ElectionResult(Answer, frozen=True):
-    """`epoch` is the highest promised by now (-1: none); `log_id` the replica that is here ("": none)."""
+    """`epoch` is the highest promised by now (-1: none); `log_id` the replica that is here ("": none).
+
+    `replicas` and `previous_replicas`: what the log names, with `setConflict`. `better_log_id`: with `betterLog`.
+    """
 
     partition: int
     status: CallStatus
@@ -182,12 +198,24 @@ class ElectionResult(Answer, frozen=True):
     epoch: int = -1
     message: str = ""
     log_id: str = ""
+    replicas: tuple[str, ...] = ()
+    previous_replicas: tuple[str, ...] = ()
+    better_log_id: str = ""
 
     @classmethod
     def of(
-        cls, partition: int, status: CallStatus, *, epoch: int = -1, message: str = "", log_id: str = ""
+        cls,
+        partition: int,
+        status: CallStatus,
+        *,
+        epoch: int = -1,
+        message: str = "",
+        log_id: str = "",
+        replicas: tuple[str, ...] = (),
+        previous_replicas: tuple[str, ...] = (),
+        better_log_id: str = "",
     ) -> ElectionResult:
-        return cls(partition, status, status.code, epoch, message, log_id)
+        return cls(partition, status, status.code, epoch, message, log_id, replicas, previous_replicas, better_log_id)
 
 
 class ElectionsResponse(Answer, frozen=True):
@@ -233,17 +261,30 @@ class ResignationsResponse(Answer, frozen=True):
 # GET /v1/status, /v1/partitions, /v1/watch
 
 
+class FollowerStatus(Answer, frozen=True):
+    """Another replica, or a learner, as the leader sees it. `end_offset`: durable and verified there, -1: not known."""
+
+    log_id: str
+    end_offset: int = -1
+    rebuilding: bool = False
+
+
 class PartitionStatus(Answer, frozen=True):
     """One replica as its pod sees it.
 
     `epoch` is the highest promised one, `leader_epoch` the one in which this pod leads or is about to (-1: it does
-    not). `role` is "leader" from LOADING on and until the leadership ends. `reason` is a stable CamelCase code ("" when
-    all is well), `message` its text.
+    not). `role` is "leader" from LOADING on and until the leadership ends, "follower" while a leader is heard.
+    `leader` is the log id that `epoch` was promised to ("": nobody). `replicas` and `previous_replicas` are the sets
+    that the log names last (empty: none yet); while `previous_replicas` is not empty a change runs, and
+    `sets_committed` says that what the log names is committed. `rebuilding`: data that was acked is missing here, so
+    the replica is counted nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an
+    election of it in a higher epoch, with `force`, gets it back. `followers`: the leader's view, learners included.
+    `reason` is a stable CamelCase code ("" when all is well), `message` its text.
     """
 
     partition: int
     state: PartitionState
-    role: Literal["leader", "none"] = "none"
+    role: Literal["leader", "follower", "none"] = "none"
     epoch: int = -1
     leader_epoch: int = -1
     log_id: str = ""
@@ -253,13 +294,22 @@ class PartitionStatus(Answer, frozen=True):
     reason: str = ""
     message: str = ""
     groups: int = 0
+    leader: str = ""
+    replicas: tuple[str, ...] = ()
+    previous_replicas: tuple[str, ...] = ()
+    sets_committed: bool = False
+    rebuilding: bool = False
+    needs_higher_epoch: bool = False
+    followers: tuple[FollowerStatus, ...] = ()
 
 
 class PodStatus(Answer, frozen=True):
     """One pod. `boot_id` is the machine's; `metadata_token` and `metadata_version` name the image that it serves.
 
     `started`: the logs are open, so `partitions` is complete. Before that, a replica that is not listed may still be
-    here. `draining`: the pod is about to end, and takes no election.
+    here. `draining`: the pod is about to end, and takes no election. `peer_address`: where other pods reach this one's
+    replicas. `lost_peers`: names of pods of the metadata image that this pod does not hear (connection refused, closed
+    or silent): evidence for failure detection.
     """
 
     pod: str
@@ -274,6 +324,8 @@ class PodStatus(Answer, frozen=True):
     metadata_token: int = -1
     metadata_version: int = -1
     partitions: tuple[PartitionStatus, ...] = ()
+    peer_address: str = ""
+    lost_peers: tuple[str, ...] = ()
 
 
 class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):
@@ -317,6 +369,22 @@ class PartitionLeader(Request, frozen=True):
     epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
 
 
+class Peer(Request, frozen=True):
+    """Where the replicas of a pod are reached by other pods' replicas."""
+
+    pod: str
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class ReplicaPlace(Request, frozen=True):
+    """Which pod has a replica. Places that its log does not count are learners: the leader feeds them."""
+
+    partition: Partition
+    log_id: LogId
+    pod: str
+
+
 class DeclaredTopic(Request, frozen=True):
     """A topic that groups may commit offsets of."""
 
@@ -327,7 +395,8 @@ class DeclaredTopic(Request, frozen=True):
 class MetadataImage(Request, frozen=True):
     """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
 
-    `any_topic`: every topic name is taken for existing, next to the declared ones.
+    `any_topic`: every topic name is taken for existing, next to the declared ones. `peers` and `places`: where replicas
+    reach one another.
     """
 
     token: FencingToken
@@ -338,6 +407,8 @@ class MetadataImage(Request, frozen=True):
     leaders: tuple[PartitionLeader, ...]
     topics: tuple[DeclaredTopic, ...] = ()
     any_topic: bool = False
+    peers: tuple[Peer, ...] = ()
+    places: tuple[ReplicaPlace, ...] = ()
 
 
 class MetadataAnswer(Answer, frozen=True):

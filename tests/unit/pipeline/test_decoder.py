@@ -193,7 +193,9 @@ def test_selection_of_groups_is_the_filter_of_all_rows(data: bytes, groups: set[
 @given(segments(), st.lists(st.sampled_from(SCHEMA.names), unique=True, min_size=1, max_size=4))
 def test_selection_of_columns_is_the_projection_of_all_columns(data: bytes, columns: list[str]) -> None:
     selected = decode_segment(data, selection=Selection(select_schema(columns)))
-    assert selected.equals(decode_segment(data).select(columns))
+    expected = decode_segment(data).select(columns)
+    assert selected.schema == expected.schema
+    assert sorted(map(repr, selected.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
 def test_unknown_column_and_unknown_kind_are_refused() -> None:
