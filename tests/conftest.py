@@ -2,15 +2,15 @@
 
 import os
 
+from hypothesis import settings
+
 # A test that applies CRDs must not do so where a developer happens to work.
 for _name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(_name, None)
 if "MUSTER_TEST_KUBECONFIG" in os.environ:
     os.environ["KUBECONFIG"] = os.environ["MUSTER_TEST_KUBECONFIG"]
 
-from hypothesis import settings  # noqa: E402  (after the environment is as the tests need it)
-
-# A test run draws the same examples each time, so that red means the change and not the draw; new ones are for `make fuzz`.
+# A test run draws the same examples each time, so that red means the change and not the draw; `make fuzz` draws new ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
