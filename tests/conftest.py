@@ -10,7 +10,7 @@ for _name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
 if "MUSTER_TEST_KUBECONFIG" in os.environ:
     os.environ["KUBECONFIG"] = os.environ["MUSTER_TEST_KUBECONFIG"]
 
-# A test run draws the same examples each time, so that red means the change and not the draw; `make fuzz` draws new ones.
+# A run draws the same examples each time, so that red means the change and not the draw; `make fuzz` draws new ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
