@@ -26,6 +26,8 @@ class ProcessOptions:
     kafka_listen: tuple[str, int]
     advertise: tuple[str, int]
     api_listen: tuple[str, int]
+    peer_listen: tuple[str, int]
+    peer_advertise: tuple[str, int] | None  # None: the advertised host, with the port that the peer listener has
     log_format: str
     settings: CoordinatorSettings
 
@@ -36,8 +38,8 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         prog="muster-coordinator",
         description="A coordinator pod of Muster: Kafka's group coordinator for the partitions that it is given.",
         epilog="Options may be environment variables instead: MUSTER_POD, MUSTER_NODE_ID, MUSTER_DATA_DIR, "
-        "MUSTER_KAFKA_LISTEN, MUSTER_ADVERTISE, MUSTER_API_LISTEN, MUSTER_POD_UID, MUSTER_LOG_FORMAT, "
-        "MUSTER_CONFIG (one NAME=VALUE per line).",
+        "MUSTER_KAFKA_LISTEN, MUSTER_ADVERTISE, MUSTER_API_LISTEN, MUSTER_PEER_LISTEN, MUSTER_PEER_ADVERTISE, "
+        "MUSTER_POD_UID, MUSTER_LOG_FORMAT, MUSTER_CONFIG (one NAME=VALUE per line).",
     )
     env = os.environ
     parser.add_argument("--pod", default=env.get("MUSTER_POD"), help="name of this pod")
@@ -62,6 +64,18 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         "--api-listen", default=env.get("MUSTER_API_LISTEN", "0.0.0.0:9640"), metavar="HOST:PORT", help="pod API"
     )
     parser.add_argument(
+        "--peer-listen",
+        default=env.get("MUSTER_PEER_LISTEN", "0.0.0.0:9641"),
+        metavar="HOST:PORT",
+        help="replicas in other pods",
+    )
+    parser.add_argument(
+        "--peer-advertise",
+        default=env.get("MUSTER_PEER_ADVERTISE"),
+        metavar="HOST:PORT",
+        help="what other pods are told to connect to (default: host of --advertise, port of --peer-listen)",
+    )
+    parser.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting under Kafka's name (repeatable)"
     )
     parser.add_argument("--log-format", choices=["json", "console"], default=env.get("MUSTER_LOG_FORMAT", "json"))
@@ -80,6 +94,8 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         kafka_listen=kafka_listen,
         advertise=_address(given.advertise, "--advertise") if given.advertise else kafka_listen,
         api_listen=_address(given.api_listen, "--api-listen"),
+        peer_listen=_address(given.peer_listen, "--peer-listen"),
+        peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
         log_format=given.log_format,
         settings=parse_settings(parse_assignments(assignments)),
     )
