@@ -79,6 +79,7 @@ class Journal:
         self._parts: list[bytes] = []
         self._staged_ends: dict[int, int] = {}
         self._durable_ends: dict[tuple[int, int], int] = {}
+        self._written_ends: dict[int, int] = {}  # partition -> end; not in ``_durable_ends`` yet
         self._closed: list[JournalFile] = []
         self._file: Path | None = None  # the current one
         self._file_partitions: set[int] = set()
@@ -112,6 +113,7 @@ class Journal:
         """What earlier runs wrote for this log; to be asked once, before the first ``stage`` for the partition."""
         log_hash = hash_log_id(log_id)
         self._hashes[partition] = log_hash
+        self._written_ends.pop(partition, None)
         return self._history.take(partition, log_hash, self._boot_id)
 
     def unclaimed(self) -> dict[int, list[History]]:
@@ -170,10 +172,7 @@ class Journal:
             raise
         self._announced = True
         self._file_partitions.update(staged.ends)
-        for partition, end_offset in staged.ends.items():
-            log_hash = self._hashes.get(partition)
-            if log_hash is not None:  # else forgotten meanwhile
-                self._durable_ends[(partition, log_hash)] = end_offset
+        self._written_ends.update(staged.ends)
 
     def start_new_file(self) -> None:
         """Leave the current file for good and begin the next one; forgives an earlier failure.
@@ -228,6 +227,7 @@ class Journal:
     def forget(self, partition: int) -> None:
         """A log was deleted: no file is kept for it, and the marks of later files do not name it any more."""
         self.release(partition)
+        self._written_ends.pop(partition, None)
         log_hash = self._hashes.pop(partition, None)
         if log_hash is not None:
             self._durable_ends.pop((partition, log_hash), None)
@@ -272,6 +272,11 @@ class Journal:
         """START and the end of every log that the journal knows."""
         boot_id = self._boot_id.encode()
         parts = [ENTRY.pack(START, -1, 0, self._write_number, 0, len(boot_id)), boot_id]
+        for partition, end_offset in list(self._written_ends.items()):
+            log_hash = self._hashes.get(partition)
+            if log_hash is not None:  # else forgotten meanwhile
+                self._durable_ends[(partition, log_hash)] = end_offset
+        self._written_ends.clear()
         for (partition, log_hash), end_offset in list(self._durable_ends.items()):
             parts.append(ENTRY.pack(END, partition, log_hash, 0, end_offset, 0))
         return b"".join(parts)
