@@ -49,6 +49,9 @@ class FrameReader:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Complete frames, without their length prefix. Raises FrameTooLargeError."""
         if not self._pending:
+            size = len(chunk)
+            if size > 4 and _LENGTH.unpack_from(chunk)[0] == size - 4 <= self._limit:  # nearly always
+                return [chunk[4:]]
             frames, position = self._cut(chunk)
             if position < len(chunk):
                 self._pending += chunk[position:] if position else chunk

@@ -15,6 +15,7 @@ Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from muster_coordinator.groups.messages import OffsetCommitRequest, OffsetCommitResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
@@ -39,6 +40,7 @@ _RESULT_FLEXIBLE = struct.Struct(">ihx")
 _NO_TAGS = b"\0"
 
 _Partition = tuple[int, int, int, str | None]
+_Topic = tuple[str, tuple[tuple[int, int], ...]]  # of an answer: partitions with their error codes
 
 
 @guarded
@@ -111,9 +113,22 @@ _LENGTH = struct.Struct(">h")
 
 
 def encode_response(version: int, response: OffsetCommitResponse) -> bytes:
+    topics = response.topics
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        return _encode_one(version, topics[0])
+    return _encode_topics(version, topics)
+
+
+@lru_cache(maxsize=4096)
+def _encode_one(version: int, topic: _Topic) -> bytes:
+    """Consumers commit the same partition over and over: its answer is the same bytes until it is an error."""
+    return _encode_topics(version, (topic,))
+
+
+def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
     if version >= 8:
-        parts = [_THROTTLE, encode_uvarint(len(response.topics) + 1)]
-        for topic, partitions in response.topics:
+        parts = [_THROTTLE, encode_uvarint(len(topics) + 1)]
+        for topic, partitions in topics:
             name = topic.encode()
             parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(partitions) + 1))
             parts += [_RESULT_FLEXIBLE.pack(index, error_code) for index, error_code in partitions]
@@ -121,8 +136,8 @@ def encode_response(version: int, response: OffsetCommitResponse) -> bytes:
         parts.append(_NO_TAGS)
         return b"".join(parts)
     parts = [_THROTTLE] if version >= 3 else []
-    parts.append(_COUNT.pack(len(response.topics)))
-    for topic, partitions in response.topics:
+    parts.append(_COUNT.pack(len(topics)))
+    for topic, partitions in topics:
         name = topic.encode()
         parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(partitions)))
         parts += [_RESULT.pack(index, error_code) for index, error_code in partitions]
