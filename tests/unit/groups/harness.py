@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.unit.groups.checks import check_group, check_timer
+
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
@@ -118,6 +120,10 @@ class Harness:
             self._apply(self.coordinator.on_timer(key, self.now_ms), None)
         self.now_ms = end_ms
 
+    def fire(self, key: TimerKey) -> None:
+        """A timer's event that comes now, whether it is set or not."""
+        self._apply(self.coordinator.on_timer(key, self.now_ms), None)
+
     def partitions_deleted(self) -> Result:
         result = self.coordinator.partitions_deleted(self.topics.has)
         self._apply(result, None)
@@ -131,6 +137,13 @@ class Harness:
         self.coordinator = self._new()
         replay(self.coordinator, self.log)
         self._apply(self.coordinator.on_loaded(self.now_ms), None)
+
+    def lose_records(self, count: int) -> None:
+        """The last records never reached the log: the leader steps down, and another one loads what is there."""
+        del self.log[len(self.log) - count :]
+        self.follower = self._new()
+        replay(self.follower, self.log)
+        self.reload()
 
     def _apply(self, result: Result, own: Pending | None) -> None:
         self.last = result
@@ -360,46 +373,3 @@ def replay(coordinator: GroupCoordinator, log: Iterable[LogEntry | Marker]) -> N
         else:
             change = decode_record(entry.key, entry.value)
             coordinator.replay(change, entry.offset, entry.timestamp_ms, *entry.producer)
-
-
-def check_timer(kind: str, group: ClassicGroup, member_id: str) -> None:
-    """No timer outlives what it was set for."""
-    if kind == "session":
-        assert member_id in group.members or member_id in group.pending_members
-    elif kind == "join":
-        assert group.state is GroupState.PREPARING_REBALANCE
-    else:
-        assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-        assert group.pending_sync
-
-
-def check_group(group: ClassicGroup) -> None:
-    """What holds in a group whatever happened."""
-    assert group.awaiting_join_count == sum(member.join_token is not None for member in group.members.values())
-    assert group.static_members == {
-        member.group_instance_id: member.member_id
-        for member in group.members.values()
-        if member.group_instance_id is not None
-    }
-    assert not group.pending_members & set(group.members)
-    assert (group.leader in group.members) if group.members else True
-    for member in group.members.values():
-        assert member.join_token is None or group.state is GroupState.PREPARING_REBALANCE
-        assert member.sync_token is None or group.state is GroupState.COMPLETING_REBALANCE
-    if group.state in (GroupState.STABLE, GroupState.EMPTY):
-        check_settled(group)
-
-
-def check_settled(group: ClassicGroup) -> None:
-    """In Stable and Empty the live state and the last record say the same."""
-    durable = group.durable
-    if durable is None:
-        assert not group.members
-        assert group.generation == 0
-        return
-    assert group.generation == durable.generation
-    assert group.protocol == durable.protocol
-    assert bool(group.members) == (group.state is GroupState.STABLE)
-    if group.members:
-        assert group.leader == durable.leader
-        assert set(group.to_value().members) == set(durable.members)

@@ -1,0 +1,49 @@
+"""What holds in a group whatever happened: the invariants that the harness checks after every step."""
+
+from __future__ import annotations
+
+from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.states import GroupState
+
+
+def check_timer(kind: str, group: ClassicGroup, member_id: str) -> None:
+    """No timer outlives what it was set for."""
+    if kind == "session":
+        assert member_id in group.members or member_id in group.pending_members
+    elif kind == "join":
+        assert group.state is GroupState.PREPARING_REBALANCE
+    else:
+        assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        assert group.pending_sync
+
+
+def check_group(group: ClassicGroup) -> None:
+    """What holds in a group whatever happened."""
+    assert group.awaiting_join_count == sum(member.join_token is not None for member in group.members.values())
+    assert group.static_members == {
+        member.group_instance_id: member.member_id
+        for member in group.members.values()
+        if member.group_instance_id is not None
+    }
+    assert not group.pending_members & set(group.members)
+    assert (group.leader in group.members) if group.members else True
+    for member in group.members.values():
+        assert member.join_token is None or group.state is GroupState.PREPARING_REBALANCE
+        assert member.sync_token is None or group.state is GroupState.COMPLETING_REBALANCE
+    if group.state in (GroupState.STABLE, GroupState.EMPTY):
+        check_settled(group)
+
+
+def check_settled(group: ClassicGroup) -> None:
+    """In Stable and Empty the live state and the last record say the same."""
+    durable = group.durable
+    if durable is None:
+        assert not group.members
+        assert group.generation == 0
+        return
+    assert group.generation == durable.generation
+    assert group.protocol == durable.protocol
+    assert bool(group.members) == (group.state is GroupState.STABLE)
+    if group.members:
+        assert group.leader == durable.leader
+        assert set(group.to_value().members) == set(durable.members)
