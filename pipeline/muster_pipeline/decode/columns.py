@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -86,20 +84,19 @@ def bytes_array(source: Source, starts: Ints, ends: Ints, valid: Mask | None = N
     return _slices(pa.binary(), source, starts, ends, valid)
 
 
-def text_array(
-    source: Source, starts: Ints, ends: Ints, valid: Mask | None, on_invalid: Callable[[int], None]
-) -> pa.Array:
-    """UTF-8 strings; ``on_invalid`` is told the index of each that is none, which becomes null."""
-    raw = bytes_array(source, starts, ends, valid)
+def text_array(source: Source, starts: Ints, ends: Ints, valid: Mask) -> tuple[pa.Array, list[int]]:
+    """(UTF-8 strings, indexes of those that are none and therefore null)."""
+    raw = bytes_array(source, starts, ends, None if valid.all() else valid)
     try:
-        return raw.cast(pa.string())
+        return raw.cast(pa.string()), []
     except pa.ArrowInvalid:
         pass
     texts: list[str | None] = []
+    invalid: list[int] = []
     for index, value in enumerate(raw.to_pylist()):
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError:
-            on_invalid(index)
+            invalid.append(index)
             texts.append(None)
-    return pa.array(texts, pa.string())
+    return pa.array(texts, pa.string()), invalid

@@ -15,7 +15,7 @@ from muster_pipeline.decode.errors import SegmentDamagedError
 from muster_pipeline.decode.fast_rows import KIND_NAMES, Origin, Parse, fast_rows, parse_records
 from muster_pipeline.decode.scan import Damage, claimed_size, scan
 from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, SCHEMA, Kind, Problem
-from muster_pipeline.decode.slow_rows import Row, damage_rows, slow_rows, to_batch
+from muster_pipeline.decode.slow_rows import Row, damage_row, slow_rows, to_batch
 from muster_pipeline.decode.structure import Records, Window, read_window
 
 __all__ = ["Decoder", "Selection", "decode_segment"]
@@ -89,48 +89,64 @@ class Decoder:
         return consumed, self._rows(window, [_judge_rest(one, origin, source) for one in damages], origin)
 
     def _rows(self, window: Window, damages: list[Damage], origin: Origin) -> Iterator[pa.RecordBatch]:
+        """In the order of the log: damages between the records before and behind them."""
         if damages and self.fail_fast:
             first = damages[0]
             raise SegmentDamagedError(origin.file, origin.position + first.position, first.problem, first.detail)
-        for start in range(0, len(window.records), SLICE_ROWS):
-            yield from self._slice(window, window.records[start : start + SLICE_ROWS], origin)
-        if self.selection.groups is None and (self.selection.kinds is None or Kind.DAMAGED in self.selection.kinds):
-            for start in range(0, len(damages), SLICE_ROWS):
-                yield damage_rows(damages[start : start + SLICE_ROWS], origin, self.selection.schema)
+        places = window.positions[window.records.batch]
+        before = np.searchsorted(places, [one.position for one in damages]).tolist()
+        count = len(window.records)
+        for start in range(0, max(count, 1), SLICE_ROWS):
+            end = min(start + SLICE_ROWS, count)
+            here = [
+                (index - start, damage)
+                for index, damage in zip(before, damages, strict=True)
+                if start <= index < end or (end == count and index == count)
+            ]
+            yield from self._slice(window, window.records[start:end], here, origin)
 
-    def _slice(self, window: Window, records: Records, origin: Origin) -> Iterator[pa.RecordBatch]:
+    def _slice(
+        self, window: Window, records: Records, damages: list[tuple[int, Damage]], origin: Origin
+    ) -> Iterator[pa.RecordBatch]:
+        """``damages`` with the number of the record that each lies in front of."""
         parse = parse_records(window, records)
-        chosen = self._chosen(window, parse)
-        if chosen is not None:
-            records, parse = records[chosen], parse[chosen]
-        batch, left = fast_rows(window, records, parse, origin, self.selection.schema)
-        if batch.num_rows:
-            yield batch
-        if not len(left):
-            return
-        rows = slow_rows(window, records, left, origin)
+        chosen = self._chosen(parse)
+        fast = np.flatnonzero(chosen & ~parse.slow)
+        slow = np.flatnonzero(parse.slow if self.fail_fast else chosen & parse.slow)
+        rows: list[tuple[float, Row]] = list(zip(slow.tolist(), slow_rows(window, records, slow, origin), strict=True))
         if self.fail_fast:
-            for row in rows:
+            for _, row in rows:
                 if row["kind"] in PROBLEM_KINDS:
                     raise SegmentDamagedError(origin.file, row["position"], row["problem"], row["problem_detail"])
-        rows = [row for row in rows if self.selection.has(row)]
+        rows += [(index - 0.5, damage_row(damage, origin)) for index, damage in damages]
+        rows = sorted((each for each in rows if self.selection.has(each[1])), key=lambda each: each[0])
+        schema = self.selection.schema
+        batches = []
+        if len(fast):
+            if len(fast) < len(records):
+                records, parse = records[fast], parse[fast]
+            batches.append(fast_rows(window, records, parse, origin, schema))
         if rows:
-            yield to_batch(rows, self.selection.schema)
+            batches.append(to_batch([row for _, row in rows], schema))
+        if len(batches) == 2:
+            order = np.argsort(np.concatenate([fast, [index for index, _ in rows]]), kind="stable")
+            batches = [pa.concat_batches(batches).take(pa.array(order))]
+        yield from batches
 
-    def _chosen(self, window: Window, parse: Parse) -> Mask | None:
-        """Records that may be selected; None for all. The slow path chooses among its own."""
+    def _chosen(self, parse: Parse) -> Mask:
+        """Records that are selected, if they are not slow. A slow one is of the kind that it looks like, or unreadable;
+        one that has no chance need not be read.
+        """
         kinds, groups = self.selection.kinds, self.selection.groups
-        if kinds is None and groups is None:
-            return None
         mask = np.ones(len(parse.kind), np.bool_)
         if kinds is not None:
             mask &= np.array([name in kinds for name in KIND_NAMES.to_pylist()])[parse.kind]
             if Kind.UNREADABLE in kinds:
                 mask |= parse.slow
         if groups is not None:
-            member = pc.is_in(parse.group_names(window.source), value_set=pa.array(sorted(groups), pa.string()))
+            member = pc.is_in(parse.group, value_set=pa.array(sorted(groups), pa.string()))
             mask &= member.to_numpy(zero_copy_only=False)
-        return mask | parse.slow if self.fail_fast else mask
+        return mask
 
 
 def _judge_rest(damage: Damage, origin: Origin, source: ByteSource) -> Damage:

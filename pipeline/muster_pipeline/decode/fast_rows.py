@@ -1,6 +1,9 @@
 """Rows of the records that numpy reads on its own: committed offsets of value versions 0-3, tombstones, markers,
 record types of other protocols. Everything else, and whatever looks wrong, is left to ``slow_rows``, which knows why.
 
+What a record is gets decided from its bytes alone, before any column or row is selected: texts are checked too when
+nobody asked for them.
+
 Layouts in ``muster_coordinator.records.offset_commit``, ``group_metadata`` and ``control``.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,45 +62,41 @@ class Origin:
 class Parse:
     """The kind of every record (index into KIND_NAMES) and the places of its fields.
 
-    ``slow``: not for numpy. Places lie inside the record even where they mean nothing, and rise from record to record.
+    ``slow``: not for numpy; the kind is then what it looks like, and ``group`` its group if it can be read at all.
+    Texts are null where a record has none. Places lie inside the record even where they mean nothing, and rise from
+    record to record.
     """
 
     kind: NDArray[np.int8]
     slow: Mask
     record_type: Ints
-    group_start: Ints
-    group_end: Ints
-    topic_start: Ints
-    topic_end: Ints
     version: Ints
-    metadata_start: Ints
+    topic_end: Ints
     metadata_end: Ints
+    group: pa.Array
+    topic: pa.Array
+    metadata: pa.Array
 
-    def __getitem__(self, index: Ints | Mask) -> Parse:
-        return Parse(*(getattr(self, one.name)[index] for one in fields(self)))
+    def __getitem__(self, index: Ints) -> Parse:
+        return Parse(*(_taken(getattr(self, one.name), index) for one in fields(self)))
 
-    def group_names(self, source: Source) -> pa.Array:
-        """Group ids as bytes-to-text, null where a record has none or where it is no text."""
-        return text_array(source, self.group_start, self.group_end, _HAS_GROUP[self.kind], lambda _: None)
+
+def _taken(column: pa.Array | NDArray[Any], index: Ints) -> pa.Array | NDArray[Any]:
+    return column.take(pa.array(index)) if isinstance(column, pa.Array) else column[index]
 
 
 def parse_records(window: Window, records: Records) -> Parse:
     source = window.source
     key_start, key_end = records.key_start, np.maximum(records.key_end, records.key_start)
-    control = (window.headers["attributes"] & CONTROL != 0)[records.batch]
     # What a place holds is read before it is sure that it exists: the buffer is padded, and ``slow`` says what counts.
     record_type = source.int16(key_start)
     slow = key_end - key_start < 2
     kind = _kinds(record_type, records.value_end < 0)
+    control = (window.headers["attributes"] & CONTROL != 0)[records.batch]
     slow |= (kind == _GROUP) & ~control
     if control.any():
-        control_type = source.int16(key_start + 2)
-        record_type = np.where(control, control_type, record_type)
-        marker = (control_type == _ABORT_TYPE) | (control_type == _COMMIT_TYPE)
-        marker_kind = np.where(control_type == _COMMIT_TYPE, _TXN_COMMIT, _TXN_ABORT)
-        kind = np.where(control, np.where(marker, marker_kind, _CONTROL), kind).astype(np.int8)
-        no_marker = marker & (records.value_end - records.value_start < _MARKER_VALUE_BYTES)
-        slow |= control & ((key_end - key_start < 4) | no_marker)
+        record_type, kind, wrong = _control_kinds(source, records, control, record_type, kind)
+        slow |= wrong
     group_start, group_end, wrong = _string(source, key_start + 2, key_end, 0)
     slow |= _HAS_GROUP[kind] & wrong
     topic_start, topic_end, wrong = _string(source, group_end, key_end, 4)
@@ -108,9 +108,29 @@ def parse_records(window: Window, records: Records) -> Parse:
     metadata_start, metadata_end, wrong = _string(source, metadata_at, value_end, tail)
     wrong |= (version < 0) | (version > _LAST_FIXED_VERSION)
     slow |= (kind == _COMMIT) & wrong
-    return Parse(
-        kind, slow, record_type, group_start, group_end, topic_start, topic_end, version, metadata_start, metadata_end
-    )
+    texts = []
+    for starts, ends, has in (
+        (group_start, group_end, _HAS_GROUP[kind]),
+        (topic_start, topic_end, _HAS_TOPIC[kind]),
+        (metadata_start, metadata_end, kind == _COMMIT),
+    ):
+        column, invalid = text_array(source, starts, ends, has)
+        texts.append(column)
+        slow[invalid] = True
+    return Parse(kind, slow, record_type, version, topic_end, metadata_end, *texts)
+
+
+def _control_kinds(
+    source: Source, records: Records, control: Mask, record_type: Ints, kind: NDArray[np.int8]
+) -> tuple[Ints, NDArray[np.int8], Mask]:
+    """(types, kinds, wrong): those of control batches put in the place of what their bytes would be elsewhere."""
+    control_type = source.int16(records.key_start + 2)
+    marker = (control_type == _ABORT_TYPE) | (control_type == _COMMIT_TYPE)
+    marker_kind = np.where(control_type == _COMMIT_TYPE, _TXN_COMMIT, _TXN_ABORT)
+    kind = np.where(control, np.where(marker, marker_kind, _CONTROL), kind).astype(np.int8)
+    no_marker = marker & (records.value_end - records.value_start < _MARKER_VALUE_BYTES)
+    wrong = control & ((records.key_end - records.key_start < 4) | no_marker)
+    return np.where(control, control_type, record_type), kind, wrong
 
 
 def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
@@ -134,29 +154,14 @@ def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[In
     return start, np.where(wrong, start, stop), wrong
 
 
-def fast_rows(
-    window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema
-) -> tuple[pa.RecordBatch, Ints]:
-    """(rows, indexes of the records that are left to ``slow_rows``)."""
-    slow = parse.slow
-    while True:
-        taken = np.flatnonzero(~slow)
-        everything = len(taken) == len(records)
-        invalid: set[int] = set()
-        columns = _columns(
-            window, records if everything else records[taken], parse if everything else parse[taken], origin, invalid
-        )
-        batch = pa.record_batch([columns[field.name]() for field in schema], schema=schema)
-        if not invalid:
-            return batch, np.flatnonzero(slow)
-        slow = slow.copy()  # text that is no UTF-8: once more without those records
-        slow[taken[sorted(invalid)]] = True
+def fast_rows(window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
+    """One row for each record; none of them is ``slow``."""
+    columns = _columns(window, records, parse, origin)
+    return pa.record_batch([columns[field.name]() for field in schema], schema=schema)
 
 
-def _columns(
-    window: Window, records: Records, parse: Parse, origin: Origin, invalid: set[int]
-) -> Mapping[str, Callable[[], pa.Array]]:
-    """How each column is made; only what is asked for is. ``invalid`` gets the indexes of texts that are none."""
+def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> Mapping[str, Callable[[], pa.Array]]:
+    """How each column is made; only what is asked for is."""
     source, headers, batch = window.source, window.headers, records.batch
     count = len(records)
     is_commit = parse.kind == _COMMIT
@@ -166,9 +171,6 @@ def _columns(
     def header(name: str) -> Ints:
         column: Ints = headers[name].astype(np.int64)[batch]
         return column
-
-    def text(starts: Ints, ends: Ints, has: Mask) -> pa.Array:
-        return text_array(source, starts, ends, None if has.all() else has, invalid.add)
 
     def expire() -> Ints:
         return np.where(parse.version == _EXPIRE_VERSION, source.int64(parse.metadata_end + 8), _NO_TIMESTAMP)
@@ -188,14 +190,14 @@ def _columns(
         "value_version": lambda: _number(parse.version, pa.int16(), is_commit),
         "producer_id": lambda: _number(header("producer_id"), pa.int64(), transactional),
         "producer_epoch": lambda: _number(header("producer_epoch"), pa.int16(), transactional),
-        "group": lambda: text(parse.group_start, parse.group_end, _HAS_GROUP[parse.kind]),
-        "topic": lambda: text(parse.topic_start, parse.topic_end, _HAS_TOPIC[parse.kind]),
+        "group": lambda: parse.group,
+        "topic": lambda: parse.topic,
         "partition": lambda: _number(source.int32(parse.topic_end), pa.int32(), _HAS_TOPIC[parse.kind]),
         "committed_offset": lambda: _number(source.int64(records.value_start + 2), pa.int64(), is_commit),
         "committed_leader_epoch": lambda: _number(
             np.where(with_epoch, source.int32(records.value_start + 10), _UNKNOWN_EPOCH), pa.int32(), is_commit
         ),
-        "metadata": lambda: text(parse.metadata_start, parse.metadata_end, is_commit),
+        "metadata": lambda: parse.metadata,
         "commit_timestamp_ms": lambda: _number(source.int64(parse.metadata_end), pa.int64(), is_commit),
         "expire_timestamp_ms": lambda: _number(expire(), pa.int64(), is_commit),
         "protocol_type": nulls(pa.string()),

@@ -1,7 +1,7 @@
 """The columns of a decoded segment, the kinds of rows, and the codes of problems.
 
 One row per record, and one per stretch of bytes that could not be read: nothing of a file is dropped silently. Rows of
-a file come in no particular order; (offsets_partition, offset) is the order of the log.
+a file come in its order. What a row is never depends on the columns and rows that are selected.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ It is the coordinator's own decoder, so what a load would refuse is refused here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from muster_pipeline.decode.scan import Damage
 from muster_pipeline.decode.schema import Kind, Problem
 from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
 
-__all__ = ["damage_rows", "slow_rows"]
+__all__ = ["Row", "damage_row", "slow_rows", "to_batch"]
 
 Row = dict[str, Any]
 MAX_DETAIL_CHARS = 300
@@ -36,23 +36,19 @@ def to_batch(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     )
 
 
-def damage_rows(damages: Iterable[Damage], origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
-    rows = [
-        {
-            "file": origin.file,
-            "offsets_partition": origin.offsets_partition,
-            "position": origin.position + damage.position,
-            "kind": Kind.DAMAGED,
-            "problem": damage.problem,
-            "problem_detail": damage.detail[:MAX_DETAIL_CHARS],
-            "problem_bytes": damage.size,
-        }
-        for damage in damages
-    ]
-    return to_batch(rows, schema)
+def damage_row(damage: Damage, origin: Origin) -> Row:
+    return {
+        "file": origin.file,
+        "offsets_partition": origin.offsets_partition,
+        "position": origin.position + damage.position,
+        "kind": Kind.DAMAGED,
+        "problem": damage.problem,
+        "problem_detail": damage.detail[:MAX_DETAIL_CHARS],
+        "problem_bytes": damage.size,
+    }
 
 
-def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[dict[str, Any]]:
+def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[Row]:
     """One row for each of the records at ``indexes``, with all columns that it has."""
     chosen = records[indexes]
     headers = window.headers[chosen.batch]

@@ -57,7 +57,3 @@ def _comparable(row: Row) -> Row:
             tuple(GroupMember(*(member[name] for name in names)) for member in row["members"]),
         )
     return out
-
-
-def in_order(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["position"], row.get("offset", -1), repr(row)))
