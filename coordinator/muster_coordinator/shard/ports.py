@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from muster_coordinator.replication.messages import Message
     from muster_coordinator.shard.shard import Shard
 
 
@@ -39,4 +40,18 @@ class Host(Protocol):
 
     def storage_failed(self, error: Exception) -> None:
         """A write to the log failed: nothing more may be written before the storage was opened anew."""
+        ...
+
+
+class Peers(Protocol):
+    """The way to the other pods' replicas. What arrives goes to ``ShardManager.receive(partition, message)``, and
+    ``ShardManager.disconnected(log_id)`` says that the connection to a replica's pod was closed.
+
+    Messages may get lost, be late or come twice; between two pods they should come in order.
+    """
+
+    def send(self, partition: int, message: Message) -> None:
+        """Queue for the pod that has the replica ``message.to`` of ``partition``; sent at the end of this turn of the
+        loop. Dropped if that pod is not known, or too much is queued for it.
+        """
         ...
