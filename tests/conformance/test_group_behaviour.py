@@ -62,9 +62,7 @@ def test_follower_with_other_protocols_joins_the_rebalance_of_its_static_leader(
     ],
     ids=["protocols", "timeouts"],
 )
-def test_restart_of_a_static_member_that_was_not_stored_has_not_happened(
-    h: Harness, changes: dict[str, object]
-) -> None:
+def test_static_restart_that_was_not_stored_has_not_happened(h: Harness, changes: dict[str, object]) -> None:
     old, follower = h.static_group(protocols=protocols("range"))
     before = h.group().durable
     restarted = h.join("g", group_instance_id="leader", **{"protocols": protocols("range"), **changes})
