@@ -178,6 +178,6 @@ def encode_message(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-def decode_message(data: bytes) -> Message:
+def decode_message(data: bytes | memoryview) -> Message:
     """Raises msgspec.DecodeError (ValidationError included): the connection is to be closed."""
     return _decoder.decode(data)

@@ -1,0 +1,96 @@
+"""Bytes between pods: frames of int32 length, int32 partition, message; control frames have a negative partition.
+
+HELLO   first in both directions: msgpack map, see ``Hello``
+PING    from the pod that made the connection; empty
+PONG    the answer; empty
+>= 0    a message for the replica of that partition (``replication.messages``), from the pod that made the connection
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+__all__ = ["FRAME_BYTES_MAX", "HELLO", "HELLO_BYTES_MAX", "PING", "PONG", "Hello", "HelloError", "encode_frame"]
+__all__ += ["decode_hello", "encode_hello", "partition_of", "why_not"]
+
+HELLO, PING, PONG = -1, -2, -3
+MAGIC = "muster-peer"
+VERSION = 1
+
+FRAME_BYTES_MAX = 128 << 20
+"""Of one frame. The largest message holds one turn's batches of a partition, or 1 MiB and one batch more."""
+
+HELLO_BYTES_MAX = 4 << 10
+"""Of a frame from a pod that has not said who it is, and of what comes back to the pod that made the connection."""
+
+_HEAD = struct.Struct(">ii")
+_PARTITION = struct.Struct(">i")
+
+
+class HelloError(Exception):
+    """The other side is none that this pod talks to. ``reason``: label of the metric."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Who speaks, and whom it means. ``address``: HOST:PORT of the speaker's own peer listener. ``cluster_id`` "": no
+    metadata image has named it yet."""
+
+    magic: str
+    version: int
+    cluster_id: str
+    pod: str
+    uid: str
+    address: str
+    to: str
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Hello)
+
+
+def encode_frame(partition: int, body: bytes = b"") -> bytes:
+    return _HEAD.pack(len(body) + 4, partition) + body
+
+
+def partition_of(frame: bytes) -> int:
+    """Of a frame without its length. Raises HelloError."""
+    if len(frame) < 4:
+        raise HelloError("malformed", f"a frame of {len(frame)} bytes")
+    partition: int = _PARTITION.unpack_from(frame)[0]
+    return partition
+
+
+def encode_hello(cluster_id: str, pod: str, uid: str, address: str, to: str) -> bytes:
+    return encode_frame(HELLO, _encode(Hello(MAGIC, VERSION, cluster_id, pod, uid, address, to)))
+
+
+def decode_hello(frame: bytes) -> Hello:
+    """The first frame of a connection, without its length. Raises HelloError."""
+    if partition_of(frame) != HELLO:
+        raise HelloError("malformed", "the first frame is no hello")
+    try:
+        hello = _decoder.decode(memoryview(frame)[4:])
+    except msgspec.DecodeError as error:
+        raise HelloError("malformed", f"unreadable hello: {error}") from error
+    if hello.magic != MAGIC:
+        raise HelloError("malformed", f"not a pod of Muster: it calls itself {hello.magic[:40]!r}")
+    return hello
+
+
+def why_not(hello: Hello, cluster_id: str, pod: str) -> HelloError | None:
+    """What is wrong with ``hello`` for ``pod`` of ``cluster_id`` ("" while that is not known)."""
+    if hello.version != VERSION:
+        return HelloError("wrong_version", f"it speaks version {hello.version}, this pod {VERSION}")
+    if hello.cluster_id and cluster_id and hello.cluster_id != cluster_id:
+        return HelloError("wrong_cluster", f"it is of cluster {hello.cluster_id!r}, this pod of {cluster_id!r}")
+    if hello.to != pod:
+        return HelloError("wrong_pod", f"it means pod {hello.to!r}, this is {pod!r}")
+    if hello.pod == pod:
+        return HelloError("same_name", f"it is called {pod!r} like this pod (uid {hello.uid})")
+    return None
