@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from typing import Protocol
+
+import msgspec
 
 from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.podapi.models import Broker, MetadataImage
@@ -17,15 +20,35 @@ def topic_id(name: str) -> bytes:
     return uuid.uuid5(_TOPIC_ID_NAMESPACE, name).bytes
 
 
-class ClusterView:
-    """Implements ``groups.config.TopicCatalog``. Empty until the first image arrives."""
+class LeaderKnowledge(Protocol):
+    """What replication knows of leaders; a pod with a replica knows of a new one before the operator has told it."""
 
-    def __init__(self) -> None:
+    def promised(self, partition: int) -> tuple[int, str] | None:
+        """Epoch that the replica here promised and the pod it promised it to, "" if that does not lead as far as this
+        pod can see; None: no replica is here."""
+        ...
+
+    def is_lost(self, pod: str) -> bool:
+        """This pod should hear that one, and does not."""
+        ...
+
+
+class ClusterView:
+    """Implements ``groups.config.TopicCatalog``. Empty until the first image arrives.
+
+    ``pod``: name of this pod. ``recalled``: the image is one that an earlier run got.
+    """
+
+    def __init__(self, pod: str = "", knowledge: LeaderKnowledge | None = None) -> None:
         self.image: MetadataImage | None = None
+        self.recalled = False
+        self.knowledge = knowledge
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, int] = {}
         self.topic_names: dict[bytes, str] = {}
-        self._leaders: dict[int, int] = {}
+        self._pod = pod
+        self._leaders: dict[int, tuple[int, int]] = {}  # partition -> (epoch, node id)
+        self._by_pod: dict[str, Broker] = {}
         self._any_topic = False
         self._partition_count = 0
         self._routes: dict[str, int] = {}
@@ -33,18 +56,33 @@ class ClusterView:
     def update(self, image: MetadataImage) -> bool:
         """Take ``image`` unless it is older than the current one. Order: (token, version)."""
         current = self.image
-        if current is not None and (image.token, image.version) < (current.token, current.version):
+        if (
+            current is not None
+            and not self.recalled
+            and (image.token, image.version) < (current.token, current.version)
+        ):
             return False
+        self.recalled = False
+        self._take(image)
+        return True
+
+    def recall(self, image: MetadataImage) -> None:
+        """Go on with what an earlier run knew. Who leads is not part of that: only replication knows it now. The next
+        image replaces it, whatever its version."""
+        self._take(msgspec.structs.replace(image, leaders=()))
+        self.recalled = True
+
+    def _take(self, image: MetadataImage) -> None:
         self.image = image
         self.brokers = {b.node_id: b for b in image.brokers}
+        self._by_pod = {b.pod: b for b in image.brokers}
         self.topics = {t.name: t.partitions for t in image.topics}
         self.topic_names = {topic_id(t.name): t.name for t in image.topics}
-        self._leaders = {p.partition: p.node_id for p in image.leaders if p.node_id in self.brokers}
+        self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}
         self._any_topic = image.any_topic
         if image.offsets_partitions != self._partition_count:
             self._partition_count = image.offsets_partitions
             self._routes.clear()
-        return True
 
     def lacks_any_of(self, topics: dict[str, int]) -> bool:
         """Whether one of these (name -> partitions) is gone or has fewer partitions now."""
@@ -89,8 +127,19 @@ class ClusterView:
         return partition
 
     def leader_of(self, partition: int) -> Broker | None:
-        node_id = self._leaders.get(partition)
-        return None if node_id is None else self.brokers.get(node_id)
+        """Who leads ``partition``: the image, or the promise of the replica here if that is newer. None: nobody, or a
+        pod that is not heard, to which a client would only wait."""
+        epoch, node_id = self._leaders.get(partition, (-1, -1))
+        leader = self.brokers.get(node_id)
+        if self.knowledge is None:
+            return leader
+        promise = self.knowledge.promised(partition)
+        if promise is not None and promise[0] >= epoch:
+            if promise[1]:
+                return self._by_pod.get(promise[1])
+            if leader is not None and leader.pod == self._pod:
+                return None  # this pod led, and does not any more
+        return None if leader is not None and self.knowledge.is_lost(leader.pod) else leader
 
 
 def is_legal_topic_name(name: str) -> bool:

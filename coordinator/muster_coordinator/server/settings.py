@@ -108,12 +108,31 @@ class CleanerSettings:
 
 
 @dataclass(frozen=True)
+class PeerSettings:
+    """Replicas in other pods, and what happens when the operator or this pod goes away."""
+
+    self_nomination_after_ms: int = _setting(10_000, None, 0, 86_400_000)
+    """A replica that heard neither the operator nor a leader for this long (ms), or up to twice as long, asks the
+    others whether it may lead. A pod that was started again without an operator answers clients after this long from
+    what it knew before. 0: only the operator elects."""
+
+    drain_timeout_ms: int = _setting(5000, None, 0, 600_000)
+    """How long (ms) a pod that is asked to end goes on leading partitions of several replicas, so that the operator can
+    move them away first. Then it resigns."""
+
+    peer_buffer_bytes: int = _setting(16_777_216, None, 1_048_576)
+    """What may wait (bytes) to be sent to one other pod. What does not fit is dropped and sent again later; what helps
+    a replica to catch up may fill a quarter of it."""
+
+
+@dataclass(frozen=True)
 class CoordinatorSettings:
     """Everything that can be set on a pod."""
 
     listener: ListenerSettings = field(default_factory=ListenerSettings)
     shard: ShardSettings = field(default_factory=ShardSettings)
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
+    peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
 
 

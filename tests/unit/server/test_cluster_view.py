@@ -1,0 +1,74 @@
+"""Who is named as leader: image, promise of the replica here, and pods that are not heard."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from muster_coordinator.podapi.models import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.server.cluster_view import ClusterView
+
+IMAGE = MetadataImage(
+    token=3,
+    version=8,
+    cluster_id="c",
+    brokers=tuple(Broker(n, f"host-{n}", 9092, f"pod-{n}") for n in range(3)),
+    offsets_partitions=2,
+    leaders=(PartitionLeader(0, 1, 5),),
+)
+
+
+class Knowledge:
+    """In place of the replicas: one promise for every partition."""
+
+    def __init__(self, promise: tuple[int, str] | None, *lost: str) -> None:
+        self._promise = promise
+        self._lost = lost
+
+    def promised(self, partition: int) -> tuple[int, str] | None:
+        return self._promise
+
+    def is_lost(self, pod: str) -> bool:
+        return pod in self._lost
+
+
+@pytest.mark.parametrize(
+    ("here", "promise", "lost", "leader"),
+    [
+        ("pod-0", None, (), "pod-1"),  # no replica here: what the image says
+        ("pod-0", (5, "pod-1"), (), "pod-1"),
+        ("pod-0", (4, "pod-2"), (), "pod-1"),  # the image is newer
+        ("pod-0", (6, "pod-2"), (), "pod-2"),  # the promise is newer
+        ("pod-0", (6, "pod-0"), (), "pod-0"),
+        ("pod-0", (6, ""), (), "pod-1"),
+        ("pod-0", (6, "no-broker"), (), None),
+        ("pod-1", (6, "pod-2"), (), "pod-2"),  # this pod led until now
+        ("pod-1", (6, ""), (), None),
+        ("pod-1", (5, ""), (), None),
+        ("pod-1", (4, ""), (), "pod-1"),  # its election is on the way
+        ("pod-0", (5, ""), ("pod-1",), None),
+        ("pod-0", None, ("pod-1",), None),
+        ("pod-0", None, ("pod-2",), "pod-1"),
+    ],
+)
+def test_leader_is_that_of_the_newer_of_image_and_promise_unless_it_is_not_heard(
+    here: str, promise: tuple[int, str] | None, lost: tuple[str, ...], leader: str | None
+) -> None:
+    view = ClusterView(here, Knowledge(promise, *lost))
+    view.update(IMAGE)
+    found = view.leader_of(0)
+    assert (found.pod if found is not None else None) == leader
+
+
+def test_recalled_image_names_no_leader_and_any_other_image_replaces_it() -> None:
+    view = ClusterView("pod-0", Knowledge((7, "pod-2")))
+    view.recall(IMAGE)
+    assert view.recalled
+    found = view.leader_of(0)
+    assert found is not None
+    assert found.pod == "pod-2"
+    view.knowledge = Knowledge(None)
+    assert view.leader_of(0) is None
+    assert view.update(msgspec.structs.replace(IMAGE, token=1, version=1))
+    assert not view.recalled
+    assert not view.update(msgspec.structs.replace(IMAGE, token=1, version=0))
