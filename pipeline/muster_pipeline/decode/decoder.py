@@ -20,8 +20,8 @@ from muster_pipeline.decode.structure import Records, Window, read_window
 
 __all__ = ["Decoder", "Selection", "decode_segment"]
 
-WINDOW_BYTES = 8 << 20
-"""Read and decoded at a time: large enough that numpy's cost per call vanishes, small enough for any worker."""
+WINDOW_BYTES = 2 << 20
+"""Read and decoded at a time: large enough that numpy's cost per call vanishes, small enough for the caches."""
 SLICE_ROWS = 64 << 10
 """Rows of an Arrow batch at most; it also bounds the memory of rows that take the plain decoder."""
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
@@ -82,7 +82,7 @@ class Decoder:
         window = read_window(data, found.positions, found.sizes, self.max_batch_bytes)
         consumed = found.consumed
         if window.batches_read < len(found.positions):
-            consumed = found.positions[window.batches_read]
+            consumed = int(found.positions[window.batches_read])
         damages = sorted(
             (one for one in (*found.damages, *window.damages) if one.position < consumed), key=lambda one: one.position
         )

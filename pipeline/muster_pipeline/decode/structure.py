@@ -82,10 +82,9 @@ class Window:
     batches_read: int  # of the batches given: fewer, when what they decompress to reached the budget
 
 
-def read_window(data: bytes | memoryview, positions: list[int], sizes: list[int], max_batch_bytes: int) -> Window:
+def read_window(data: bytes | memoryview, positions: Ints, sizes: Ints, max_batch_bytes: int) -> Window:
     """The records of batches whose CRCs were checked. Batches whose records do not parse become damages."""
-    at = np.array(positions, np.int64)
-    size = np.array(sizes, np.int64)
+    at, size = positions, sizes
     source = Source(data)
     raw = np.ndarray((max(0, len(source.data) - HEADER_BYTES + 1),), f"V{HEADER_BYTES}", source.data, strides=(1,))
     headers = raw[at].view(_HEADER)
@@ -94,13 +93,13 @@ def read_window(data: bytes | memoryview, positions: list[int], sizes: list[int]
     bad = (headers["base_offset"] < 0) | (headers["last_offset_delta"] < 0) | (headers["count"] < 0)
     for index in np.flatnonzero(bad):
         detail = "negative base offset, last offset delta or record count"
-        damages.append(Damage(positions[index], sizes[index], Problem.BAD_HEADER, detail))
+        damages.append(Damage(int(positions[index]), int(sizes[index]), Problem.BAD_HEADER, detail))
     read = len(positions)
     compressed = np.flatnonzero((headers["attributes"] & _CODEC != 0) & ~bad)
     if len(compressed):
         inflated = _inflate(data, headers, positions, sizes, compressed, max_batch_bytes)
         read = inflated.batches_read
-        damages = [one for one in damages if read == len(positions) or one.position < positions[read]]
+        damages = [one for one in damages if read == len(positions) or one.position < int(positions[read])]
         damages += inflated.damages
         bad = bad[:read]
         bad[inflated.bad] = True
@@ -121,7 +120,7 @@ def read_window(data: bytes | memoryview, positions: list[int], sizes: list[int]
         records = records[~broken[records.batch]]
     for index in np.flatnonzero(broken & ~bad):
         detail = f"records of the batch at offset {headers['base_offset'][index]} do not parse"
-        damages.append(Damage(positions[index], sizes[index], Problem.BAD_RECORDS, detail))
+        damages.append(Damage(int(positions[index]), int(sizes[index]), Problem.BAD_RECORDS, detail))
     return Window(source, headers, at, records, damages, read)
 
 
@@ -136,8 +135,8 @@ class _Inflated:
 def _inflate(
     data: bytes | memoryview,
     headers: NDArray[np.void],
-    positions: list[int],
-    sizes: list[int],
+    positions: Ints,
+    sizes: Ints,
     compressed: Ints,
     max_batch_bytes: int,
 ) -> _Inflated:
@@ -149,7 +148,7 @@ def _inflate(
     for index in compressed.tolist():
         if used >= max_batch_bytes:
             return _Inflated(bodies, bad, damages, index)
-        position, size = positions[index], sizes[index]
+        position, size = int(positions[index]), int(sizes[index])
         codec = int(headers["attributes"][index]) & _CODEC
         try:
             body = decompress(codec, bytes(data[position + HEADER_BYTES : position + size]), max_batch_bytes)
