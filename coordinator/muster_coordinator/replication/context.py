@@ -58,8 +58,9 @@ class Context:
         *,
         sets: Sets | None = None,
         ended_epoch: int = -1,
+        better_log_id: str = "",
     ) -> None:
-        self._effects.append(Answer(call, status, self.promise.epoch, message, sets, ended_epoch))
+        self._effects.append(Answer(call, status, self.promise.epoch, message, sets, ended_epoch, better_log_id))
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []

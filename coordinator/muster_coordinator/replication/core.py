@@ -106,6 +106,26 @@ class ReplicaCore:
         return self._leadership.is_active
 
     @property
+    def is_candidate(self) -> bool:
+        """An election of this replica is under way."""
+        return self._leadership.candidate is not None
+
+    @property
+    def is_alone(self) -> bool:
+        """An ACTIVE leader that is its whole set and feeds nobody: its commit point is the durable end of its log.
+
+        Then the host need not tell it of every batch: ``advance_alone`` before the next event is enough.
+        """
+        leader = self._leadership.leader
+        return leader is not None and leader.active and leader.is_alone
+
+    @property
+    def followers(self) -> tuple[tuple[str, int, bool], ...]:
+        """(log id, verified and durable end or -1, rebuilding) of those that this leader feeds, learners included."""
+        leader = self._leadership.leader
+        return leader.followers if leader is not None else ()
+
+    @property
     def live_leader(self) -> str:
         """Who leads, as far as this replica heard lately; "" if nobody."""
         return self._leadership.live_leader
@@ -212,6 +232,16 @@ class ReplicaCore:
         if self._leadership.leader is None:
             raise AssertionError("this replica does not lead")
         self._leadership.leader.appended(batch)
+
+    def advance_alone(self, end_offset: int, durable_end: int, now_ms: int) -> list[Effect]:
+        """A leader ``is_alone``, and its host appended records up to ``end_offset`` without ``appended``."""
+        context = self._context
+        context.now_ms = now_ms
+        context.log.end = end_offset
+        context.log.durable_end = min(durable_end, end_offset)
+        if self._leadership.leader is not None:
+            self._leadership.leader.count_own()
+        return context.take_effects()
 
     def confirm_read(self) -> int:
         """A read came to the ACTIVE leader: answer it when ``ReadsConfirmed`` names this round (0: no need to wait),

@@ -47,7 +47,10 @@ class CallStatus(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """End of the call ``call``. ``epoch``: highest promised by now. ``sets``: those of the chosen log."""
+    """End of the call ``call``. ``epoch``: highest promised by now. ``sets``: those of the chosen log.
+
+    ``better_log_id``: with BETTER_LOG, the replica that holds one.
+    """
 
     call: int
     status: CallStatus
@@ -55,6 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
     message: str = ""
     sets: Sets | None = None
     ended_epoch: int = -1
+    better_log_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.effects import (
@@ -58,7 +59,10 @@ class Phase(Enum):
     LOADING = "LOADING"
 
 
-Failed = Callable[[CallStatus, str, Sets | None], None]
+class Failed(Protocol):
+    """Ends an election. ``sets``: those of the chosen log, if they are the reason; ``better_log_id``: likewise."""
+
+    def __call__(self, status: CallStatus, message: str, sets: Sets | None = None, better_log_id: str = "") -> None: ...
 
 
 class Candidate:
@@ -97,7 +101,7 @@ class Candidate:
         if self._call.force or self._call.allow_data_loss or self._call.bootstrap:
             self._begin_promise()
         elif own_leader:
-            self._failed(CallStatus.LEADER_LIVES, f"{own_leader} leads and is heard here", None)
+            self._failed(CallStatus.LEADER_LIVES, f"{own_leader} leads and is heard here")
         else:
             self._ask()
             self._count_answers()
@@ -116,9 +120,9 @@ class Candidate:
         if self.phase is not Phase.ASKING or answer.ticket != self._ticket or not answer.counts:
             return
         if answer.live_leader not in ("", self._context.log_id):
-            self._failed(CallStatus.LEADER_LIVES, f"{answer.sender} hears the leader {answer.live_leader}", None)
+            self._failed(CallStatus.LEADER_LIVES, f"{answer.sender} hears the leader {answer.live_leader}")
         elif answer.better:
-            self._failed(CallStatus.BETTER_LOG, f"{answer.sender} holds a better log", None)
+            self._failed(CallStatus.BETTER_LOG, f"{answer.sender} holds a better log", better_log_id=answer.sender)
         else:
             self._answers[answer.sender] = answer
             self._count_answers()
@@ -159,7 +163,7 @@ class Candidate:
     def on_refused(self, refused: Refused) -> None:
         """A higher promise of one replica says nothing yet: a majority may still take this epoch."""
         if self.phase is Phase.FETCHING and self._best is not None and refused.sender == self._best.sender:
-            self._failed(CallStatus.STALE_EPOCH, f"the best log has promised epoch {refused.epoch}", None)
+            self._failed(CallStatus.STALE_EPOCH, f"the best log has promised epoch {refused.epoch}")
 
     # -- 3. the best log, and the sets that it names ------------------------------------------------------------------
 
@@ -196,7 +200,7 @@ class Candidate:
         context, call = self._context, self._call
         end = context.log.end if best is None else best.end_offset
         if sets is None and not (call.bootstrap and end == 0) and not call.allow_data_loss:
-            self._failed(CallStatus.INVALID, f"no log names a set (the best one ends at {end}), and no bootstrap", None)
+            self._failed(CallStatus.INVALID, f"no log names a set (the best one ends at {end}), and no bootstrap")
             return
         if sets is not None and not call.allow_data_loss:
             if context.log_id not in sets.members:
@@ -268,7 +272,7 @@ class Candidate:
         if fetched.start != log.end:
             return  # late, or twice
         if fetched.end <= fetched.start or fetched.previous_epoch != log.epoch_before(fetched.start):
-            self._failed(CallStatus.NO_MAJORITY, f"{best.sender} lost what it had when it was sealed", None)
+            self._failed(CallStatus.NO_MAJORITY, f"{best.sender} lost what it had when it was sealed")
             return
         if self._context.rules.needs_full_copy(fetched.start, fetched.horizon):
             whole = self._copy is not None and (fetched.start == 0 or fetched.horizon == self._copy_horizon)
@@ -324,7 +328,7 @@ class Candidate:
         if self.phase is Phase.SEALING and self._call.allow_data_loss:
             self._choose()
         elif self.phase in (Phase.ASKING, Phase.SEALING, Phase.FETCHING) and self._is_late():
-            self._failed(CallStatus.NO_MAJORITY, f"no majority answered while {self.phase.value}", None)
+            self._failed(CallStatus.NO_MAJORITY, f"no majority answered while {self.phase.value}")
         elif context.now_ms - self._sent_ms >= context.settings.resend_ms:
             if self.phase is Phase.ASKING:
                 self._ask()

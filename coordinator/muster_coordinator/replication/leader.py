@@ -214,6 +214,7 @@ class Leader:
         if answer.incarnation > peer.incarnation:
             peer.lost_data(answer.incarnation)
             self._commit.forget(peer.log_id)
+        peer.rebuilding = answer.rebuilding
         if not answer.rebuilding:
             peer.heard_ms = self._context.now_ms
         return True
@@ -233,6 +234,16 @@ class Leader:
             takers = {one.log_id for one in self._peers.values() if not one.refused} | {context.log_id}
             if not all(is_majority(one, takers) for one in self.sets.each):
                 self._on_end(f"a majority promised epoch {refused.epoch} or another one")
+
+    @property
+    def is_alone(self) -> bool:
+        """It is its whole set, and there are no learners."""
+        return not self._peers
+
+    @property
+    def followers(self) -> tuple[tuple[str, int, bool], ...]:
+        """(log id, verified and durable end or -1, rebuilding) of each."""
+        return tuple((peer.log_id, peer.match_end, peer.rebuilding) for peer in self._peers.values())
 
     @property
     def is_refused(self) -> bool:

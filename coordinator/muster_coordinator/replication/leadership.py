@@ -144,7 +144,7 @@ class Leadership:
             self._tickets,
             promise=self._promise_to_itself,
             lead=lambda sets: self._lead(candidate.epoch, sets),
-            failed=lambda status, message, sets: self.election_failed(status, message, sets),
+            failed=self.election_failed,
             nominated=nominated,
         )
         leader = self.live_leader
@@ -168,14 +168,18 @@ class Leadership:
         )
         self.leader.open()
 
-    def election_failed(self, status: CallStatus, message: str, sets: Sets | None = None) -> None:
+    def election_failed(
+        self, status: CallStatus, message: str, sets: Sets | None = None, better_log_id: str = ""
+    ) -> None:
         self.candidate = None
-        self._answer_calls(status, message, sets)
+        self._answer_calls(status, message, sets, better_log_id)
 
-    def _answer_calls(self, status: CallStatus, message: str, sets: Sets | None = None) -> None:
+    def _answer_calls(
+        self, status: CallStatus, message: str, sets: Sets | None = None, better_log_id: str = ""
+    ) -> None:
         calls, self._calls = self._calls, []
         for call in calls:
-            self._context.answer(call, status, message, sets=sets)
+            self._context.answer(call, status, message, sets=sets, better_log_id=better_log_id)
 
     def resign(self, call: int, epoch: int) -> None:
         context = self._context

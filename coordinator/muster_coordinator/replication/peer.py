@@ -31,6 +31,7 @@ class Peer:
         self.heard_ms = now_ms
         self.waits_since_ms: int | None = None
         self.incarnation = 0
+        self.rebuilding = False
         self.refused = False
         self._last_sync = 0
 
