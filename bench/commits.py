@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Commits of one pod: commits/s, commits per CPU-second of the server, latencies and memory, by connections.
+"""Commits of one pod, or of three replicas: commits/s, commits per CPU-second of the server, latencies and memory.
 
 Each connection has a group of its own and sends its next commit when the answer to the last one has come. Server and
 load generator share this machine, so compare ratios (commits per CPU-second, Muster beside Kafka), not machines. The
@@ -39,7 +39,8 @@ def main() -> int:
     except builds.BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    report = {"machine": machine(), "offsets_partitions": options.offsets_partitions, "runs": rows}
+    report: dict[str, Any] = {"machine": machine(), "offsets_partitions": options.offsets_partitions}
+    report |= {"replication_factor": options.replication_factor, "runs": rows}
     written = write("commits", report)
     print(json.dumps(report, indent=2) if options.json else table(rows))
     print(f"written to {written}", file=sys.stderr)
@@ -51,6 +52,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--connections", type=numbers, default=[1, 64, 512], metavar="N,N,...", help="default 1,64,512")
     parser.add_argument("--partitions-per-commit", type=positive, default=1, help="default 1")
     parser.add_argument("--offsets-partitions", type=positive, default=50, help="of the offsets topic (default 50)")
+    parser.add_argument(
+        "--replication-factor", type=int, choices=(1, 3, 5), default=1, help="replicas, a pod each (default 1)"
+    )
     parser.add_argument("--duration", type=float, default=10.0, help="seconds to measure each (default 10)")
     parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before measuring (default 3)")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="setting of the pod")
@@ -85,7 +89,10 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     generator = builds.loadgen()
     shape = {"partitions": options.offsets_partitions, "topic_partitions": options.partitions_per_commit}
     with servers.data_directory(REPOSITORY) as directory:
-        yield from run_server(options, generator, servers.muster(directory, config=options.config, **shape))
+        muster = servers.muster(
+            directory, config=options.config, replication_factor=options.replication_factor, **shape
+        )
+        yield from run_server(options, generator, muster)
         if options.with_kafka:
             try:
                 builds.kafka_jars()

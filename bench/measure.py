@@ -1,4 +1,4 @@
-"""One measurement: the load generator against a server, and what the server's process used meanwhile (from /proc)."""
+"""One measurement: the load generator against a server, and what the server's processes used meanwhile (from /proc)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Load:
 
 
 def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
-    """The generator's figures, with the server's: cpu_seconds, commits_per_cpu_second, rss_mb. Raises BenchError."""
+    """The generator's figures, with the server's: cpu_seconds, commits_per_cpu_second, rss_mb
+    (of all its processes together). Raises BenchError."""
     command = [
         *(str(generator), "-bootstrap", server.bootstrap, "-topic", TOPIC),
         *("-connections", str(load.connections), "-partitions", str(load.partitions_per_commit)),
@@ -40,7 +41,7 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
         said = []
         for line in running.stderr:
             if line.strip() in {"measuring", "measured"}:
-                marks[line.strip()] = cpu_seconds(server.pid)
+                marks[line.strip()] = sum(map(cpu_seconds, server.pids))
             else:
                 said.append(line)
         output = running.stdout.read()
@@ -53,7 +54,7 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
         "durability": server.durability,
         "cpu_seconds": round(used, 2),
         "commits_per_cpu_second": round(figures["commits"] / used) if used > 0 else None,
-        "rss_mb": round(resident_bytes(server.pid) / 1e6),
+        "rss_mb": round(sum(map(resident_bytes, server.pids)) / 1e6),
     }
 
 

@@ -101,6 +101,7 @@ async def running_pod(directory: Path, data: Path) -> AsyncIterator[RunningPod]:
     command = [
         *(sys.executable, "-m", "muster_coordinator.server.process", "--pod", POD, "--data-dir", str(data)),
         *("--kafka-listen", f"127.0.0.1:{kafka_port}", "--api-listen", f"127.0.0.1:{api_port}"),
+        *("--peer-listen", "127.0.0.1:0"),
     ]
     output = directory / "pod.out"
     with process(command, output) as child:

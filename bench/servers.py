@@ -23,21 +23,25 @@ TOPIC = "bench"
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: how to reach it, and the process whose CPU time counts."""
+    """A running server: how to reach it, and the processes whose CPU time counts."""
 
     name: str
     bootstrap: str
-    pid: int
+    pids: tuple[int, ...]
     durability: str
 
 
 @contextmanager
-def muster(directory: Path, *, partitions: int, topic_partitions: int, config: list[str]) -> Iterator[Server]:
-    """One pod with its operator over the embedded store; data under `directory`. Raises BenchError."""
+def muster(
+    directory: Path, *, partitions: int, topic_partitions: int, config: list[str], replication_factor: int = 1
+) -> Iterator[Server]:
+    """As many pods as replicas, with their operator over the embedded store; data under `directory`. Raises
+    BenchError."""
     data = directory / "muster"
     command = [
         *(sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"),
-        *("--pods", "1", "--partitions", str(partitions), "--topic", f"{TOPIC}:{topic_partitions}"),
+        *("--pods", str(replication_factor), "--replication-factor", str(replication_factor)),
+        *("--partitions", str(partitions), "--topic", f"{TOPIC}:{topic_partitions}"),
         *(argument for setting in config for argument in ("--config", setting)),
     ]
     with process(command, directory / "muster.out") as started:
@@ -47,8 +51,12 @@ def muster(directory: Path, *, partitions: int, topic_partitions: int, config: l
             stdout=subprocess.PIPE,
             check=True,
         )
-        pod = json.loads(status.stdout)["pods"][0]
-        yield Server("muster", line.split("bootstrap=")[1].split()[0], pod["pid"], "fsync before the answer")
+        pids = tuple(pod["pid"] for pod in json.loads(status.stdout)["pods"])
+        bootstrap = line.split("bootstrap=")[1].split()[0].split(",")[0]
+        if replication_factor == 1:
+            yield Server("muster", bootstrap, pids, "fsync before the answer")
+        else:
+            yield Server(f"muster x{replication_factor}", bootstrap, pids, "fsync on a majority before the answer")
 
 
 KAFKA_PROPERTIES = """\
@@ -82,7 +90,7 @@ def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterato
     storage_tool(java, "format", "-t", identity, "-c", str(properties))
     with process([*java, "kafka.Kafka", str(properties)], directory / "kafka.out") as started:
         wait_for_kafka(started, f"127.0.0.1:{port}", topic_partitions, directory / "kafka.out")
-        yield Server("kafka 4.1.0", f"127.0.0.1:{port}", started.pid, "page cache, no fsync")
+        yield Server("kafka 4.1.0", f"127.0.0.1:{port}", (started.pid,), "page cache, no fsync")
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:

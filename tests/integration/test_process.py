@@ -44,14 +44,14 @@ def test_optimised_python_is_refused_because_assertions_guard_invariants() -> No
 
 
 def test_port_in_use_is_named_and_exits_with_1(tmp_path: Path) -> None:
-    api_port = free_ports(1)[0]
+    api_port, peer_port = free_ports(2)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         ended = coordinator(
             *("--pod", "pod-0", "--data-dir", str(tmp_path / "data"), "--kafka-listen", f"127.0.0.1:{port}"),
-            *("--api-listen", f"127.0.0.1:{api_port}"),
+            *("--api-listen", f"127.0.0.1:{api_port}", "--peer-listen", f"127.0.0.1:{peer_port}"),
         )
     assert ended.returncode == 1
     assert str(port) in ended.stderr
@@ -59,10 +59,10 @@ def test_port_in_use_is_named_and_exits_with_1(tmp_path: Path) -> None:
 
 async def test_second_process_on_one_data_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     async with SoloPod(tmp_path / "data") as pod:
-        kafka_port, api_port = free_ports(2)
+        kafka_port, api_port, peer_port = free_ports(3)
         ended = coordinator(
             *("--pod", "pod-0", "--data-dir", str(tmp_path / "data"), "--kafka-listen", f"127.0.0.1:{kafka_port}"),
-            *("--api-listen", f"127.0.0.1:{api_port}"),
+            *("--api-listen", f"127.0.0.1:{api_port}", "--peer-listen", f"127.0.0.1:{peer_port}"),
         )
         assert ended.returncode == 1
         assert pod.process is not None

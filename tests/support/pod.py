@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.support.kafka import KafkaClient
 
@@ -43,63 +44,109 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-class SoloPod:
-    """One pod that leads every partition. The test plays the operator: ``elect_all`` with ever higher epochs."""
+class PodProcess:
+    """One pod's process over a data directory. ``name`` ends in its node id."""
 
-    def __init__(
-        self, data_dir: Path, partitions: int = 1, topics: dict[str, int] | None = None, config: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, name: str, data_dir: Path, config: Sequence[str] = ()) -> None:
+        self.name = name
+        self.node_id = int(name.rpartition("-")[2])
         self.data_dir = data_dir
-        self.partitions = partitions
-        self.topics = topics if topics is not None else {"t": 10}
         self.config = config
-        self.kafka_port, self.api_port = free_ports(2)
+        self.kafka_port, self.api_port, self.peer_port = free_ports(3)
         self.process: subprocess.Popen[bytes] | None = None
-        self.epoch = 0
-        self._image_version = 0
 
-    async def __aenter__(self) -> SoloPod:
+    async def __aenter__(self) -> Self:
         self._session = new_session()
-        self.api = PodClient(self._session, "pod-0", f"127.0.0.1:{self.api_port}")
-        await self.start()
+        self.api = PodClient(self._session, self.name, f"127.0.0.1:{self.api_port}")
+        try:
+            await self.start()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self.kill()
         await self._session.close()
 
-    async def start(self, *, elect: bool = True) -> None:
-        """Start the process and wait until it is ready; ``elect``: then make it lead everything."""
+    async def start(self) -> None:
+        """Start the process and wait until it is ready for calls."""
         command = [sys.executable, "-m", "muster_coordinator.server.process"]
-        command += [
-            "--pod",
-            "pod-0",
-            "--data-dir",
-            str(self.data_dir),
-            "--kafka-listen",
-            f"127.0.0.1:{self.kafka_port}",
-        ]
-        command += ["--api-listen", f"127.0.0.1:{self.api_port}"]
+        command += ["--pod", self.name, "--data-dir", str(self.data_dir)]
+        command += ["--kafka-listen", f"127.0.0.1:{self.kafka_port}", "--api-listen", f"127.0.0.1:{self.api_port}"]
+        command += ["--peer-listen", f"127.0.0.1:{self.peer_port}"]
         command += [f"--config={setting}" for setting in self.config]
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        with (self.data_dir.parent / "pod.log").open("ab") as log:
+        with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        await self._wait_until_ready()
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not await self._started():
+                assert self.process.poll() is None, f"the pod ended: {self.log()[-2000:]}"
+                await asyncio.sleep(POLL_S)
+
+    async def _started(self) -> bool:
+        try:
+            return (await self.api.status()).started
+        except PodApiError:
+            return False
+
+    async def client(self) -> KafkaClient:
+        return await KafkaClient.connect(self.kafka_port)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """SIGTERM, as Kubernetes does; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            os.kill(process.pid, number)
+        return process.wait(timeout=30)
+
+    @property
+    def _log_path(self) -> Path:
+        return self.data_dir.parent / f"{self.name}.log"
+
+    def log(self) -> str:
+        return self._log_path.read_text(errors="replace")
+
+    def segment(self, partition: int = 0) -> Path:
+        """The active segment of a partition."""
+        return sorted((self.data_dir / f"__consumer_offsets-{partition}").glob("*.log"))[-1]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """A sample of GET /metrics; 0 when it is not there."""
+        async with self._session.get(f"http://127.0.0.1:{self.api_port}/metrics") as response:
+            text = await response.text()
+        wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
+        values = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.rsplit(" ", 1)[0] == wanted]
+        return float(values[0]) if values else 0.0
+
+
+class SoloPod(PodProcess):
+    """One pod that leads every partition. The test plays the operator: ``elect_all`` with ever higher epochs."""
+
+    def __init__(
+        self, data_dir: Path, partitions: int = 1, topics: dict[str, int] | None = None, config: Sequence[str] = ()
+    ) -> None:
+        super().__init__("pod-0", data_dir, config)
+        self.partitions = partitions
+        self.topics = topics if topics is not None else {"t": 10}
+        self.epoch = 0
+        self._image_version = 0
+
+    async def start(self, *, elect: bool = True) -> None:
+        """``elect``: then make it lead everything."""
+        await super().start()
         if elect:
             results = await self.elect_all()
             assert all(r.status is CallStatus.ACCEPTED for r in results), results
-
-    async def _wait_until_ready(self) -> None:
-        assert self.process is not None
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while True:
-                assert self.process.poll() is None, f"the pod ended: {self.log()[-2000:]}"
-                try:
-                    if (await self.api.status()).started:
-                        return
-                except PodApiError:
-                    pass
-                await asyncio.sleep(POLL_S)
 
     async def elect_all(self, epoch: int | None = None) -> tuple[ElectionResult, ...]:
         """Create the replicas, elect the pod for each partition in one new epoch, and push the metadata image."""
@@ -127,37 +174,3 @@ class SoloPod:
                 topics=tuple(DeclaredTopic(name, count) for name, count in self.topics.items()),
             )
         )
-
-    async def client(self) -> KafkaClient:
-        return await KafkaClient.connect(self.kafka_port)
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash."""
-        self._end(signal.SIGKILL)
-
-    def terminate(self) -> int:
-        """SIGTERM, as Kubernetes does; returns the exit code."""
-        return self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> int:
-        process, self.process = self.process, None
-        if process is None:
-            return 0
-        if process.poll() is None:
-            os.kill(process.pid, number)
-        return process.wait(timeout=30)
-
-    def log(self) -> str:
-        return (self.data_dir.parent / "pod.log").read_text(errors="replace")
-
-    def segment(self, partition: int = 0) -> Path:
-        """The active segment of a partition."""
-        return sorted((self.data_dir / f"__consumer_offsets-{partition}").glob("*.log"))[-1]
-
-    async def metric(self, name: str, **labels: str) -> float:
-        """A sample of GET /metrics; 0 when it is not there."""
-        async with self._session.get(f"http://127.0.0.1:{self.api_port}/metrics") as response:
-            text = await response.text()
-        wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
-        values = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.rsplit(" ", 1)[0] == wanted]
-        return float(values[0]) if values else 0.0

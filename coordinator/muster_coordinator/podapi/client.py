@@ -135,7 +135,8 @@ class PodClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
         decode = msgspec.json.Decoder(WatchEvent).decode
         try:
-            async with self._session.get(self._base + "/v1/watch", headers=self._headers, timeout=timeout) as response:
+            url = self._base + "/v1/watch?operator"  # a pod whose operator watches leaves elections to it
+            async with self._session.get(url, headers=self._headers, timeout=timeout) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
                 async with aclosing(_lines(response.content)) as lines:

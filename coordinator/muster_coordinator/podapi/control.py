@@ -49,8 +49,12 @@ class PodControl(Protocol):
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         """Events from now on, the first one a `StatusEvent`. See `podapi.events.EventHub`."""
 
+    def operator_heard(self) -> None:
+        """The operator's watch stream is open: somebody is there who elects."""
+
     async def drain(self) -> None:
-        """Resign from everything that this pod leads and take no election from now on."""
+        """Take no election from now on, give the operator a moment to move away what this pod leads, and resign from
+        the rest."""
 
     def live(self) -> tuple[bool, str]:
         """Whether the process should stay, and one line that says why."""

@@ -24,6 +24,11 @@ class EventHub:
     def __repr__(self) -> str:
         return f"EventHub(streams={len(self._streams)})"
 
+    @property
+    def has_streams(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._streams)
+
     def publish(self, partition: PartitionStatus) -> None:
         """A partition changed its state, role, epoch, log id or reason. (Not for every commit.)"""
         for stream in self._streams:

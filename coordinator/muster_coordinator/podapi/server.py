@@ -119,7 +119,7 @@ class _Api:
         response.enable_chunked_encoding()
         await response.prepare(request)
         # In a task of its own, so that a shutdown can end the stream and still finish the response.
-        stream = asyncio.create_task(self._stream(response))
+        stream = asyncio.create_task(self._stream(response, by_operator="operator" in request.query))
         self._streams.add(stream)
         try:
             await stream
@@ -131,7 +131,7 @@ class _Api:
             self._streams.discard(stream)
         return response
 
-    async def _stream(self, response: web.StreamResponse) -> None:
+    async def _stream(self, response: web.StreamResponse, *, by_operator: bool) -> None:
         events = self._pod.subscribe()
         following = asyncio.ensure_future(anext(events))
         try:
@@ -145,6 +145,8 @@ class _Api:
                 if not batch:
                     batch.append(HeartbeatEvent(now=time.time_ns() // 1_000_000))
                 await response.write(b"".join(_encode(event) + b"\n" for event in batch))
+                if by_operator:
+                    self._pod.operator_heard()
         except StopAsyncIteration:
             pass  # the pod closes its streams
         finally:

@@ -4,16 +4,29 @@ view."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
+
+import structlog
 
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.server.cluster_view import ClusterView
+from muster_coordinator.server.last_image import LastImage
+from muster_coordinator.server.partition_status import partition_status
+from muster_coordinator.server.peers.network import PeerNetwork
+from muster_coordinator.server.publishing import PartitionPublisher
+from muster_coordinator.server.settings import PeerSettings
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.outcome import Outcome
-from muster_coordinator.shard.replica import Replica
-from muster_coordinator.shard.states import FailureReason, ShardState
+from muster_coordinator.shard.states import ShardState
+
+logger = structlog.get_logger(__name__)
+
+OPERATOR_AWAY_S = 1.0
+"""An operator that was heard within this time may still move partitions away; its streams give a sign every 200 ms."""
+
+DRAIN_POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -33,25 +46,65 @@ class Pod:
     """``PodControl`` of one coordinator process."""
 
     def __init__(
-        self, identity: PodIdentity, manager: ShardManager, view: ClusterView, *, delete_offsets_of_removed_topics: bool
+        self,
+        identity: PodIdentity,
+        manager: ShardManager,
+        view: ClusterView,
+        network: PeerNetwork,
+        last_image: LastImage,
+        settings: PeerSettings,
+        *,
+        delete_offsets_of_removed_topics: bool,
     ) -> None:
         self.identity = identity
         self._delete_offsets = delete_offsets_of_removed_topics
         self._manager = manager
         self._view = view
+        self._network = network
+        self._last_image = last_image
+        self._settings = settings
         self._hub = EventHub(self.status)
+        self._publisher = PartitionPublisher(self._hub, self._status_of, self._replicated)
         self._listening = False
-        manager.on_partition_change = self._partition_changed
+        self._operator_heard_s: float | None = None  # on the loop's clock
+        self._places: dict[int, tuple[str, ...]] = {}  # log ids by partition, as the image has them
+        self._drained: asyncio.Task[None] | None = None
+        self._recalling: asyncio.TimerHandle | None = None
+        manager.on_partition_change = self._publisher.changed
         manager.on_pod_change = self._hub.publish_status
+        network.on_lost_change = self._hub.publish_status
+
+    def remember(self, image: p.MetadataImage) -> None:
+        """``image`` is the last one of an earlier run: the replicas go on with it at once, clients only when no
+        operator came for a while (it knows better)."""
+        self._tell_replicas(image)
+        after_ms = self._settings.self_nomination_after_ms
+        if after_ms:
+            self._recalling = asyncio.get_running_loop().call_later(after_ms / 1000, self._recall, image)
+
+    def _recall(self, image: p.MetadataImage) -> None:
+        if self._view.image is None:
+            logger.warning("operator_not_heard", note="clients are answered from what an earlier run knew")
+            self._view.recall(image)
+            self._hub.publish_status()
 
     def listening(self) -> None:
         """Start-up is over: the Kafka listener accepts."""
         self._listening = True
+        self._publisher.start()
         self._hub.publish_status()
+
+    async def stop(self) -> None:
+        """What is written in the background ends."""
+        self._publisher.stop()
+        if self._recalling is not None:
+            self._recalling.cancel()
+        await self._last_image.close()
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
     async def create_replicas(self, request: p.ReplicasRequest) -> p.ReplicasResponse:
+        self.operator_heard()
         outcomes = await asyncio.gather(
             *(self._manager.create_replica(r.partition, r.segment_bytes) for r in request.partitions)
         )
@@ -70,6 +123,7 @@ class Pod:
         )
 
     async def elect(self, request: p.ElectionsRequest) -> p.ElectionsResponse:
+        self.operator_heard()
         outcomes = await asyncio.gather(
             *(
                 self._manager.elect(e.partition, e.epoch, e.replicas, e.previous_replicas, bootstrap=e.bootstrap)
@@ -79,6 +133,7 @@ class Pod:
         return p.ElectionsResponse(tuple(_election_result(o) for o in outcomes))
 
     async def resign(self, request: p.ResignationsRequest) -> p.ResignationsResponse:
+        self.operator_heard()
         outcomes = await asyncio.gather(*(self._manager.resign(r.partition, r.epoch) for r in request.resignations))
         return p.ResignationsResponse(
             tuple(
@@ -94,8 +149,12 @@ class Pod:
         )
 
     def update_metadata(self, image: p.MetadataImage) -> p.MetadataAnswer:
+        self.operator_heard()
         before, was_ready = self._view.topics, self.ready()[0]
         accepted = self._view.update(image)
+        if accepted:
+            self._tell_replicas(image)
+            self._last_image.keep(image)
         if self.ready()[0] != was_ready:
             self._hub.publish_status()
         if accepted and self._delete_offsets and self._view.lacks_any_of(before):
@@ -104,13 +163,55 @@ class Pod:
         current = self._view.image or image
         return p.MetadataAnswer(accepted, current.token, current.version)
 
+    def _tell_replicas(self, image: p.MetadataImage) -> None:
+        """Where the others are."""
+        self._network.update(image)
+        places: dict[int, tuple[str, ...]] = {}
+        for place in image.places:
+            places[place.partition] = (*places.get(place.partition, ()), place.log_id)
+        self._places = places
+
+    def operator_heard(self) -> None:
+        self._operator_heard_s = asyncio.get_running_loop().time()
+
+    @property
+    def _operator_is_near(self) -> bool:
+        heard_s = self._operator_heard_s
+        return heard_s is not None and asyncio.get_running_loop().time() - heard_s < OPERATOR_AWAY_S
+
     async def drain(self) -> None:
-        await self._manager.drain()
+        if self._drained is None:
+            self._drained = asyncio.create_task(self._drain())
+        await asyncio.shield(self._drained)
+
+    async def _drain(self) -> None:
+        """Partitions of one replica have nowhere to go: they are given up at once. The others are led on until the
+        operator has moved them away, so that their clients wait for an election and no longer."""
+        self._manager.draining = True
+        self._hub.publish_status()  # first of all, so that nobody elects this pod for what it gives up now
+        deadline_s = asyncio.get_running_loop().time() + self._settings.drain_timeout_ms / 1000
+        replicated = set(self._replicated())
+        await self._resign(p for p in self._led() if p not in replicated)
+        while replicated.intersection(self._led()) and self._operator_is_near:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                logger.warning("drain_not_finished", partitions=sorted(replicated.intersection(self._led())))
+                break
+            await asyncio.sleep(DRAIN_POLL_S)
+        await self._resign(self._led())
+        self._hub.publish_status()
+
+    async def _resign(self, partitions: Iterable[int]) -> None:
+        replicas = self._manager.replicas
+        await asyncio.gather(*(self._manager.resign(p, replicas[p].promised.epoch + 1) for p in partitions))
+
+    def _led(self) -> list[int]:
+        states = (ShardState.ACTIVE, ShardState.LOADING)
+        return [s.partition for s in self._manager.shards.values() if s.state in states]
 
     # -- status -------------------------------------------------------------------------------------------------------
 
     def status(self) -> p.PodStatus:
-        image = self._view.image
+        image = self._view.image if not self._view.recalled else None  # so that the operator pushes its own
         identity = self.identity
         return p.PodStatus(
             pod=identity.name,
@@ -125,47 +226,24 @@ class Pod:
             metadata_token=image.token if image is not None else -1,
             metadata_version=image.version if image is not None else -1,
             partitions=self.partitions(),
+            peer_address=self._network.address,
+            lost_peers=self._network.lost,
         )
 
     def partitions(self) -> tuple[p.PartitionStatus, ...]:
-        """Every replica; and directories that are none because their promise cannot be read, without a log id."""
-        replicas = self._manager.replicas
-        unreadable = [p for p in self._manager.damage if p not in replicas]
-        return tuple(
-            self._partition_status(replicas[p]) if p in replicas else _unreadable_replica(p, self._manager.damage[p])
-            for p in sorted([*replicas, *unreadable])
-        )
+        """Every replica; and directories that are none because their promise cannot be read."""
+        here = sorted({*self._manager.replicas, *self._manager.damage})
+        return tuple(status for one in here if (status := self._status_of(one)) is not None)
 
-    def _partition_status(self, replica: Replica) -> p.PartitionStatus:
-        shard = self._manager.shards.get(replica.partition)
-        damage = self._manager.damage.get(replica.partition, "")
-        leads = shard is not None and shard.state in (ShardState.LOADING, ShardState.ACTIVE)
-        state = shard.state if shard is not None else ShardState.INITIAL
-        reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
-        if damage:
-            state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
-        return p.PartitionStatus(
-            partition=replica.partition,
-            state=state.value,
-            role="leader" if leads else "none",
-            epoch=replica.promised.epoch,
-            leader_epoch=shard.epoch if shard is not None and leads else -1,
-            log_id=replica.log_id,
-            used=not replica.is_open or not replica.never_used,
-            log_end_offset=replica.end_offset if replica.is_open else -1,
-            high_watermark=shard.high_watermark if shard is not None else -1,
-            reason=reason,
-            message=message,
-            groups=sum(shard.coordinator.group_counts().values()) if shard is not None else 0,
-        )
+    def _status_of(self, partition: int) -> p.PartitionStatus | None:
+        return partition_status(self._manager, partition)
+
+    def _replicated(self) -> Iterable[int]:
+        """Partitions that other pods have replicas of, or may be about to get."""
+        return [one for one in self._manager.replicas if len(self._places.get(one, ())) > 1]
 
     def subscribe(self) -> AsyncGenerator[p.StatusEvent | p.PartitionEvent, None]:
         return self._hub.subscribe()
-
-    def _partition_changed(self, partition: int) -> None:
-        replica = self._manager.replicas.get(partition)
-        if replica is not None:
-            self._hub.publish(self._partition_status(replica))
 
     # -- health -------------------------------------------------------------------------------------------------------
 
@@ -186,17 +264,6 @@ class Pod:
         if self._view.image is None:
             return False, "no metadata image from the operator yet"
         return True, "serving"
-
-
-def _unreadable_replica(partition: int, damage: str) -> p.PartitionStatus:
-    return p.PartitionStatus(
-        partition,
-        ShardState.FAILED.value,
-        used=True,
-        log_end_offset=-1,
-        reason=FailureReason.LOG_DAMAGED,
-        message=damage,
-    )
 
 
 def _election_result(outcome: Outcome) -> p.ElectionResult:

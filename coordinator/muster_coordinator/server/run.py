@@ -1,7 +1,8 @@
 """Puts one pod together, runs it until it is asked to stop, and takes it down in order.
 
 Up: storage recovers, the pod API listens (so that the operator sees the pod at once), the Kafka listener listens.
-Down: drain (resign, so that the operator moves the partitions at once), close the listener, write everything out.
+Down: drain (the operator moves the partitions away, what is left is resigned), close the listener, write everything
+out.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.server.handlers.table import handler_table
+from muster_coordinator.server.last_image import LastImage
+from muster_coordinator.server.leaders import PromisedLeaders
 from muster_coordinator.server.listener import KafkaListener
 from muster_coordinator.server.logging import configure_logging
 from muster_coordinator.server.metrics import PodMetrics
+from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.server.pod import Pod, PodIdentity
 from muster_coordinator.shard.archiving import ArchiverSettings
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-DRAIN_S = 5.0
+RESIGN_S = 5.0
 """Longest wait for the resignations of an orderly end; a pod that cannot write its promises must still be able to go.
 """
 
@@ -56,17 +60,17 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     async with AsyncExitStack() as stack:
-        manager = await _start(options, stack, boot_id, version)
+        pod = await _start(options, stack, boot_id, version)
         await stop.wait()
         logger.info("stopping", pod=options.pod)
         try:
-            await asyncio.wait_for(manager.drain(), DRAIN_S)
+            await asyncio.wait_for(pod.drain(), options.settings.peers.drain_timeout_ms / 1000 + RESIGN_S)
         except TimeoutError:
             logger.warning("drain_timed_out", pod=options.pod)
     logger.info("stopped", pod=options.pod)
 
 
-async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str) -> ShardManager:
+async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str) -> Pod:
     settings = options.settings
     lock = DataDirLock(options.data_dir)
     try:
@@ -75,10 +79,13 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         raise StartError(str(error)) from error
     stack.callback(lock.release)
     clock = SystemClock()
-    view = ClusterView()
+    disk = OsDisk()
+    view = ClusterView(options.pod)
+    network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
+    last_image = LastImage(disk, options.data_dir)
     manager = ShardManager(
         data_dir=options.data_dir,
-        disk=OsDisk(),
+        disk=disk,
         storage_settings=StorageSettings(
             segment_bytes=settings.shard.offsets_topic_segment_bytes,
             journal_bytes=settings.shard.journal_bytes,
@@ -103,6 +110,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
+    view.knowledge = PromisedLeaders(options.pod, manager, network)
     listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards))
     advertised = f"{options.advertise[0]}:{options.advertise[1]}"
     identity = PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised)
@@ -110,8 +118,15 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         identity,
         manager,
         view,
+        network,
+        last_image,
+        settings.peers,
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
     )
+    stack.push_async_callback(pod.stop)
+    remembered = last_image.load()
+    if remembered is not None:
+        pod.remember(remembered)
     runner = web.AppRunner(build_app(pod, PodMetrics(listener, manager).render), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
@@ -132,7 +147,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         data_dir=str(options.data_dir),
         replicas=len(manager.replicas),
     )
-    return manager
+    return pod
 
 
 def _archiver_settings(settings: CoordinatorSettings) -> ArchiverSettings | None:

@@ -69,6 +69,7 @@ class FakePod:
         self.election_calls = 0
         self.images: list[MetadataImage] = []
         self.drained = False
+        self.operator_heard_count = 0
         self._led: dict[int, int] = {}  # partition -> epoch, of this run
         self._loading: set[int] = set()
         self._hub = EventHub(self.status)
@@ -211,6 +212,9 @@ class FakePod:
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         return self._hub.subscribe()
+
+    def operator_heard(self) -> None:
+        self.operator_heard_count += 1
 
     async def drain(self) -> None:
         self.drained = True

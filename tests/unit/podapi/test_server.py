@@ -206,6 +206,19 @@ async def test_watch_reader_that_leaves_is_forgotten(client: PodClient, pod: Fak
     await eventually(lambda: "streams=0" in repr(pod._hub))  # found out at the next heartbeat
 
 
+async def test_only_the_operators_stream_counts_as_hearing_it(
+    client: PodClient, pod: FakePod, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"http://{client.address}/v1/watch") as response:
+        for _ in range(3):
+            await response.content.readline()
+    assert pod.operator_heard_count == 0
+    async with aclosing(client.watch(5.0)) as events:
+        await anext(events)
+        assert isinstance(await anext(events), HeartbeatEvent)
+    assert pod.operator_heard_count >= 1
+
+
 async def test_silent_peer_is_a_timeout(session: aiohttp.ClientSession) -> None:
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
