@@ -116,7 +116,7 @@ class PeerSettings:
     others whether it may lead. A pod that was started again without an operator answers clients after this long from
     what it knew before. 0: only the operator elects."""
 
-    drain_timeout_ms: int = _setting(5000, None, 0, 600_000)
+    drain_timeout_ms: int = _setting(3000, None, 0, 600_000)
     """How long (ms) a pod that is asked to end goes on leading partitions of several replicas, so that the operator can
     move them away first. Then it resigns."""
 
