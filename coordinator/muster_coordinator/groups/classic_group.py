@@ -27,6 +27,7 @@ from muster_coordinator.records.group_metadata import GroupMember, GroupMetadata
 class ClassicGroup:
     __slots__ = (
         "awaiting_join_count",
+        "counts",
         "durable",
         "generation",
         "group_id",
@@ -49,7 +50,10 @@ class ClassicGroup:
         "unbuilt",
     )
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, counts: dict[GroupState, int]) -> None:
+        """``counts``: groups of the partition by state; the group keeps its own place in it until it is removed."""
+        counts[GroupState.EMPTY] += 1
+        self.counts = counts
         self.group_id = group_id
         self.durable: GroupMetadataValue | None = None
         self.logged = False  # a record of the log, of the group or of one of its offsets, says that the group exists
@@ -85,12 +89,22 @@ class ClassicGroup:
         group: a log holds many records of a group, and a new leader many groups."""
         self.durable = value
         self.logged = True
-        self.state = GroupState.STABLE if value.members else GroupState.EMPTY
+        state = GroupState.STABLE if value.members else GroupState.EMPTY
+        if state is not self.state:
+            self.counts[self.state] -= 1
+            self.counts[state] += 1
+            self.state = state
         self.state_timestamp_ms = value.current_state_timestamp_ms
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
         self.unbuilt = True
+
+    def is_as_logged(self) -> bool:
+        """Whether nobody has asked for the group since it was restored, so that there is no live state to forget."""
+        return self.unbuilt or (
+            self.logged and self.durable is None and not self.pending_members and self.state is GroupState.EMPTY
+        )
 
     def build(self) -> None:
         """Members and subscription from the last record (Kafka: replay of GroupMetadataValue)."""
@@ -167,6 +181,9 @@ class ClassicGroup:
 
     def transition(self, event: GroupEvent, now_ms: int) -> None:
         state = next_state(self.state, event)
+        self.counts[self.state] -= 1
+        if event is not GroupEvent.REMOVED:
+            self.counts[state] += 1
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms

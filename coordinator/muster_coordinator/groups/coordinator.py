@@ -10,7 +10,6 @@ ids) exists from ``on_loaded`` to ``on_unloaded`` and is moved by handlers and t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.deletion import delete_group, expire_group, offset_delete, partitions_deleted
 from muster_coordinator.groups.description import describe_group, list_groups
-from muster_coordinator.groups.effects import EXPIRE_OFFSETS_TIMER, Effects, session_timer
+from muster_coordinator.groups.effects import EXPIRE_OFFSETS_TIMER, START_SESSIONS_TIMER, Effects, session_timer
 from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
@@ -50,6 +49,9 @@ from muster_coordinator.records.offset_commit import OffsetCommitRecord
 
 Operation = Callable[[Any, Token, int], Result]
 """(request, token, now_ms) -> Result"""
+
+START_SLICE = 1_000
+"""Groups and members whose sessions start in one step after a load: about two milliseconds of work."""
 
 _HANDLERS: dict[type, Callable[[ShardState, Any, Token, int], Result]] = {
     m.OffsetCommitRequest: offset_commit,
@@ -89,6 +91,7 @@ class GroupCoordinator:
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
         self._state = ShardState(config, topics, new_member_suffix)
         self._active = False
+        self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []
         self.operations: Mapping[type, Operation] = {
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
@@ -118,7 +121,7 @@ class GroupCoordinator:
                 return
             group = self._state.groups.get(group_id)
             if group is None:
-                group = self._state.groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+                group = self._state.add_group(group_id, timestamp_ms)
             group.logged = True
             stored = (offset, value)
             if producer_id < 0:
@@ -139,7 +142,7 @@ class GroupCoordinator:
             return
         group = groups.get(group_id)
         if group is None:
-            group = groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+            group = self._state.add_group(group_id, timestamp_ms)
         if self._active:
             group.settle(value, timestamp_ms)
         else:
@@ -162,43 +165,75 @@ class GroupCoordinator:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def on_loaded(self, now_ms: int) -> Result:
-        """The log is replayed and this pod leads: sessions of all members start, expiry starts."""
+        """The log is replayed and this pod leads: sessions of all members start, a slice at a time, and expiry."""
         assert not self._active
         self._active = True
+        self._start_queue = iter(list(self._state.groups))
         effects = Effects()
-        for group in self._state.groups.values():
-            if group.durable is None:
-                continue
-            for member in group.durable.members:
-                effects.set_timer(session_timer(group.group_id, member.member_id), member.session_timeout_ms)
-            if len(group.durable.members) > self._state.config.max_size:
-                group.build()
-                prepare_rebalance(self._state, group, effects, now_ms)
+        self._start_sessions(effects, now_ms)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, self._state.config.offsets_retention_check_interval_ms)
         return effects.result()
+
+    def _start_sessions(self, effects: Effects, now_ms: int) -> None:
+        """One slice; the next one follows at once. Requests between two of them are answered as ever: sessions that
+        they begin just begin again."""
+        looked_at = 0
+        for group_id in self._start_queue:
+            group = self._state.groups.get(group_id)
+            looked_at += 1 if group is None else 1 + self._start_sessions_of(group, effects, now_ms)
+            if looked_at >= START_SLICE:
+                effects.set_timer(START_SESSIONS_TIMER, 0)
+                return
+
+    def _start_sessions_of(self, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
+        """Returns the number of members."""
+        if group.durable is None:
+            return 0
+        members = group.durable.members if group.unbuilt else [m for m in group.members.values() if not m.is_new]
+        for member in members:
+            effects.set_timer(session_timer(group.group_id, member.member_id), member.session_timeout_ms)
+        if len(members) > self._state.config.max_size:
+            if group.unbuilt:
+                group.build()
+            if group.can_rebalance():
+                prepare_rebalance(self._state, group, effects, now_ms)
+        return len(members)
 
     def on_unloaded(self) -> tuple[Reply, ...]:
         """Answers everything that is parked with NOT_COORDINATOR and forgets the live state; the durable one stays."""
         self._active = False
+        self._start_queue = iter(())
         self._expiry_queue.clear()
         replies: list[Reply] = []
         groups = self._state.groups
         for group_id, group in list(groups.items()):
+            if group.is_as_logged():
+                continue
             replies.extend(_unload(group))
             if group.logged:
-                groups[group_id] = _as_logged(group)
+                self._restore_as_logged(group)
             else:
                 del groups[group_id]
         return tuple(replies)
+
+    def _restore_as_logged(self, group: ClassicGroup) -> None:
+        """The group as the log alone has it."""
+        fresh = self._state.add_group(group.group_id, group.state_timestamp_ms)
+        fresh.logged = True
+        if group.durable is not None:
+            fresh.restore(group.durable)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result:
         kind, group_id, member_id = key
         if key == EXPIRE_OFFSETS_TIMER:
             return self._expire(now_ms)
+        effects = Effects()
+        if key == START_SESSIONS_TIMER:
+            self._start_sessions(effects, now_ms)
+            return effects.result()
         group = self._state.group(group_id)
         if group is None:
             return NOTHING
-        effects = Effects()
         if kind == "session":
             on_session_timer(self._state, group, member_id, effects, now_ms)
         elif kind == "join":
@@ -241,8 +276,7 @@ class GroupCoordinator:
 
     def group_counts(self) -> dict[GroupState, int]:
         """Groups per state, every state present."""
-        counts = Counter(group.state for group in self._state.groups.values())
-        return {state: counts[state] for state in GroupState}
+        return dict(self._state.group_counts)
 
     def group(self, group_id: str) -> ClassicGroup | None:
         """For tests and diagnosis; not to be changed."""
@@ -271,15 +305,6 @@ class GroupCoordinator:
             producer_epochs=dict(offsets.producer_epochs),
             coordinator_epochs=dict(offsets.coordinator_epochs),
         )
-
-
-def _as_logged(group: ClassicGroup) -> ClassicGroup:
-    """The group as the log alone has it."""
-    fresh = ClassicGroup(group.group_id, group.state_timestamp_ms)
-    fresh.logged = True
-    if group.durable is not None:
-        fresh.restore(group.durable)
-    return fresh
 
 
 def _unload(group: ClassicGroup) -> list[Reply]:

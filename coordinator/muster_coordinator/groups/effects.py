@@ -16,6 +16,9 @@ from muster_coordinator.groups.result import (
 EXPIRE_OFFSETS_TIMER: TimerKey = ("expire-offsets", "", "")
 """Search for expired offsets and groups, one per offsets partition."""
 
+START_SESSIONS_TIMER: TimerKey = ("start-sessions", "", "")
+"""After a load: the sessions of the groups that have not had their turn yet."""
+
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
     """Session of a member, of a member that waits for its first JoinGroup answer, or of a pending member."""

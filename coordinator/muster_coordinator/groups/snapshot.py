@@ -10,7 +10,6 @@ from itertools import islice
 
 import msgspec
 
-from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitValue
@@ -70,7 +69,7 @@ def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
 def restore_part(state: ShardState, part: StatePart) -> None:
     """Put a part into a state that began empty."""
     for group_id, timestamp_ms, value in part.groups:
-        group = state.groups[group_id] = ClassicGroup(group_id, timestamp_ms)
+        group = state.add_group(group_id, timestamp_ms)
         group.logged = True
         if value is not None:
             group.restore(value)

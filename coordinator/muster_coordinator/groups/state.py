@@ -8,6 +8,7 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.offsets import OffsetStore
 from muster_coordinator.groups.result import Record
+from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
@@ -32,13 +33,14 @@ class Counters:
 class ShardState:
     """``groups`` and ``offsets`` of one partition. ``new_member_suffix`` gives the random part of a new member id."""
 
-    __slots__ = ("config", "counters", "groups", "new_member_suffix", "offsets", "topics")
+    __slots__ = ("config", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
 
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
         self.config = config
         self.topics = topics
         self.new_member_suffix = new_member_suffix
         self.groups: dict[str, ClassicGroup] = {}
+        self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers)
         self.counters = Counters()
 
@@ -53,7 +55,11 @@ class ShardState:
         """A new, empty group that no record mentions yet; None if the partition is full."""
         if len(self.groups) >= self.config.max_groups:
             return None
-        group = self.groups[group_id] = ClassicGroup(group_id, now_ms)
+        return self.add_group(group_id, now_ms)
+
+    def add_group(self, group_id: str, now_ms: int) -> ClassicGroup:
+        """The same while a log is replayed, which is never refused."""
+        group = self.groups[group_id] = ClassicGroup(group_id, now_ms, self.group_counts)
         return group
 
 

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from muster_coordinator.groups.classic_group import ClassicGroup
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.messages import ListGroupsRequest, ListGroupsResponse
 from muster_coordinator.groups.states import GroupState
+
+
+def check_counts(coordinator: GroupCoordinator) -> None:
+    """What is counted as groups come, move and go is what a count finds."""
+    listed = coordinator.handle(ListGroupsRequest(), object(), 0).response
+    assert isinstance(listed, ListGroupsResponse)
+    found = Counter(group.group_state for group in listed.groups)
+    assert {state.value: count for state, count in coordinator.group_counts().items() if count} == found
 
 
 def check_timer(kind: str, group: ClassicGroup, member_id: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.groups.checks import check_group, check_timer
+from tests.unit.groups.checks import check_counts, check_group, check_timer
 
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.classic_group import ClassicGroup
@@ -197,6 +197,7 @@ class Harness:
 
     def _check(self) -> None:
         assert self.coordinator.durable_state() == self.follower.durable_state()
+        check_counts(self.coordinator)
         for group_id in self.group_ids():
             group = self.coordinator.group(group_id)
             assert group is not None
@@ -209,7 +210,7 @@ class Harness:
                 assert ("sync", group_id, "") in self.timers or group.leader not in group.pending_sync
 
         for kind, group_id, member_id in self.timers:
-            if kind != "expire-offsets":
+            if kind not in ("expire-offsets", "start-sessions"):
                 check_timer(kind, self.group(group_id), member_id)
 
     def group_ids(self) -> list[str]:
