@@ -23,6 +23,7 @@ from muster_coordinator.replication.effects import (
     CallStatus,
     DataLossAccepted,
     Load,
+    Promise,
     StartBeside,
     SwapBeside,
     Truncate,
@@ -313,9 +314,21 @@ class Candidate:
         self.log_durable()
 
     def log_durable(self) -> None:
-        if self.phase is Phase.SAVING and self._context.log.durable_end >= self._context.log.end:
-            self.phase = Phase.LOADING
-            self._context.emit(Load(self.epoch))
+        """A rebuilding replica gets here only if a person allowed data loss: what was taken is from now on the log, and
+        not before. An election that fails on the way leaves it rebuilding.
+        """
+        context = self._context
+        if self.phase is not Phase.SAVING or context.log.durable_end < context.log.end:
+            return
+        self.phase = Phase.LOADING
+        promise = context.promise
+        if promise.rebuilding:
+            context.store_promise(Promise(promise.epoch, promise.leader, promise.incarnation), self._load)
+        else:
+            self._load()
+
+    def _load(self) -> None:
+        self._context.emit(Load(self.epoch))
 
     # -- 4. replay, then the leader-change record ---------------------------------------------------------------------
 

@@ -151,9 +151,6 @@ class Leadership:
         candidate.start("" if leader == self._context.log_id else leader)
 
     def _promise_to_itself(self, epoch: int, then: Continue) -> None:
-        if self._context.promise.rebuilding:  # a person allowed data loss: this log is the best that there is
-            now = self._context.promise
-            self._context.promise = Promise(now.epoch, now.leader, now.incarnation)
         self.promise(epoch, self._context.log_id, then)
 
     def _lead(self, epoch: int, sets: Sets) -> None:

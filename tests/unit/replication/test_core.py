@@ -209,6 +209,21 @@ def test_rebuilding_replica_is_no_candidate_unless_a_person_allows_loss() -> Non
     assert any(isinstance(effect, fx.DataLossAccepted) for effect in net["b"].seen)
 
 
+def test_election_that_allows_loss_and_fails_leaves_the_replica_rebuilding() -> None:
+    """Found by simulation: its flag went with its promise, and the emptied log then voted in an ordinary election."""
+    net = led()
+    net["b"].do(net["b"].core.lost_data(net.now))
+    net["a"].down = net["c"].down = True
+    net["b"].elect(2, ABC, allow_data_loss=True)
+    net["b"].elect(3, ABC, force=True)
+    assert net["b"].answers()[-1].status is fx.CallStatus.DAMAGED
+    net["b"].elect(4, ABC, allow_data_loss=True)
+    assert net["b"].core.promise.rebuilding
+    net.advance(2_500)
+    assert net["b"].core.leading_epoch == 4
+    assert not net["b"].core.promise.rebuilding
+
+
 def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard() -> None:
     net = Net("abc", nominate_ms=3_000)
     net["a"].elect(0, ABC, bootstrap=True)
