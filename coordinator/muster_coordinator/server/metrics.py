@@ -13,6 +13,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from muster_coordinator.server.listener import KafkaListener
+from muster_coordinator.server.peers.network import PeerNetwork
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.shard.states import ShardState
@@ -29,14 +30,16 @@ _EVENT_TEXTS = {
 class PodCollector(Collector):
     """Names and meanings are listed in docs/metrics.md; a test pins them."""
 
-    def __init__(self, listener: KafkaListener, manager: ShardManager) -> None:
+    def __init__(self, listener: KafkaListener, manager: ShardManager, network: PeerNetwork) -> None:
         self._listener = listener
         self._manager = manager
+        self._network = network
 
     def collect(self) -> Iterator[Metric]:
         yield from self._connections()
         yield from self._shards()
         yield from self._groups()
+        yield from self._peers()
 
     def _connections(self) -> Iterator[Metric]:
         listener = self._listener
@@ -109,6 +112,33 @@ class PodCollector(Collector):
         for event, text in _EVENT_TEXTS.items():
             yield CounterMetricFamily(f"muster_{event}", text, events[event])
 
+    def _peers(self) -> Iterator[Metric]:
+        network, counters = self._network, self._network.counters
+        up = GaugeMetricFamily("muster_peer_up", "1: this pod hears that one.", labels=["peer"])
+        for peer, heard in sorted(network.states.items()):
+            up.add_metric([peer], int(heard))
+        yield up
+        yield GaugeMetricFamily(
+            "muster_peer_buffered_bytes",
+            "Bytes that wait to be sent to other pods (limit for each: muster.peer.buffer.bytes).",
+            network.waiting_bytes,
+        )
+        for name, text, value in (
+            ("muster_peer_messages_sent", "Messages to replicas in other pods.", counters.messages_sent),
+            ("muster_peer_bytes_sent", "Bytes of those messages.", counters.bytes_sent),
+            ("muster_peer_messages_received", "Messages from replicas in other pods.", counters.messages_received),
+            ("muster_peer_bytes_received", "Bytes of those messages.", counters.bytes_received),
+        ):
+            yield CounterMetricFamily(name, text, value)
+        for name, text, reasons in (
+            ("muster_peer_messages_dropped", "Messages that were not sent.", counters.dropped),
+            ("muster_peer_connection_errors", "Connections between pods closed for what came.", counters.errors),
+        ):
+            family = CounterMetricFamily(name, text, labels=["reason"])
+            for reason, count in sorted(reasons.items()):
+                family.add_metric([reason], count)
+            yield family
+
 
 def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
     buckets: list[tuple[str, float]] = []
@@ -123,9 +153,9 @@ def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFam
 class PodMetrics:
     """The registry of one pod; ``render`` is the body of GET /metrics."""
 
-    def __init__(self, listener: KafkaListener, manager: ShardManager) -> None:
+    def __init__(self, listener: KafkaListener, manager: ShardManager, network: PeerNetwork) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(PodCollector(listener, manager))
+        self._registry.register(PodCollector(listener, manager, network))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)

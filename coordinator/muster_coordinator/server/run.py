@@ -20,7 +20,7 @@ from aiohttp import web
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.archive import DirectoryArchive
-from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.log.disk import Disk, OsDisk
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.server.cluster_view import ClusterView
@@ -37,6 +37,7 @@ from muster_coordinator.shard.archiving import ArchiverSettings
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings
 from muster_coordinator.shard.manager import ShardManager
+from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.storage import StorageSettings
 
 if TYPE_CHECKING:
@@ -83,28 +84,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     view = ClusterView(options.pod)
     network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
     last_image = LastImage(disk, options.data_dir)
-    manager = ShardManager(
-        data_dir=options.data_dir,
-        disk=disk,
-        storage_settings=StorageSettings(
-            segment_bytes=settings.shard.offsets_topic_segment_bytes,
-            journal_bytes=settings.shard.journal_bytes,
-            flush_interval_ms=settings.shard.segment_flush_interval_ms,
-            boot_id=boot_id,
-        ),
-        cleaner_settings=CleanerSettings(
-            segment_bytes=settings.shard.offsets_topic_segment_bytes,
-            min_cleanable_ratio=settings.cleaner.log_cleaner_min_cleanable_ratio,
-            delete_retention_ms=settings.cleaner.log_cleaner_delete_retention_ms,
-            io_max_bytes_per_second=settings.cleaner.log_cleaner_io_max_bytes_per_second,
-            backoff_ms=settings.cleaner.log_cleaner_backoff_ms,
-        ),
-        checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
-        archiver_settings=_archiver_settings(settings),
-        clock=clock,
-        new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
-        commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
-    )
+    manager = _manager(options, boot_id, disk, clock, view)
     try:
         await manager.start()
     except Exception as error:
@@ -127,7 +107,9 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    runner = web.AppRunner(build_app(pod, PodMetrics(listener, manager).render), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        build_app(pod, PodMetrics(listener, manager, network).render), access_log=None, shutdown_timeout=1.0
+    )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     try:
@@ -148,6 +130,32 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         replicas=len(manager.replicas),
     )
     return pod
+
+
+def _manager(options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, view: ClusterView) -> ShardManager:
+    settings = options.settings
+    return ShardManager(
+        data_dir=options.data_dir,
+        disk=disk,
+        storage_settings=StorageSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            journal_bytes=settings.shard.journal_bytes,
+            flush_interval_ms=settings.shard.segment_flush_interval_ms,
+            boot_id=boot_id,
+        ),
+        cleaner_settings=CleanerSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            min_cleanable_ratio=settings.cleaner.log_cleaner_min_cleanable_ratio,
+            delete_retention_ms=settings.cleaner.log_cleaner_delete_retention_ms,
+            io_max_bytes_per_second=settings.cleaner.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=settings.cleaner.log_cleaner_backoff_ms,
+        ),
+        checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
+        archiver_settings=_archiver_settings(settings),
+        clock=clock,
+        new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
+    )
 
 
 def _archiver_settings(settings: CoordinatorSettings) -> ArchiverSettings | None:
