@@ -206,14 +206,12 @@ class GroupCoordinator:
         self._expiry_queue.clear()
         replies: list[Reply] = []
         groups = self._state.groups
-        for group_id, group in list(groups.items()):
-            if group.is_as_logged():
-                continue
+        for group in [group for group in groups.values() if not group.is_as_logged()]:
             replies.extend(_unload(group))
             if group.logged:
                 self._restore_as_logged(group)
             else:
-                del groups[group_id]
+                del groups[group.group_id]
         return tuple(replies)
 
     def _restore_as_logged(self, group: ClassicGroup) -> None:

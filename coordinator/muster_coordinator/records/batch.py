@@ -104,47 +104,54 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
     def records(self) -> list[BatchRecord]:
         """All records, decompressed. Raises CorruptBatchError (position 0: within this batch) if they do not parse."""
+        return [record for records in self.slices(self.records_count or 1) for record in records]
+
+    def slices(self, size: int) -> Iterator[list[BatchRecord]]:
+        """The same, ``size`` records at a time: a batch of a megabyte is some milliseconds of work. Nothing is said
+        about those that follow.
+        """
         try:
-            return self._decode_records()
+            yield from self._decode_records(size)
         except (IndexError, ValueError) as exc:
             raise CorruptBatchError(
                 0, f"records of the batch at offset {self.base_offset} do not parse: {exc}"
             ) from exc
 
-    def _decode_records(self) -> list[BatchRecord]:
+    def _decode_records(self, size: int) -> Iterator[list[BatchRecord]]:
         codec = self.attributes & _CODEC_MASK
         body, position = (self.data, HEADER_BYTES) if codec == 0 else (decompress(codec, self.data[HEADER_BYTES:]), 0)
         end = len(body)
-        out: list[BatchRecord] = []
         fixed_time = self.max_timestamp_ms if self.attributes & _LOG_APPEND_TIME else None
         # with the delete-horizon bit the base timestamp is the purge time; deltas still count from it
         # Varints of one byte are read in place: nearly all are, and this loop is half of what a load does.
         base_offset, base_timestamp_ms = self.base_offset, self.base_timestamp_ms
-        for _ in range(self.records_count):
-            length, position = read_varint(body, position)
-            record_end = position + length
-            if length < 0 or record_end > end:
-                raise ValueError(f"record of {length} bytes at byte {position} of {end}")
-            at = position + 2
-            delta_ms = body[at - 1]
-            if delta_ms < 0x80:
-                delta_ms = (delta_ms >> 1) ^ -(delta_ms & 1)
-            else:
-                delta_ms, at = read_varint(body, at - 1)
-            offset_delta = body[at]
-            if offset_delta < 0x80:
-                offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
-                at += 1
-            else:
-                offset_delta, at = read_varint(body, at)
-            key, at = _read_bytes(body, at, record_end)
-            value, at = _read_bytes(body, at, record_end)
-            timestamp_ms = base_timestamp_ms + delta_ms if fixed_time is None else fixed_time
-            out.append(BatchRecord(base_offset + offset_delta, timestamp_ms, key, value))
-            position = record_end
+        for start in range(0, self.records_count, size):
+            out: list[BatchRecord] = []
+            for _ in range(min(size, self.records_count - start)):
+                length, position = read_varint(body, position)
+                record_end = position + length
+                if length < 0 or record_end > end:
+                    raise ValueError(f"record of {length} bytes at byte {position} of {end}")
+                at = position + 2
+                delta_ms = body[at - 1]
+                if delta_ms < 0x80:
+                    delta_ms = (delta_ms >> 1) ^ -(delta_ms & 1)
+                else:
+                    delta_ms, at = read_varint(body, at - 1)
+                offset_delta = body[at]
+                if offset_delta < 0x80:
+                    offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+                    at += 1
+                else:
+                    offset_delta, at = read_varint(body, at)
+                key, at = _read_bytes(body, at, record_end)
+                value, at = _read_bytes(body, at, record_end)
+                timestamp_ms = base_timestamp_ms + delta_ms if fixed_time is None else fixed_time
+                out.append(BatchRecord(base_offset + offset_delta, timestamp_ms, key, value))
+                position = record_end
+            yield out
         if position != end:
             raise ValueError(f"{end - position} bytes behind the last record")
-        return out
 
 
 def _read_bytes(body: bytes, position: int, limit: int) -> tuple[bytes | None, int]:
