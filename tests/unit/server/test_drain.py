@@ -1,0 +1,96 @@
+"""How a pod that is to end gives up what it leads: single replicas at once, others when they were moved away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.support.peers import until
+
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.podapi.models import MetadataImage, ReplicaPlace
+from muster_coordinator.server import pod as pod_module
+from muster_coordinator.server.cluster_view import ClusterView
+from muster_coordinator.server.last_image import LastImage
+from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork
+from muster_coordinator.server.pod import Pod, PodIdentity
+from muster_coordinator.server.settings import PeerSettings
+from muster_coordinator.shard.states import ShardState
+
+
+class FakeManager:
+    """Leads partition 0, which has three replicas, and partition 1, which has one."""
+
+    def __init__(self) -> None:
+        self.replicas = {p: SimpleNamespace(promised=SimpleNamespace(epoch=4), partition=p) for p in (0, 1)}
+        self.shards = {p: SimpleNamespace(state=ShardState.ACTIVE, partition=p) for p in (0, 1)}
+        self.damage: dict[int, str] = {}
+        self.draining = False
+        self.cannot_write = ""
+        self.resigned: list[tuple[int, int]] = []
+
+    async def resign(self, partition: int, epoch: int) -> None:
+        assert self.draining
+        self.resigned.append((partition, epoch))
+        del self.shards[partition]
+
+
+IMAGE = MetadataImage(
+    token=1,
+    version=1,
+    cluster_id="c",
+    brokers=(),
+    offsets_partitions=2,
+    leaders=(),
+    places=(*(ReplicaPlace(0, f"log-{n}", f"pod-{n}") for n in range(3)), ReplicaPlace(1, "single", "pod-0")),
+)
+
+
+def draining_pod(tmp_path: Path, manager: FakeManager, drain_timeout_ms: int) -> Pod:
+    pod = Pod(
+        PodIdentity("pod-0", 0, "uid", "boot", "1", "127.0.0.1:9092"),
+        cast(Any, manager),
+        ClusterView("pod-0"),
+        PeerNetwork(PeerIdentity("pod-0", "uid"), buffer_bytes=1 << 20),
+        LastImage(OsDisk(), tmp_path),
+        PeerSettings(drain_timeout_ms=drain_timeout_ms),
+        delete_offsets_of_removed_topics=False,
+    )
+    pod.update_metadata(IMAGE)
+    return pod
+
+
+async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(tmp_path: Path) -> None:
+    manager = FakeManager()
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
+    draining = asyncio.create_task(pod.drain())
+    await until(lambda: manager.resigned == [(1, 5)])
+    assert manager.draining
+    for _ in range(5):
+        pod.operator_heard()
+        await asyncio.sleep(pod_module.DRAIN_POLL_S)
+    assert not draining.done()
+    del manager.shards[0]  # another pod was elected
+    await draining
+    assert manager.resigned == [(1, 5)]
+    await pod.stop()
+
+
+async def test_what_nobody_moves_is_resigned_after_the_limit(tmp_path: Path) -> None:
+    manager = FakeManager()
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=50)
+    await asyncio.gather(pod.drain(), pod.drain())
+    assert manager.resigned == [(1, 5), (0, 5)]
+    await pod.stop()
+
+
+async def test_without_an_operator_nothing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 0.05)
+    manager = FakeManager()
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
+    await pod.drain()
+    assert manager.resigned == [(1, 5), (0, 5)]
+    await pod.stop()
