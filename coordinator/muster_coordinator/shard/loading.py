@@ -7,9 +7,10 @@ In slices, so that a long load never delays other shards. Source: CoordinatorLoa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from itertools import count
+from time import monotonic
 
 import msgspec
 import structlog
@@ -17,28 +18,39 @@ import structlog
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.records.batch import BatchRecord
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import LogDecoder, UnknownRecord
+from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replica import Replica
 
 logger = structlog.get_logger(__name__)
 
-SLICE_RECORDS = 250
-"""Records between two returns to the event loop: about half a millisecond of work."""
+SLICE_RECORDS = 500
+SLICE_S = 0.001
+"""A slice is what lies between two returns to the event loop. It ends at so many records, about a millisecond of work,
+or after so long: the record of a large group takes as long as a thousand others."""
+
+BUSY_S = 0.000_2
+"""An event loop that needs longer than this between two slices has other work."""
+LONGEST_REST_S = 0.010
 
 
 class LoadTurns:
     """Which load goes on next: one slice of one load per turn of the event loop, however many there are.
 
     The smallest log first: it is ACTIVE soonest, and nobody waits longer for it than for a slice. (Kafka loads one
-    partition after the other, in a thread of its own.)
+    partition after the other, in a thread of its own.) While the loop has other work, a slice is followed by a rest of
+    the same length: requests find an idle loop half of the time, and a process that does not use up its share of a
+    contended CPU gets it sooner when one comes.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._serials = count()
         self._scheduled = False
+        self._began_s = self._ended_s = 0.0  # the last slice
 
     async def next_slice(self, log_bytes: int) -> None:
         """Returns when the load of a log of that size may do one slice."""
@@ -51,15 +63,26 @@ class LoadTurns:
         await turn
 
     def _give(self) -> None:
-        self._scheduled = False
+        self._began_s = monotonic()
         while self._waiting:
             turn = heappop(self._waiting)[2]
             if not turn.done():  # else the load was given up meanwhile
                 turn.set_result(None)
                 break
-        if self._waiting:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._give)
+        asyncio.get_running_loop().call_soon(self._slice_ended)  # its task runs before that
+
+    def _slice_ended(self) -> None:
+        self._ended_s = monotonic()
+        self._scheduled = bool(self._waiting)
+        if self._scheduled:
+            asyncio.get_running_loop().call_soon(self._give_or_rest)
+
+    def _give_or_rest(self) -> None:
+        if monotonic() - self._ended_s < BUSY_S:
+            self._give()
+        else:
+            rest_s = min(self._ended_s - self._began_s, LONGEST_REST_S)
+            asyncio.get_running_loop().call_later(rest_s, self._give)
 
 
 def load_log(
@@ -99,6 +122,7 @@ def replay_log(
     metrics: ShardMetrics,
     from_offset: int | None = None,
     to_offset: int | None = None,
+    now_s: Callable[[], float] = monotonic,
 ) -> Generator[None, None, int]:
     """Replay ``log`` into ``coordinator``, from its start, or from ``from_offset``, between two batches, to its end, or
     the last batch that ends at or below ``to_offset``. Yields after each slice; returns the offset behind the last
@@ -108,45 +132,48 @@ def replay_log(
     or a value is, UnsupportedValueVersionError on a known record with an unknown value version (KIP-915). Unknown
     record types are skipped, counted and logged once per type.
     """
-    in_slice = 0
     decode = LogDecoder().decode
     unknown_types: set[int] = set()
     end_offset = log.start_offset if from_offset is None else from_offset
+    left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
     for batch in log.read_batches(end_offset):
         if to_offset is not None and batch.end_offset > to_offset:
             break
-        records = batch.records()
-        if batch.is_control:
+        producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
+        if left <= 0:
+            yield
+            left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
+        for records in batch.slices(SLICE_RECORDS):
+            if batch.is_control:
+                _replay_markers(records, coordinator, producer)
+                continue
             for record in records:
-                marker = decode_control(record.key, record.value)
-                if isinstance(marker, EndTxnMarker):
-                    coordinator.replay_transaction_marker(
-                        batch.producer_id,
-                        batch.producer_epoch,
-                        marker.committed,
-                        record.offset,
-                        marker.coordinator_epoch,
-                    )
-        else:
-            producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
-            for start in range(0, len(records), SLICE_RECORDS):
-                if start:
+                change = decode(record.key, record.value)
+                if type(change) is UnknownRecord:
+                    _count_unknown(change, record.offset, log, metrics, unknown_types)
+                else:
+                    coordinator.replay(change, record.offset, record.timestamp_ms, *producer)
+                left -= 1
+                if left <= 0 or (type(change) is GroupMetadataRecord and now_s() >= ends_s):
                     yield
-                for record in records[start : start + SLICE_RECORDS]:
-                    change = decode(record.key, record.value)
-                    if type(change) is not UnknownRecord:
-                        coordinator.replay(change, record.offset, record.timestamp_ms, *producer)
-                        continue
-                    metrics.unknown_records += 1
-                    if change.type not in unknown_types:
-                        unknown_types.add(change.type)
-                        logger.warning(
-                            "unknown_record_type", directory=str(log.directory), type=change.type, offset=record.offset
-                        )
+                    left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
+        left -= 1  # batches that the cleaner has emptied are work too
         end_offset = batch.end_offset
         metrics.records_loaded += batch.records_count
-        in_slice += batch.records_count
-        if in_slice >= SLICE_RECORDS:
-            in_slice = 0
-            yield
     return end_offset
+
+
+def _replay_markers(records: list[BatchRecord], coordinator: GroupCoordinator, producer: tuple[int, int]) -> None:
+    for record in records:
+        marker = decode_control(record.key, record.value)
+        if isinstance(marker, EndTxnMarker):
+            coordinator.replay_transaction_marker(*producer, marker.committed, record.offset, marker.coordinator_epoch)
+
+
+def _count_unknown(
+    change: UnknownRecord, offset: int, log: PartitionLog, metrics: ShardMetrics, seen: set[int]
+) -> None:
+    metrics.unknown_records += 1
+    if change.type not in seen:
+        seen.add(change.type)
+        logger.warning("unknown_record_type", directory=str(log.directory), type=change.type, offset=offset)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,14 +16,21 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
-from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.batch import encode_batch, read_batch
+from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.records.decode import LogDecoder, decode_record
+from muster_coordinator.records.group_metadata import (
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
 from muster_coordinator.records.offset_commit import (
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from muster_coordinator.shard.loading import SLICE_RECORDS, LoadTurns, replay_log
+from muster_coordinator.shard import loading
+from muster_coordinator.shard.loading import SLICE_RECORDS, SLICE_S, LoadTurns, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.states import FailureReason, ShardState
 
@@ -83,16 +92,63 @@ async def test_batch_whose_records_do_not_parse_fails_the_load_and_says_so(pod: 
     assert message.startswith("CorruptBatchError")
 
 
-def test_batch_larger_than_a_slice_is_replayed_in_slices() -> None:
+def log_of(*batches: bytes) -> PartitionLog:
     pod_disk = PodUnderTest().disk
     directory = DATA / "__consumer_offsets-0"
     PartitionLog.create(pod_disk, directory)
     log = PartitionLog.open(pod_disk, directory, 0, LogSettings(), History(boot_id=""))
-    count = 3 * SLICE_RECORDS + 1
-    log.append(encode_batch(commits(count), base_offset=0, leader_epoch=0, timestamp_ms=0), 0, count, 0)
-    coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
-    seen = [coordinator.offset_count for _ in replay_log(log, coordinator, ShardMetrics())]
-    assert seen == [SLICE_RECORDS, 2 * SLICE_RECORDS, 3 * SLICE_RECORDS, count]
+    for batch in batches:
+        read = read_batch(batch)
+        log.append(batch, read.base_offset, read.end_offset, 0)
+    return log
+
+
+def slices(log: PartitionLog, clock: Callable[[], float] = lambda: 0.0) -> list[int]:
+    """Records replayed so far, after each slice but the last."""
+    state = Counting()
+    return [state.replayed for _ in replay_log(log, state, ShardMetrics(), now_s=clock)]
+
+
+class Counting(GroupCoordinator):
+    def __init__(self) -> None:
+        super().__init__(GroupConfig(), AnyTopic(), lambda: "suffix")
+        self.replayed = 0
+
+    def replay(self, *arguments: Any) -> None:
+        self.replayed += 1
+        super().replay(*arguments)
+
+
+def test_batch_larger_than_a_slice_is_replayed_in_slices() -> None:
+    log = log_of(encode_batch(commits(3 * SLICE_RECORDS + 1), base_offset=0, leader_epoch=0, timestamp_ms=0))
+    assert slices(log) == [SLICE_RECORDS, 2 * SLICE_RECORDS, 3 * SLICE_RECORDS]
+
+
+def test_slice_of_large_groups_ends_by_time() -> None:
+    value = GroupMetadataValue("consumer", 1, "range", None, 0, ())
+    groups = [(encode_group_metadata_key(f"g-{n}"), encode_group_metadata_value(value)) for n in range(7)]
+    log = log_of(encode_batch(groups, base_offset=0, leader_epoch=0, timestamp_ms=0))
+    assert slices(log, count(step=SLICE_S / 2).__next__) == [2, 4, 6], "each look at the clock takes half a slice"
+    assert slices(log) == []
+
+
+def test_many_empty_batches_are_work_too() -> None:
+    batch_count = 2 * SLICE_RECORDS + 2
+    marker = encode_end_txn_marker(EndTxnMarker(committed=True, coordinator_epoch=0))
+    batches = [
+        encode_batch(
+            [marker],
+            base_offset=n,
+            leader_epoch=0,
+            timestamp_ms=0,
+            producer_id=1,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+        for n in range(batch_count)
+    ]
+    assert len(slices(log_of(*batches))) == 2
 
 
 async def test_smallest_log_gets_its_slices_first_and_one_slice_runs_per_turn_of_the_loop() -> None:
@@ -114,6 +170,33 @@ async def test_smallest_log_gets_its_slices_first_and_one_slice_runs_per_turn_of
     last_of = {name: 8 - [n for _, n in reversed(order)].index(name) for name in ("small", "middle", "large")}
     assert last_of["small"] < last_of["middle"] < last_of["large"]
     assert first_of["small"] == 0
+
+
+async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(loading, "monotonic", lambda: now)
+    rests: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+    monkeypatch.setattr(loop, "call_later", lambda delay, *call: rests.append(delay) or call_later(0, *call))
+    turns = LoadTurns()
+
+    async def load(other_work_s: float) -> None:
+        nonlocal now
+        for _ in range(3):
+            await turns.next_slice(1)
+            now += 0.002  # the slice
+            loop.call_soon(work, other_work_s)
+
+    def work(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    await load(0.0)
+    assert rests == []
+    await load(0.003)
+    assert rests == pytest.approx([0.002] * len(rests))
+    assert rests
 
 
 async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
