@@ -44,6 +44,10 @@ SEEDS ?= 200
 simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n of them, or SEED=k again with its trace
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
+.PHONY: chaos
+chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k
+	@$(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)

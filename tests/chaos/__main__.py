@@ -1,0 +1,127 @@
+"""Faults under a committing load, with a checker: `make chaos [SCENARIO="NAME ..."] [SECONDS=n] [SEED=k]`.
+
+Each scenario starts a cluster of its own, lets 100 groups commit every 10 ms, makes its fault again and again until its
+seconds are over (at least once), and reads everything back. Printed per scenario: how long groups of the faulted pod
+were without an acknowledged commit, the same for all other groups, and lost, reverted and invented commits.
+
+Exit codes: 0 all bounds hold and nothing was lost; 1 not so; 2 wrong usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.errors import HarnessError, Skipped
+from tests.chaos.loading import LoadProcess
+from tests.chaos.report import print_skipped, print_verdict, table
+from tests.chaos.run import Run, Verdict, judge
+from tests.chaos.scenarios import EMBEDDED, Scenario
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GROUPS = {"embedded": EMBEDDED}
+
+
+def main() -> int:
+    parser = arguments()
+    options = parser.parse_args()
+    chosen = choose(options.scenarios, parser)
+    if options.list:
+        for scenario in chosen:
+            print(f"{scenario.name:<20} {scenario.what}")
+        return 0
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    print(f"seed {options.seed}", file=sys.stderr)
+    verdicts = []
+    try:
+        for scenario in chosen:
+            verdict = run_one(scenario, options)
+            (print_skipped if verdict.skipped else print_verdict)(verdict)
+            verdicts.append(verdict)
+    except KeyboardInterrupt:
+        print("interrupted; everything that was started has ended", file=sys.stderr)
+        return 130
+    finally:
+        if verdicts:
+            print(json.dumps([each.as_dict() for each in verdicts]) if options.json else table(verdicts))
+    return 1 if any(each.reasons for each in verdicts) else 0
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="names, or embedded; default embedded")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each scenario; default 12")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31), help="of everything chosen at random")
+    parser.add_argument("--groups", type=int, default=100, help="committing groups; default 100")
+    parser.add_argument("--interval-ms", type=float, default=10.0, help="between two commits of a group; default 10")
+    parser.add_argument("--pods", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=50, help="of the offsets topic; default 50")
+    parser.add_argument("--replication-factor", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def choose(names: list[str], parser: argparse.ArgumentParser) -> list[Scenario]:
+    known = {scenario.name: scenario for group in GROUPS.values() for scenario in group}
+    chosen: list[Scenario] = []
+    for name in names or ["embedded"]:
+        if name not in known and name not in GROUPS:
+            parser.error(f"no scenario {name}; there are: {', '.join([*GROUPS, *known])}")
+        chosen += GROUPS.get(name) or (known[name],)
+    return chosen
+
+
+def run_one(scenario: Scenario, options: argparse.Namespace) -> Verdict:
+    """The verdict; its files stay when the scenario failed, and their place is among the reasons."""
+    root = REPOSITORY / ".cache" / "chaos" / f"{scenario.name}-{os.getpid()}-{time.monotonic_ns()}"
+    root.mkdir(parents=True)
+    print(f"{scenario.name}: {scenario.what}", file=sys.stderr)
+    keep = False
+    try:
+        verdict = measured(scenario, root, options)
+        if verdict.reasons:
+            keep = True
+            verdict.reasons.append(f"seed {options.seed}; logs and history: {root}")
+        return verdict
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def measured(scenario: Scenario, root: Path, options: argparse.Namespace) -> Verdict:
+    run = Run(random.Random(f"{options.seed} {scenario.name}"), options.seconds)
+    shape = {"pods": options.pods, "partitions": options.partitions, "factor": options.replication_factor}
+    try:
+        with scenario.prepare(root), Cluster(root, config=scenario.config, **shape) as cluster:
+            load = LoadProcess(cluster.bootstrap(), root, groups=options.groups, interval_ms=options.interval_ms)
+            with load:
+                load.wait_ready()
+                run.started = time.monotonic()
+                scenario.body(run, cluster)
+                return judge(scenario.name, load.stop(), run.faults, scenario.bounds)
+    except Skipped as missing:
+        return Verdict(scenario.name, {}, skipped=str(missing))
+    except HarnessError as error:
+        return Verdict(scenario.name, {}, faults=run.faults, reasons=[str(error)])
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What was done and when, and what the groups saw of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.chaos.figures import latencies, longest_gap, percentile, worst_lag
+from tests.chaos.history import GroupHistory, History
+
+
+@dataclass
+class Fault:
+    """``victims``: Kafka addresses of the pods whose groups are expected to be interrupted. The times are seconds of
+    the monotonic clock; ``until``: when its effects were over, as far as the harness could see."""
+
+    what: str
+    victims: tuple[str, ...]
+    at: float
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """In ms; None: not bounded. ``interrupted``: percentiles over the longest gap of each group that a victim led;
+    ``elsewhere``: the same of all other groups; ``slowest``: p99 of the other groups' commit latencies."""
+
+    interrupted_p50: float | None = None
+    interrupted_max: float | None = None
+    elsewhere_p99: float | None = None
+    slowest_p99: float | None = None
+
+
+@dataclass
+class Figures:
+    """Of all faults of one scenario together; times in seconds."""
+
+    faults: int = 0
+    interrupted: list[float] = field(default_factory=list)
+    elsewhere: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    own_lag: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Milliseconds; None where there was no such group."""
+        return {
+            "faults": self.faults,
+            "interrupted": len(self.interrupted),
+            "interrupted_p50": _ms(self.interrupted, 0.5),
+            "interrupted_p99": _ms(self.interrupted, 0.99),
+            "interrupted_max": _ms(self.interrupted, 1.0),
+            "elsewhere": len(self.elsewhere),
+            "elsewhere_p99": _ms(self.elsewhere, 0.99),
+            "elsewhere_max": _ms(self.elsewhere, 1.0),
+            "slowest_p99": _ms(self.waits, 0.99),
+            "own_lag_max": round(self.own_lag * 1000, 1),
+        }
+
+
+def measure(history: History, faults: Sequence[Fault]) -> Figures:
+    figures = Figures(faults=len(faults))
+    for fault in faults:
+        hit, spared = _split(history, fault)
+        figures.interrupted += [longest_gap(group, fault.at, fault.until) for group in hit]
+        figures.elsewhere += [longest_gap(group, fault.at, fault.until) for group in spared]
+        figures.waits += [each for group in spared for each in latencies(group, fault.at, fault.until)]
+        figures.own_lag = max(figures.own_lag, worst_lag(history, fault.at, fault.until))
+    return figures
+
+
+def exceeded(figures: dict[str, Any], bounds: Bounds) -> list[str]:
+    """A line for each bound that does not hold."""
+    lines = []
+    for name in ("interrupted_p50", "interrupted_max", "elsewhere_p99", "slowest_p99"):
+        bound, value = getattr(bounds, name), figures[name]
+        if bound is not None and value is not None and value > bound:
+            lines.append(f"{name} is {value:g} ms, the bound is {bound:g} ms")
+    return lines
+
+
+def _split(history: History, fault: Fault) -> tuple[list[GroupHistory], list[GroupHistory]]:
+    victims = {history.pods.index(address) for address in fault.victims if address in history.pods}
+    hit: list[GroupHistory] = []
+    spared: list[GroupHistory] = []
+    for group in history.groups:
+        (hit if group.coordinator_at(fault.at) in victims else spared).append(group)
+    return hit, spared
+
+
+def _ms(values: Sequence[float], share: float) -> float | None:
+    return round(percentile(values, share) * 1000, 1) if values else None

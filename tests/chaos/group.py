@@ -1,0 +1,178 @@
+"""One committing group: a connection to its coordinator, one request under way, the next one when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from tests.chaos.history import OFFSETS_PER_GROUP, Abandoned, Fetch, GroupHistory
+from tests.chaos.requests import CommitFrame, commit_error, fetch_frame, fetched
+
+FETCH_EVERY = 50
+"""Each so many-th request reads the offset back."""
+CONNECT_TIMEOUT_S = 0.5
+
+
+class Directory(Protocol):
+    """What a group needs of the load: pods by index, and someone who looks for coordinators."""
+
+    def pod_index(self, address: str) -> int: ...
+
+    def lost(self, group: Group) -> None:
+        """The group needs a coordinator."""
+
+
+class Connection(asyncio.Protocol):
+    """Cuts the stream into frames."""
+
+    def __init__(self, frame: Callable[[Connection, bytes], None], closed: Callable[[Connection], None]) -> None:
+        self._frame = frame
+        self._closed = closed
+        self._received = b""
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's own classes derive from nothing
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received + data if self._received else data
+        while len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4], "big")):
+            self._frame(self, received[4 : 4 + size])
+            received = received[4 + size :]
+        self._received = received
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed(self)
+
+
+class Group:
+    """Commits rising offsets until ``stop``. After a refusal or a closed connection it asks its directory for the
+    coordinator; while an answer is overdue it does so too, and still takes the answer if it comes first."""
+
+    def __init__(self, number: int, name: str, interval_s: float, directory: Directory) -> None:
+        first = number * OFFSETS_PER_GROUP
+        self.history = GroupHistory(name=name, first_offset=first, last_sent=first - 1)
+        self.name = name
+        self.is_lost = True
+        self.pod = -1
+        self.sent_at = 0.0
+        self.stopped = False
+        self._interval_s = interval_s
+        self._directory = directory
+        self._commit = CommitFrame(name)
+        self._fetch = fetch_frame(name)
+        self._connection: Connection | None = None
+        self._correlation = 0
+        self._awaiting: int | None = None  # the offset under way, -1: a fetch
+        self._due = 0.0
+        self._connecting = False
+
+    @property
+    def busy(self) -> bool:
+        """A request is under way."""
+        return self._awaiting is not None
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self.history.offsets)
+
+    def overdue(self, now: float, timeout_s: float) -> bool:
+        return self._awaiting is not None and now - self.sent_at > timeout_s
+
+    async def connect(self, address: str) -> None:
+        """Go on at that pod, unless that is where the answer is overdue."""
+        pod = self._directory.pod_index(address)
+        if self._connecting or not self.is_lost or (self._awaiting is not None and pod == self.pod):
+            return
+        self._connecting = True
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            made = loop.create_connection(lambda: Connection(self._answered, self._closed), host, int(port))
+            _, connection = await asyncio.wait_for(made, CONNECT_TIMEOUT_S)
+        except (OSError, TimeoutError):
+            return
+        finally:
+            self._connecting = False
+        if not self.is_lost or self.stopped:  # the overdue answer came first
+            self._drop(connection)
+            return
+        self._abandon()
+        self._drop(self._connection)
+        self._connection, self.pod = connection, pod
+        self.is_lost = False
+        self.history.coordinators.append((time.monotonic(), pod))
+        self._send()
+
+    def stop(self) -> None:
+        """Send nothing more; the answer under way is still taken."""
+        self.stopped = True
+
+    def close(self) -> None:
+        self._abandon()
+        self._drop(self._connection)
+        self._connection = None
+
+    def _send(self) -> None:
+        connection = self._connection
+        if self.stopped or self._awaiting is not None or connection is None or connection.transport is None:
+            return
+        self._correlation += 1
+        if self._correlation % FETCH_EVERY == 0:
+            self._awaiting = -1
+            frame = self._fetch.numbered(self._correlation)
+        else:
+            self.history.last_sent += 1
+            self._awaiting = self.history.last_sent
+            frame = self._commit.of(self._awaiting, self._correlation)
+        self.sent_at = time.monotonic()
+        connection.transport.write(frame)
+
+    def _answered(self, connection: Connection, frame: bytes) -> None:
+        if connection is not self._connection or self._awaiting is None:
+            return
+        if int.from_bytes(frame[:4], "big") != self._correlation & 0x7FFFFFFF:
+            raise ValueError(f"{self.name}: answer to another request: {frame.hex()}")
+        now = time.monotonic()
+        awaiting, self._awaiting = self._awaiting, None
+        history = self.history
+        if awaiting < 0:
+            offset, error = fetched(frame)
+            if not error:
+                history.fetches.append(Fetch(self.sent_at, now, offset, self.pod, history.last_sent))
+        else:
+            error = commit_error(frame)
+            if not error:
+                history.offsets.append(awaiting)
+                history.sent.append(self.sent_at)
+                history.acked.append(now)
+                history.pods.append(self.pod)
+        if error:
+            history.refusals[error] = history.refusals.get(error, 0) + 1
+            self._lose()
+            return
+        self.is_lost = False  # it may have been overdue
+        self._due = max(self._due + self._interval_s, now)
+        asyncio.get_running_loop().call_later(self._due - now, self._send)
+
+    def _closed(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._awaiting = None  # carried out before this moment, or never
+            self._connection = None
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self.stopped:
+            self.is_lost = True
+            self._directory.lost(self)
+
+    def _abandon(self) -> None:
+        if self._awaiting is not None and self._awaiting >= 0:
+            self.history.abandoned.append(Abandoned(self._awaiting, self.pod, time.monotonic()))
+        self._awaiting = None
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()

@@ -1,0 +1,101 @@
+"""One scenario: a cluster, the load, faults, and the verdict."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tests.chaos.checker import Finding, check, counts, violations
+from tests.chaos.faults import Bounds, Fault, exceeded, measure
+from tests.chaos.history import History
+
+CALM_S = 1.0
+"""How long the groups are watched on after a fault's effects seem to be over."""
+MAX_LINES = 20
+
+
+class Addressed(Protocol):
+    """What a run must know of any cluster."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def kafka_address(self, pod: str) -> str: ...
+
+    def leaders(self) -> dict[str, int]: ...
+
+    def wait_settled(self) -> None: ...
+
+
+@dataclass
+class Run:
+    """What a scenario gets: it makes faults until ``time_is_up``."""
+
+    random: random.Random
+    seconds: float
+    faults: list[Fault] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def time_is_up(self) -> bool:
+        return time.monotonic() - self.started > self.seconds
+
+    @contextmanager
+    def fault(self, cluster: Addressed, what: str, *victims: str) -> Iterator[Fault]:
+        """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
+        fault = Fault(what, tuple(cluster.kafka_address(each) for each in victims), time.monotonic())
+        self.faults.append(fault)
+        try:
+            yield fault
+            time.sleep(CALM_S)
+        finally:
+            fault.until = time.monotonic()
+
+    def rounds(self, cluster: Addressed) -> Iterator[str]:
+        """The pod that leads most, again and again until the time is up; at least once. Each round starts settled."""
+        first = True
+        while first or not self.time_is_up:
+            first = False
+            cluster.wait_settled()
+            leaders = cluster.leaders()
+            most = max(leaders.values())
+            yield self.random.choice(sorted(name for name, count in leaders.items() if count == most))
+        cluster.wait_settled()
+
+
+@dataclass
+class Verdict:
+    """``reasons`` is empty when all is well. ``figures``: see Figures.as_dict, with the checker's counts."""
+
+    scenario: str
+    figures: dict[str, Any]
+    findings: list[Finding] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"scenario": self.scenario, **self.figures, "failed": self.reasons, "skipped": self.skipped}
+
+    def explain(self) -> Iterator[str]:
+        """What was lost with group, offset, pod and time, beside what was done when."""
+        yield from self.reasons
+        for fault in self.faults:
+            yield f"{fault.at:.3f} to {fault.until:.3f}: {fault.what} ({', '.join(fault.victims) or 'no leader'})"
+        for finding in violations(self.findings)[:MAX_LINES]:
+            yield f"{finding.kind}: {finding.group}: {finding.commits} commits; {finding.text}"
+
+
+def judge(scenario: str, history: History, faults: list[Fault], bounds: Bounds) -> Verdict:
+    findings = check(history)
+    figures = measure(history, faults).as_dict() | counts(findings)
+    figures["commits"] = sum(len(group.offsets) for group in history.groups)
+    reasons = exceeded(figures, bounds)
+    bad = violations(findings)
+    if bad:
+        reasons.insert(0, f"{len(bad)} findings of the checker")
+    return Verdict(scenario, figures, findings, faults, reasons)

@@ -1,0 +1,205 @@
+"""Faults on the processes of `muster local up`, each with the bounds that hold for three replicas."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.errors import Skipped
+from tests.chaos.faults import Bounds
+from tests.chaos.run import Run
+
+KILL = Bounds(interrupted_p50=300, interrupted_max=1000, elsewhere_p99=50)
+SILENCE = Bounds(interrupted_p50=2000, interrupted_max=3000, elsewhere_p99=50)
+MOVE = Bounds(interrupted_p50=50, interrupted_max=200, elsewhere_p99=50)
+UNSEEN = Bounds(elsewhere_p99=50, slowest_p99=50)
+NONE = Bounds()
+
+FROZEN_S = 5.0
+OPERATOR_AWAY_S = 5.0
+SMALL_DISK_BYTES = 96 << 20
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``prepare`` sets up the data directory, before the cluster starts, for the time of the run."""
+
+    name: str
+    what: str
+    bounds: Bounds
+    body: Callable[[Run, Cluster], None]
+    prepare: Callable[[Path], AbstractContextManager[None]] = lambda root: nullcontext()
+    config: Sequence[str] = ()
+
+
+def kill(run: Run, cluster: Cluster) -> None:
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"SIGKILL of {victim}", victim):
+            cluster.kill(victim, signal.SIGKILL)
+            cluster.wait_led()
+
+
+def terminate(run: Run, cluster: Cluster) -> None:
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"SIGTERM of {victim}", victim):
+            _restart(cluster, victim)
+
+
+def drain(run: Run, cluster: Cluster) -> None:
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"drain of {victim}", victim):
+            cluster.drain(victim)
+            cluster.wait_led(without=[victim])
+        _restart(cluster, victim)
+
+
+def freeze(run: Run, cluster: Cluster) -> None:
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"SIGSTOP of {victim} for {FROZEN_S:g} s, SIGCONT", victim):
+            cluster.kill(victim, signal.SIGSTOP)
+            time.sleep(FROZEN_S)
+            cluster.kill(victim, signal.SIGCONT)
+            cluster.wait_led()
+
+
+def follower(run: Run, cluster: Cluster) -> None:
+    """A drained pod leads nothing, and is a follower of every partition."""
+    for victim in run.rounds(cluster):
+        cluster.drain(victim)
+        cluster.wait_led(without=[victim])
+        with run.fault(cluster, f"SIGKILL of {victim}, which leads nothing"):
+            cluster.kill(victim, signal.SIGKILL)
+
+
+def everything(run: Run, cluster: Cluster) -> None:
+    for _ in run.rounds(cluster):
+        with run.fault(cluster, "SIGKILL of all pods", *cluster.names):
+            for name in cluster.names:
+                cluster.kill(name, signal.SIGKILL)
+            cluster.wait_led()
+
+
+def rolling(run: Run, cluster: Cluster) -> None:
+    cluster.wait_settled()
+    for victim in cluster.names:
+        with run.fault(cluster, f"SIGTERM of {victim}", victim):
+            _restart(cluster, victim)
+        cluster.wait_settled()
+
+
+def operator_paused(run: Run, cluster: Cluster) -> None:
+    for _ in run.rounds(cluster):
+        with run.fault(cluster, f"SIGSTOP of the operator for {OPERATOR_AWAY_S:g} s, SIGCONT"):
+            cluster.signal_operator(signal.SIGSTOP)
+            time.sleep(OPERATOR_AWAY_S)
+            cluster.signal_operator(signal.SIGCONT)
+
+
+def operator_killed(run: Run, cluster: Cluster) -> None:
+    """The pods serve on; the next operator replaces them, as their supervisor is gone too."""
+    for _ in run.rounds(cluster):
+        with run.fault(cluster, f"SIGKILL of the operator, away for {OPERATOR_AWAY_S:g} s"):
+            cluster.kill_operator()
+            time.sleep(OPERATOR_AWAY_S)
+        cluster.start()
+
+
+def operator_and_leader(run: Run, cluster: Cluster) -> None:
+    """Operator and a leader die together, at a moment of the failover that the seed chooses."""
+    for victim in run.rounds(cluster):
+        pause_s = run.random.uniform(0.0, 0.1)
+        with run.fault(cluster, f"SIGKILL of {victim}, {pause_s * 1000:.0f} ms later of the operator", *cluster.names):
+            cluster.kill(victim, signal.SIGKILL)
+            time.sleep(pause_s)
+            cluster.kill_operator()
+            cluster.start()
+            cluster.wait_led()
+
+
+def disk_full(run: Run, cluster: Cluster) -> None:
+    """The first pod has a small disk."""
+    victim = cluster.names[0]
+    filler = cluster.data.pod(victim) / "filler"
+    for _ in run.rounds(cluster):
+        with run.fault(cluster, f"disk of {victim} full", victim):
+            _fill(filler)
+            cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
+        with run.fault(cluster, f"disk of {victim} has room again"):
+            filler.unlink()
+            cluster.wait_settled()
+
+
+def volume_lost(run: Run, cluster: Cluster) -> None:
+    """Then another pod dies, so that the new replicas count."""
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"SIGKILL of {victim}, and its volume lost", victim):
+            cluster.lose_volume(victim)
+            cluster.wait_led()
+        cluster.wait_settled()
+        other = run.random.choice([name for name in cluster.names if name != victim])
+        with run.fault(cluster, f"SIGKILL of {other}", other):
+            cluster.kill(other, signal.SIGKILL)
+            cluster.wait_led()
+
+
+def _restart(cluster: Cluster, victim: str) -> None:
+    """SIGTERM, and wait until another process runs and every partition is led."""
+    before = cluster.pod(victim).process
+    cluster.kill(victim, signal.SIGTERM)
+    cluster.wait(lambda: cluster.pod(victim).process not in (before, None), f"{victim} is started again")
+    cluster.wait_led()
+
+
+@contextmanager
+def _small_disk(root: Path) -> Iterator[None]:
+    """The first pod's data directory as a file system of its own, in memory. Raises Skipped without the right to."""
+    directory = root / "data" / "pods" / "muster-0"
+    directory.mkdir(parents=True)
+    size = f"size={SMALL_DISK_BYTES}"
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", size, "muster-chaos", str(directory)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise Skipped(f"disk-full mounts a small file system, which needs root: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=False)
+
+
+def _fill(filler: Path) -> None:
+    """Write until nothing more fits."""
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            pass
+    with filler.open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(512))
+        except OSError:
+            pass
+
+
+EMBEDDED = (
+    Scenario("kill", "SIGKILL of the pod that leads most", KILL, kill),
+    Scenario("terminate", "SIGTERM of a leader pod: its leaders move first", MOVE, terminate),
+    Scenario("drain", "planned moves: a pod hands over everything that it leads", MOVE, drain),
+    Scenario("freeze", "SIGSTOP of a leader pod, later SIGCONT", SILENCE, freeze),
+    Scenario("follower", "SIGKILL of a pod that leads nothing", UNSEEN, follower),
+    Scenario("all", "SIGKILL of all pods at once", NONE, everything),
+    Scenario("rolling", "SIGTERM of one pod after the other", MOVE, rolling),
+    Scenario("operator-paused", "the operator is stopped and goes on", UNSEEN, operator_paused),
+    Scenario("operator-killed", "the operator dies; the pods serve on", UNSEEN, operator_killed),
+    Scenario("operator-and-leader", "the operator dies during a failover", NONE, operator_and_leader),
+    Scenario("disk-full", "a pod's disk is full, and has room again", NONE, disk_full, _small_disk),
+    Scenario("volume-lost", "a pod dies and its volume is gone; later another pod dies", KILL, volume_lost),
+)
