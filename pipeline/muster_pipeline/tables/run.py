@@ -24,7 +24,7 @@ from muster_pipeline.source.files import SegmentFile, find_segments
 from muster_pipeline.source.follow import Positions, advance, decode_positions, encode_positions
 from muster_pipeline.tables.schemas import COLUMNS, DERIVED, HISTORY, KINDS_OF
 from muster_pipeline.tables.store import Manifest, Store
-from muster_pipeline.tables.transforms import current_offsets, memberships, rebalances
+from muster_pipeline.tables.transforms import current_offsets, expiries, memberships, rebalances
 
 __all__ = ["read_table", "run_tables"]
 
@@ -131,6 +131,7 @@ def _derive(spark: SparkSession, store: Store, history: Manifest) -> dict[str, l
         "current_offsets": current_offsets(table("commits"), table("tombstones"), table("transactions")),
         "memberships": memberships(table("generations")),
         "rebalances": rebalances(table("generations")),
+        "expiries": expiries(table("commits"), table("tombstones"), table("transactions")),
     }
     derived = {}
     for name in DERIVED:

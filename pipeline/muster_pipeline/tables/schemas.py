@@ -10,6 +10,7 @@
 | current_offsets | group, topic and partition with an offset now (derived) |
 | memberships | member of a generation (derived) |
 | rebalances | change of a group's generation or members: who joined and who left (derived) |
+| expiries | removed offset, with the commit that was lost with it (derived) |
 """
 
 from __future__ import annotations
@@ -49,4 +50,4 @@ KINDS_OF: dict[str, list[str]] = {
 }
 
 HISTORY = tuple(COLUMNS)
-DERIVED = ("current_offsets", "memberships", "rebalances")
+DERIVED = ("current_offsets", "memberships", "rebalances", "expiries")

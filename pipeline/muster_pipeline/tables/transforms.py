@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from muster_pipeline.decode.schema import Kind
 
-__all__ = ["current_offsets", "memberships", "rebalances", "settled_commits", "until"]
+__all__ = ["current_offsets", "expiries", "memberships", "rebalances", "settled_commits", "until"]
 
 KEY = ["offsets_partition", "group", "topic", "partition"]
 RECORD = ["offsets_partition", "offset"]
@@ -108,5 +108,29 @@ def rebalances(generations: DataFrame) -> DataFrame:
             F.size("_before").alias("members_before"),
             F.size("_ids").alias("members_after"),
             *("joined", "left", "offsets_partition", "offset"),
+        )
+    )
+
+
+def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame) -> DataFrame:
+    """One row for each removal of an offset that was there: what it was, and how old (``age_ms``) its commit was.
+
+    Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. Only commits of
+    keys that were ever removed are sorted.
+    """
+    removed = tombstones.where(F.col("kind") == Kind.OFFSET_TOMBSTONE).select(*KEY, "offset", "timestamp_ms")
+    value = ["committed_offset", "commit_timestamp_ms"]
+    settled = settled_commits(commits.join(removed.select(*KEY).distinct(), KEY, "left_semi"), transactions)
+    both = removed.unionByName(settled.select(*KEY, "offset", "timestamp_ms", *value), allowMissingColumns=True)
+    before = Window.partitionBy(*KEY).orderBy("offset")
+    return (
+        both.withColumn("_removed", F.col("committed_offset").isNull())
+        .withColumn("committed_offset", F.lag("committed_offset").over(before))
+        .withColumn("commit_timestamp_ms", F.lag("commit_timestamp_ms").over(before))
+        .where(F.col("_removed") & F.col("committed_offset").isNotNull())
+        .select(
+            *("group", "topic", "partition", "timestamp_ms", *value),
+            (F.col("timestamp_ms") - F.col("commit_timestamp_ms")).alias("age_ms"),
+            *RECORD,
         )
     )
