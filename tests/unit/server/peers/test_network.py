@@ -330,6 +330,7 @@ async def test_wrong_listener_gets_no_message_and_its_pod_is_lost(answer: bytes,
             a.send("b", 1)
             await until(lambda: a.network.counters.errors[reason] > 0)
             assert a.network.lost == ("b",)
+            assert a.network.waiting_bytes == 0  # what waited for the hello is not for whoever comes next
     finally:
         await a.network.stop()
 
@@ -392,5 +393,6 @@ async def test_image_of_another_cluster_ends_the_connections_of_the_old_one() ->
         addresses = {p.name: p.network.address for p in (a, b)}
         a.network.update(image(addresses, version=2, cluster_id="another"))
         await until(lambda: a.network.counters.errors["wrong_cluster"] > 0)
+        await until(lambda: not a.network._by_pod)
         b.network.update(image(addresses, version=2, cluster_id="another"))
         await until(lambda: a.network.states == {"b": True} and b.network.states == {"a": True})
