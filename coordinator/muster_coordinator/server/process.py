@@ -20,7 +20,7 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the journal's thread may wait for the interpreter lock; Python's default of 5 ms would be a commit's whole
 latency."""
 
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (5_000, 4, 50)
 """Messages are not tracked, state lives long: a collection every 700 allocations finds nothing, at 3 % of the CPU."""
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from muster_coordinator.server.run import StartError, run
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.set_threshold(*GC_THRESHOLDS)
+    keep_collections_short()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(options, boot_id=read_boot_id(), version=package_version("muster")))
@@ -49,6 +49,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"muster-coordinator: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def keep_collections_short() -> None:
+    """What has survived two collections is state of groups and stays: it is set aside and never looked at again.
+
+    A collection of all objects takes 0.3 s with a hundred thousand groups, and every request waits for it; so none
+    looks at more than some ten thousand. State has no reference cycles and is freed without a collector; so is a
+    connection when it is closed.
+    """
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.callbacks.append(_set_aside_survivors)
+
+
+def _set_aside_survivors(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] > 0:
+        gc.freeze()
 
 
 def read_boot_id() -> str:
