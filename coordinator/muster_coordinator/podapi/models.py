@@ -308,8 +308,8 @@ class PodStatus(Answer, frozen=True):
 
     `started`: the logs are open, so `partitions` is complete. Before that, a replica that is not listed may still be
     here. `draining`: the pod is about to end, and takes no election. `peer_address`: where other pods reach this one's
-    replicas. `lost_peers`: names of pods of the metadata image that this pod does not hear (connection refused, closed
-    or silent): evidence for failure detection.
+    replicas. `lost_peers`: names of pods that share a partition with this one by the metadata image, and that it does
+    not hear (connection refused, closed or silent): evidence for failure detection.
     """
 
     pod: str
