@@ -1,4 +1,4 @@
-"""What must hold at any time, whatever fails. Sees everything at once, as no replica does.
+"""What must hold at any time, whatever fails. Sees everything at once, as no replica does. One per partition.
 
 - one leader per epoch; a promise never goes back;
 - what one replica calls committed, all do: committed logs are equal, and epochs never decrease along them;
@@ -6,39 +6,62 @@
   with a record of its own epoch; the sets of committed records follow one another legally;
 - at the moment in which a leader calls something committed, majorities hold it durably (a copy that a planted loss of
   data took away counts as held: the fault budget keeps a majority whole);
-- replayed states equal the committed log's; checkpoints hold nothing uncommitted;
-- per group, reads and commits are linearizable: a read shows at least what was acknowledged or read before it began,
-  and nothing that nobody wrote.
+- replayed states, a leader's at the moment in which it is ACTIVE included, equal the committed log's; checkpoints hold
+  nothing uncommitted;
+- no group forgets a member (``members``); committed offsets of a partition never go back along the log, whoever
+  commits them: fencing holds over changes of the leader;
+- per group and partition, fetches and commits are linearizable (``history``).
 """
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.machine import Machine, decode_batch
 from tests.simulation.storage import DiskLog, Storage
 from tests.simulation.world import Violation
 
+from muster_coordinator.groups.coordinator import DurableState
+from muster_coordinator.records.group_metadata import GroupMetadataRecord
+from muster_coordinator.records.offset_commit import OffsetCommitRecord
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
 
 if TYPE_CHECKING:
-    from tests.simulation.pod import Pod
+    from tests.simulation.cluster import Partition
+    from tests.simulation.replica import Replica
 
-__all__ = ["Checker", "History"]
+__all__ = ["Checker"]
+
+STATE_EVERY = 5
+"""Replayed states are compared at offsets that this divides."""
 
 
 class Checker:
-    def __init__(self) -> None:
-        self.committed_end = 0
-        self.cleaned_end = 0
-        self.epochs_opened: dict[int, str] = {}
-        self.lost_ids: set[str] = set()  # of volumes that are gone
+    """``lost_ids``: of volumes that are gone. ``loss_allowed``: a person may give up what no reachable replica has."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.lost_ids: set[str] = set()
         self.active_epochs: list[int] = []
+        self.epochs_opened: dict[int, str] = {}
+        self.loss_allowed = False
+        self.loss_accepted = False
+        self._loss_epochs: set[int] = set()
+        self._loss_end = 0  # of the log that won then; it may have been cleaned
+        self._partition = partition
+        self._forget_log()
+
+    def _forget_log(self) -> None:
+        self.committed_end = 0
+        self._cleaned_end = 0
         self._sets: Sets | None = None  # of the committed log
         self._ledger: dict[int, Batch] = {}
         self._ordered: list[Batch] = []
-        self._states: dict[int, dict[str, int]] = {0: {}}
+        self._offsets: dict[tuple[str, str, int], int] = {}
+        self._reference = Machine(Random(0))
+        self._states: dict[int, DurableState] = {}
         self._checked: dict[str, int] = {}  # log id -> up to where its log was compared
 
     # -- promises and epochs ------------------------------------------------------------------------------------------
@@ -50,93 +73,141 @@ class Checker:
         if promise.epoch == before.epoch and before.leader not in ("", promise.leader):
             raise Violation(f"{storage.log_id} promises epoch {promise.epoch} to a second leader")
 
-    def opens(self, pod: Pod, epoch: int, sets: Sets) -> None:
-        """``pod`` is about to append the leader-change record of ``epoch``, which names ``sets``."""
-        log_id = pod.storage.log_id
+    def opens(self, replica: Replica, epoch: int, sets: Sets) -> None:
+        """``replica`` is about to append the leader-change record of ``epoch``, which names ``sets``."""
+        log_id = replica.storage.log_id
         if epoch in self.epochs_opened:
             raise Violation(f"epoch {epoch} is opened by {self.epochs_opened[epoch]} and by {log_id}")
         self.epochs_opened[epoch] = log_id
-        found = sets_before(pod.log, pod.log.end)
+        if epoch in self._loss_epochs:
+            self._restart(replica)
+            return
+        found = sets_before(replica.log, replica.log.end)
         for replicas in (*sets.each, *(found.each if found is not None else ())):
-            sealed = [one for one in replicas if self._promised(pod, one, epoch)]
+            sealed = [one for one in replicas if self._promised(one, epoch)]
             if 2 * len(sealed) <= len(replicas):
-                raise Violation(f"{pod.name} opens epoch {epoch}, promised by {sealed} of {list(replicas)}")
+                raise Violation(f"{replica.name} opens epoch {epoch}, promised by {sealed} of {list(replicas)}")
 
-    def _promised(self, pod: Pod, log_id: str, epoch: int) -> bool:
+    def _promised(self, log_id: str, epoch: int) -> bool:
         """This epoch, or a higher one by now."""
-        holder = pod.cluster.pod_of(log_id)
+        holder = self._partition.replica_of(log_id)
         return log_id in self.lost_ids or (holder is not None and holder.storage.promise.epoch >= epoch)
 
-    def active(self, epoch: int, log_id: str) -> None:
+    def active(self, replica: Replica, epoch: int) -> None:
+        log_id = replica.storage.log_id
         if self.epochs_opened.get(epoch) != log_id:
             raise Violation(f"{log_id} is ACTIVE in epoch {epoch}, which {self.epochs_opened.get(epoch)} opened")
         self.active_epochs.append(epoch)
+        self.compare_state(replica)
+
+    # -- loss that a person allowed -----------------------------------------------------------------------------------
+
+    def accepts_loss(self, epoch: int) -> None:
+        if not self.loss_allowed:
+            raise Violation(f"epoch {epoch} accepts a loss that nobody allowed")
+        self._loss_epochs.add(epoch)
+
+    def _restart(self, replica: Replica) -> None:
+        """The committed log is from now on what this leader has, and what it adds."""
+        self.loss_accepted = True
+        self._partition.members.forget()
+        for history in self._partition.histories:
+            history.forget()
+        self._forget_log()
+        self._loss_end = replica.log.end
+        self._compare(replica.log, replica.storage.log_id, 0, self._loss_end)
+        self.committed_end = self._loss_end
 
     # -- the committed log --------------------------------------------------------------------------------------------
 
     def restarted(self, log_id: str) -> None:
         self._checked[log_id] = 0
 
-    def committed(self, pod: Pod, offset: int) -> None:
-        """``pod`` says that all below ``offset`` is committed."""
-        log_id = pod.storage.log_id
-        core = pod.core
-        assert core is not None
-        if pod.log.end < offset:
-            raise Violation(f"{pod.name} commits {offset}, its log ends at {pod.log.end}")
+    def cleaned(self, limit: int) -> None:
+        self._cleaned_end = max(self._cleaned_end, limit)
+
+    def committed(self, replica: Replica, offset: int) -> None:
+        """``replica`` says that all below ``offset`` is committed."""
+        log_id = replica.storage.log_id
+        core = replica.running
+        if replica.log.end < offset:
+            raise Violation(f"{replica.name} commits {offset}, its log ends at {replica.log.end}")
         if core.leading_epoch >= 0 and core.log.epoch_before(offset) != core.leading_epoch:
             epoch = core.log.epoch_before(offset)
-            raise Violation(f"{pod.name} leads {core.leading_epoch} and commits {offset}, a record of epoch {epoch}")
+            raise Violation(
+                f"{replica.name} leads {core.leading_epoch} and commits {offset}, a record of epoch {epoch}"
+            )
         if core.leading_epoch >= 0 or offset > self.committed_end:
-            self._check_majorities(pod, offset)
-        self._compare(pod.log, log_id, self._checked.get(log_id, 0), offset)
+            self._check_majorities(replica, offset)
+        self._compare(replica.log, log_id, self._checked.get(log_id, 0), offset)
         self._checked[log_id] = offset
 
     def _compare(self, log: DiskLog, log_id: str, start: int, end: int) -> None:
-        for batch in log._from(start):
+        for batch in log.batches_from(start):
             if batch.end_offset > end:
                 break
             known = self._ledger.get(batch.base_offset)
             if known is not None:
-                if known != batch:
+                if known != batch and not _is_rest_of(batch, known):
                     raise Violation(f"{log_id} commits {batch}, committed before: {known}")
                 continue
-            if batch.base_offset != self.committed_end:
+            if batch.base_offset < min(self.committed_end, self._loss_end):
+                continue  # was cleaned in the log that won
+            if batch.base_offset != self.committed_end and batch.base_offset >= self._loss_end:
                 raise Violation(f"{log_id} commits {batch}, the committed log ends at {self.committed_end}")
             if self._ordered and batch.epoch < self._ordered[-1].epoch:
                 raise Violation(f"epochs go back: {batch} behind {self._ordered[-1]}")
-            self._follow_sets(batch)
-            self._ledger[batch.base_offset] = batch
-            self._ordered.append(batch)
-            self.committed_end = batch.end_offset
+            self._commit(batch)
+
+    def _commit(self, batch: Batch) -> None:
+        self._follow_sets(batch)
+        self._ledger[batch.base_offset] = batch
+        self._ordered.append(batch)
+        self.committed_end = batch.end_offset
+        for change, _, _ in decode_batch(batch.data).changes:
+            if isinstance(change, GroupMetadataRecord):
+                self._partition.members.committed(change.group_id, change.value, batch.epoch)
+            elif isinstance(change, OffsetCommitRecord) and change.value is not None:
+                self._follow_offset(change, batch)
+        self._reference.replay(batch)
+        if batch.end_offset % STATE_EVERY == 0:
+            self._states[batch.end_offset] = self._reference.state()
+
+    def _follow_offset(self, change: OffsetCommitRecord, batch: Batch) -> None:
+        assert change.value is not None
+        key = change.group_id, change.topic, change.partition
+        if change.value.offset <= self._offsets.get(key, -1):
+            raise Violation(
+                f"{key} goes back to {change.value.offset} from {self._offsets[key]} in epoch {batch.epoch}"
+            )
+        self._offsets[key] = change.value.offset
 
     def _follow_sets(self, batch: Batch) -> None:
         before, after = self._sets, batch.sets
         if after is None:
             return
-        if before is not None and not before.may_become(after) and after != Sets(before.replicas):
+        legal = before is None or before.may_become(after) or after == Sets(before.replicas)
+        if not legal and batch.epoch not in self._loss_epochs:
             raise Violation(f"the sets {before} are followed by {after}")
         self._sets = after
 
-    def _check_majorities(self, pod: Pod, offset: int) -> None:
-        core = pod.core
-        assert core is not None
-        epoch = core.log.epoch_before(offset)
-        sets = sets_before(pod.log, offset)
+    def _check_majorities(self, replica: Replica, offset: int) -> None:
+        epoch = replica.running.log.epoch_before(offset)
+        sets = sets_before(replica.log, offset)
         if sets is None:
-            raise Violation(f"{pod.name} commits {offset}, and no record before it names a set")
+            raise Violation(f"{replica.name} commits {offset}, and no record before it names a set")
         for replicas in sets.each:
-            holders = [one for one in replicas if self._holds(pod, one, offset, epoch)]
+            holders = [one for one in replicas if self._holds(one, offset, epoch)]
             if 2 * len(holders) <= len(replicas):
                 raise Violation(
-                    f"{pod.name} commits {offset} of epoch {epoch}, durable only on {holders} of {list(replicas)}"
+                    f"{replica.name} commits {offset} of epoch {epoch}, durable only on {holders} of {list(replicas)}"
                 )
 
-    def _holds(self, pod: Pod, log_id: str, offset: int, epoch: int) -> bool:
+    def _holds(self, log_id: str, offset: int, epoch: int) -> bool:
         """Durably; or it did, before a planted fault took it."""
         if log_id in self.lost_ids:
             return True
-        holder = pod.cluster.pod_of(log_id)
+        holder = self._partition.replica_of(log_id)
         if holder is None:
             return False
         storage = holder.storage
@@ -146,80 +217,64 @@ class Checker:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def state_at(self, offset: int) -> dict[str, int] | None:
+    def _state_at(self, offset: int) -> DurableState | None:
         """Of the committed log; None if that is not known to be committed."""
         if offset > self.committed_end:
             return None
         known = self._states.get(offset)
+        if known is None and offset == self.committed_end:
+            known = self._states[offset] = self._reference.state()
+        if known is None and offset < self._loss_end:
+            return None
         if known is None:
-            known = {}
-            for batch in self._ordered:
-                if batch.end_offset > offset:
-                    break
-                _apply(batch, known)
-            self._states = {0: {}, offset: known}
+            machine = Machine(Random(0))
+            machine.replay_to(self._ordered, offset)
+            known = self._states[offset] = machine.state()
         return known
 
-    def replayed(self, pod: Pod) -> None:
+    def replayed(self, replica: Replica) -> None:
         """Every replica's state is that of the committed log at the same offset."""
-        if pod.replayed % 5 == 0:
-            self.compare_state(pod)
+        if replica.machine.replayed % STATE_EVERY == 0:
+            self.compare_state(replica)
 
-    def compare_state(self, pod: Pod) -> None:
-        """Only behind what some replica cleaned: a copy of a cleaned log is complete when it has reached that."""
-        if pod.replayed < self.cleaned_end:
+    def compare_state(self, replica: Replica) -> None:
+        """Only behind what some replica cleaned: a copy of a cleaned log is complete when it has reached that.
+
+        A cleaned log may lack what ``DurableState`` says.
+        """
+        offset = replica.machine.replayed
+        if offset < self._cleaned_end:
             return
-        expected = self.state_at(pod.replayed)
-        if expected is not None and pod.state != expected:
-            raise Violation(f"{pod.name} at {pod.replayed} has the state {pod.state}, committed is {expected}")
+        expected = self._state_at(offset)
+        if expected is None:
+            return
+        state = replica.machine.state()
+        same = _lasting(state) == _lasting(expected) if self._cleaned_end or self.loss_accepted else state == expected
+        if not same:
+            raise Violation(f"{replica.name} at {offset} has the state {state}, committed is {expected}")
 
-    def checkpoint(self, pod: Pod, offset: int) -> None:
+    def checkpoint(self, replica: Replica, offset: int) -> None:
         if offset > self.committed_end:
-            raise Violation(f"{pod.name} publishes a checkpoint at {offset}, committed is {self.committed_end}")
-        self.compare_state(pod)
+            raise Violation(f"{replica.name} publishes a checkpoint at {offset}, committed is {self.committed_end}")
+        self.compare_state(replica)
+
+
+def _lasting(state: DurableState) -> tuple[object, ...]:
+    """What cleaning leaves as it was."""
+    return state.groups, state.committed, state.pending
+
+
+def _is_rest_of(batch: Batch, known: Batch) -> bool:
+    """``batch`` is ``known`` without some of its records, or the other way round."""
+    if (batch.base_offset, batch.end_offset, batch.epoch) != (known.base_offset, known.end_offset, known.epoch):
+        return False
+    one, other = (decode_batch(each.data).changes for each in (batch, known))
+    return all(change in other for change in one) or all(change in one for change in other)
 
 
 def sets_before(log: DiskLog, offset: int) -> Sets | None:
     """Those that the last record before ``offset`` names."""
-    found = None
-    for batch in log.batches:
-        if batch.base_offset >= offset:
-            break
-        found = batch.sets or found
-    return found
-
-
-def _apply(batch: Batch, state: dict[str, int]) -> None:
-    from tests.simulation.pod import apply
-
-    apply(batch, state)
-
-
-class History:
-    """Of one group: versions that were written, acknowledged and seen. Versions count up; a negative one deletes."""
-
-    def __init__(self, group: str) -> None:
-        self.group = group
-        self.tried = 0  # highest version that somebody tried to write
-        self.known = 0  # highest that was acknowledged or read
-        self._deleting: set[int] = {0}
-
-    def tries(self, version: int) -> None:
-        self.tried = max(self.tried, abs(version))
-        if version < 0:
-            self._deleting.add(-version)
-
-    def acknowledged(self, version: int) -> None:
-        self.known = max(self.known, abs(version))
-
-    def read(self, version: int, known_at_start: int) -> None:
-        """``version`` 0: there was none."""
-        if version == 0:
-            if not any(known_at_start <= one <= self.tried for one in self._deleting):
-                raise Violation(f"{self.group} is gone; version {known_at_start} was acknowledged or read before")
-            return
-        if version > self.tried:
-            raise Violation(f"{self.group} shows version {version}, which nobody wrote")
-        if version < known_at_start:
-            raise Violation(f"{self.group} went back to {version}; {known_at_start} was acknowledged or read before")
-        self.known = max(self.known, version)
+    for batch in reversed(log.batches):
+        if batch.base_offset < offset and batch.sets is not None:
+            return batch.sets
+    return None

@@ -1,72 +1,181 @@
-"""Clients: each group has one writer, which counts up, and readers; operations go to any pod that might lead."""
+"""Clients of simple groups: each group has one writer, which counts up, and readers. Requests go to any pod that might
+lead; what is not answered in time is given up, and its connection closed.
+"""
 
 from __future__ import annotations
 
-from tests.simulation.checker import History
-from tests.simulation.operator import Store
-from tests.simulation.pod import Cluster, Request
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["Client"]
+from tests.simulation.cluster import Partition
+from tests.simulation.history import History, Start
+from tests.simulation.serving import Request
+from tests.simulation.store import Store
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+
+__all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 
 PATIENCE_MS = 900
+TOPIC = "t"
+
+
+class Caller:
+    """One request after the other."""
+
+    def __init__(self, partition: Partition, store: Store) -> None:
+        self.partition = partition
+        self.world = partition.world
+        self._store = store
+        self._request: Request | None = None
+
+    def call(self, message: Any, then: Callable[[Any], None], patience_ms: int = PATIENCE_MS) -> None:
+        """``then`` gets the response; None: nobody answered, or nobody leads there."""
+        world = self.world
+
+        def answered(response: Any) -> None:
+            world.at(world.random.randint(0, world.options.delay_ms_max), lambda: finish(response))
+
+        def finish(response: Any) -> None:
+            if not request.cancelled:
+                request.cancelled = True
+                then(response)
+
+        request = Request(message, answered)
+        replicas = self.partition.replicas
+        target = self._store.record.leader
+        active = [one.pod.name for one in replicas.values() if one.core is not None and one.core.is_active]
+        if active and world.random.random() < 0.8:
+            target = world.random.choice(active)
+        world.at(world.random.randint(0, world.options.delay_ms_max), lambda: replicas[target].request(request))
+        world.at(patience_ms, lambda: finish(None))
 
 
 class Client:
-    """``version`` counts the writes of the group's only writer; a reader has none."""
+    """A reader never writes. ``answered`` counts what was done."""
 
-    def __init__(self, name: str, cluster: Cluster, store: Store, history: History, *, writes: bool) -> None:
+    def __init__(self, name: str, caller: Caller, history: History, index: int, *, writes: bool) -> None:
         self.name = name
         self.answered = 0
-        self._cluster = cluster
-        self._store = store
+        self._caller = caller
+        self._world = caller.world
         self._history = history
+        self._group = history.name
+        self._producer = index
         self._writes = writes
-        self._version = 0
-        self._serial = 0
         self._next()
 
     def _next(self) -> None:
-        world = self._cluster.world
+        world = self._world
         world.at(1 + int(world.random.expovariate(1 / world.options.op_every_ms)), self._operate)
 
     def _operate(self) -> None:
-        world = self._cluster.world
-        self._serial += 1
-        serial = self._serial
-        version: int | None = None
-        history = self._history
-        if self._writes and world.random.random() < 0.7:
-            self._version += 1
-            version = -self._version if world.random.random() < world.options.deletes else self._version
-            history.tries(version)
-        known = history.known
+        random, options = self._world.random, self._world.options
+        if not self._writes or random.random() >= 0.7:
+            self._read()
+        elif random.random() < options.deletes:
+            self._delete()
+        elif random.random() < options.transactions:
+            self._write_in_transaction()
+        else:
+            self._write()
 
-        def answered(outcome: str, seen: int) -> None:
-            def take() -> None:
-                if serial != self._serial or request.cancelled:
-                    return
-                request.cancelled = True
-                if outcome == "ok":
-                    self.answered += 1
-                    if version is not None:
-                        history.acknowledged(version)
-                    else:
-                        history.read(seen, known)
+    def _try_version(self) -> tuple[int, Start]:
+        version = self._history.tried + 1
+        self._history.tries(version)
+        return version, self._history.start()
+
+    def _done(self) -> None:
+        self.answered += 1
+        self._next()
+
+    def _read(self) -> None:
+        start = self._history.start()
+
+        def answered(response: m.OffsetFetchResponse | None) -> None:
+            if response is None:
                 self._next()
+                return
+            self._history.read(fetched_version(response), start)
+            self._done()
 
-            world.at(world.random.randint(0, world.options.delay_ms_max), take)
+        self._caller.call(fetch_request(self._group), answered)
 
-        request = Request(history.group, version, answered)
+    def _write(self) -> None:
+        version, start = self._try_version()
 
-        def give_up() -> None:
-            if serial == self._serial and not request.cancelled:
-                request.cancelled = True
+        def answered(response: m.OffsetCommitResponse | None) -> None:
+            if response is None:
                 self._next()
+                return
+            assert response.topics == ((TOPIC, ((0, 0),)),), response
+            self._history.acknowledged(version, start)
+            self._done()
 
-        pods = self._cluster.pods
-        names = [pod.name for pod in pods.values() if pod.core is not None and pod.core.is_active]
-        target = self._store.record.leader
-        if names and world.random.random() < 0.8:
-            target = world.random.choice(names)
-        world.at(world.random.randint(0, world.options.delay_ms_max), lambda: pods[target].request(request))
-        world.at(PATIENCE_MS, give_up)
+        self._caller.call(commit_request(self._group, 0, version), answered)
+
+    def _delete(self) -> None:
+        """The offset alone, or with the group. A group that is not there has none."""
+        version, start = self._try_version()
+        self._history.tries(-version)
+
+        def answered(response: m.OffsetDeleteResponse | m.DeleteGroupResponse | None) -> None:
+            if response is None:
+                self._next()
+                return
+            assert response.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND), response
+            self._history.acknowledged(version, start)
+            self._done()
+
+        if self._world.random.random() < 0.5:
+            self._caller.call(m.DeleteGroupRequest(self._group), answered)
+        else:
+            self._caller.call(m.OffsetDeleteRequest(self._group, ((TOPIC, (0,)),)), answered)
+
+    def _write_in_transaction(self) -> None:
+        """Acknowledged once the marker is: a COMMIT, or an ABORT, after which nothing is known to be written."""
+        version, start = self._try_version()
+        commits = self._world.random.random() < 0.8
+        marker = m.WriteTxnMarkerRequest(self._producer, 0, commits, 0)
+
+        def marked(response: m.WriteTxnMarkerResponse | None) -> None:
+            if response is None:
+                self._next()
+                return
+            assert response.error_code == ErrorCode.NONE, response
+            if commits:
+                self._history.acknowledged(version, start)
+            self._done()
+
+        def written(response: m.TxnOffsetCommitResponse | None) -> None:
+            if response is None:
+                self._next()
+                return
+            assert response.topics == ((TOPIC, ((0, 0),)),), response
+            self._caller.call(marker, marked)
+
+        topics = ((TOPIC, ((0, version, -1, None),)),)
+        self._caller.call(
+            m.TxnOffsetCommitRequest(f"x{self._producer}", self._group, self._producer, 0, -1, "", None, topics, 3),
+            written,
+        )
+
+
+def commit_request(
+    group: str, partition: int, version: int, generation: int = -1, member: str = ""
+) -> m.OffsetCommitRequest:
+    topics = ((TOPIC, ((partition, version, -1, None),)),)
+    return m.OffsetCommitRequest(group, generation, member, None, -1, topics, 8)
+
+
+def fetch_request(group: str, partition: int = 0) -> m.OffsetFetchRequest:
+    return m.OffsetFetchRequest(group, None, -1, ((TOPIC, (partition,)),), False)
+
+
+def fetched_version(response: m.OffsetFetchResponse) -> int:
+    """0: there is none."""
+    assert response.error_code == ErrorCode.NONE, response
+    ((_, ((_, offset, _, _, code),)),) = response.topics
+    assert code == ErrorCode.NONE, response
+    return max(offset, 0)

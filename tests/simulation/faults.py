@@ -1,4 +1,4 @@
-"""Planted faults: each breaks one rule, and simulation must notice. One that does must fail, too: the canary.
+"""Planted faults: each breaks one rule, and simulation must notice. So must defects of the host: the canaries.
 
 ``FAULTS``: name, as in the list of replication.md -> what to run. ``seeds``: within so many the fault is caught;
 ``options``: what those runs have more of, so that the fault can bite.
@@ -11,23 +11,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.options import Options, draw_options
-from tests.simulation.pod import Pod, Request
+from tests.simulation.replica import Replica
+from tests.simulation.serving import Request
 
+from muster_coordinator.groups import messages as m
+from muster_coordinator.groups.effects import session_timer
+from muster_coordinator.groups.result import Record
+from muster_coordinator.records.group_metadata import GroupMetadataRecord
+from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Run
 from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["CANARY", "FAULTS", "Fault"]
+__all__ = ["CANARIES", "FAULTS", "Fault"]
 
 
 @dataclass(frozen=True)
 class Fault:
     seeds: int
     rules: Callable[[], Rules] = Rules
-    pod_class: type[Pod] = Pod
+    replica_class: type[Replica] = Replica
     options: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
 
     def draw(self, seed: int) -> Options:
         return replace(draw_options(seed), **self.options)
@@ -180,7 +187,7 @@ class CheckpointBelowHorizon(Rules):
         return super().checkpoint_fits(offset, epoch, epoch_before, log_end, 0)
 
 
-class EmptiedLogVotes(Pod):
+class EmptiedLogVotes(Replica):
     """What was lost is not noticed: the replica votes with what is left, under the same log id."""
 
     def start(self) -> None:
@@ -188,11 +195,42 @@ class EmptiedLogVotes(Pod):
         super().start()
 
 
-class AnswersAtOnce(Pod):
+class AnswersCommitsAtOnce(Replica):
+    """Those of simple groups, before anything is done."""
+
     def _request(self, request: Request) -> None:
-        if request.version is not None and self._core.is_active:
-            request.answer("ok", 0)
+        message = request.message
+        if isinstance(message, m.OffsetCommitRequest) and not message.member_id and self.serving is not None:
+            request.answer(m.OffsetCommitResponse((("t", ((0, 0),)),)))
         super()._request(request)
+
+
+class AnswersBeforeTheCommit(Replica):
+    """All that is in memory counts as committed."""
+
+    def append_own(self, records: list[Record], producer: tuple[int, int] = (-1, -1), *, control: bool = False) -> None:
+        super().append_own(records, producer, control=control)
+        self.committed_end = self.log.end
+
+
+class ForgetsMembers(Replica):
+    """A new leader loads groups without their members."""
+
+    def _replay(self, end: int) -> None:
+        super()._replay(end)
+        for group in self.machine.coordinator.durable_state().groups:
+            self.machine.coordinator.replay(GroupMetadataRecord(group, None), 0, 0)
+
+
+class EndsSessionsEarly(Replica):
+    """A new leader does not give members a whole session."""
+
+    def _one(self, effect: fx.Effect) -> None:
+        super()._one(effect)
+        if isinstance(effect, fx.Active) and self.serving is not None:
+            for group, value in self.machine.coordinator.durable_state().groups.items():
+                for member in value.members:
+                    self.serving.fire(session_timer(group, member.member_id))
 
 
 DUEL = {
@@ -212,7 +250,10 @@ DUEL = {
     "freeze_every_ms": 0,
     "op_every_ms": 8,
     "groups": 3,
-    "append_bytes_max": 20,
+    "append_bytes_max": 200,
+    "partitions": 1,
+    "members": 0,
+    "disaster": False,
 }
 """Nominators that fight: many short leaderships whose tails differ."""
 CUTS = {
@@ -224,7 +265,7 @@ CUTS = {
     "rogue_every_ms": 40,
     "partition_every_ms": 150,
     "partition_ms_max": 200,
-    "append_bytes_max": 1_000,
+    "append_bytes_max": 10_000,
 }
 """The same by short cuts of the network: tails of different length."""
 STALE = {
@@ -263,7 +304,21 @@ CLEANED = {
     "checkpoint_every_ms": 200,
 }
 
-CANARY = Fault(50, pod_class=AnswersAtOnce)
+MEMBERS = {**DUEL, "members": 3, "rogue_every_ms": 400, "crash_every_ms": 0}
+
+CANARIES: dict[str, Fault] = {
+    "commits are answered at once": Fault(
+        50, replica_class=AnswersCommitsAtOnce, options={"disaster": False}, reason="went back|is gone"
+    ),
+    "answers do not wait for the commit": Fault(
+        50, replica_class=AnswersBeforeTheCommit, options=MEMBERS, reason="assigned to|went back|is gone"
+    ),
+    "members are forgotten at a load": Fault(50, replica_class=ForgetsMembers, options=MEMBERS, reason="has the state"),
+    "sessions end early after a load": Fault(
+        50, replica_class=EndsSessionsEarly, options=MEMBERS, reason="ends the session of"
+    ),
+}
+"""Defects of a host, which the rules do not know of. ``reason``: what is said of them."""
 
 FAULTS: dict[str, Fault] = {
     "no seal": Fault(100, NoSeal, options=DUEL),
@@ -283,7 +338,7 @@ FAULTS: dict[str, Fault] = {
     "resignation's promise open for ever": Fault(200, ResignationStaysOpen, options=DUEL),
     "ack before fsync": Fault(50, AcksBeforeFsync, options=DUEL),
     "leader counts itself before fsync": Fault(50, LeaderCountsBeforeFsync, options=DUEL),
-    "emptied log votes": Fault(200, pod_class=EmptiedLogVotes, options={**DUEL, "flip_every_ms": 1_000}),
+    "emptied log votes": Fault(200, replica_class=EmptiedLogVotes, options={**DUEL, "flip_every_ms": 1_000}),
     "rebuilt only to the commit point": Fault(300, RebuiltToCommitPoint, options=LOSSES),
     "set change: seal in the new only": Fault(200, SealsInTheNewOnly, options=SETS),
     "set change: seal in the old only": Fault(300, SealsInTheOldOnly, options=SETS),

@@ -11,7 +11,20 @@ from tests.simulation.simulator import Failure, simulate
 __all__ = ["minimise"]
 
 QUIET: tuple[dict[str, int | float | bool], ...] = (
+    {"disaster": False},
+    {"encode": False},
+    {"lazy": False},
+    {"partitions": 1},
+    {"members": 0},
+    {"transactions": 0.0},
     {"nomination_ms": 0},
+    {"learn_every_ms": 0},
+    {"jump_every_ms": 0},
+    {"outage_every_ms": 0},
+    {"lag_every_ms": 0},
+    {"api_errors": 0.0},
+    {"operator_crash_in_steps": 0.0},
+    {"broken_every_ms": 0},
     {"clean_every_ms": 0},
     {"checkpoint_every_ms": 0},
     {"flip_every_ms": 0},

@@ -8,55 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tests.simulation.pod import Cluster, Pod
+from tests.simulation.cluster import Partition
+from tests.simulation.replica import Replica
+from tests.simulation.store import Record, Store
 
 from muster_coordinator.replication.effects import Answer, CallStatus
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["Operator", "Record", "Store", "rogue_call"]
+__all__ = ["Operator", "rogue_call"]
 
 STEP_MS = 80
 FRESH_MS = 700
 CALL_MS = 1_500
-
-
-@dataclass(frozen=True)
-class Record:
-    """The status of an OffsetsPartition."""
-
-    epoch: int
-    leader: str  # pod
-    sets: Sets
-    opened: bool = False
-    version: int = 0
-
-
-class Store:
-    """Reads may be stale, writes may lose, both may fail."""
-
-    def __init__(self, cluster: Cluster, record: Record) -> None:
-        self.record = record
-        self._cluster = cluster
-        self._before = record
-
-    def read(self) -> Record | None:
-        random = self._cluster.world.random
-        if self._cluster.world.faults:
-            if random.random() < 0.05:
-                return None
-            if random.random() < 0.1:
-                return self._before
-        return self.record
-
-    def swap(self, expected: Record, value: Record) -> bool:
-        """False: somebody else wrote (409), or nobody knows (a write that timed out may have happened)."""
-        random = self._cluster.world.random
-        if expected.version != self.record.version or (self._cluster.world.faults and random.random() < 0.03):
-            return False
-        self._before = self.record
-        self.record = replace(value, version=self.record.version + 1)
-        return not (self._cluster.world.faults and random.random() < 0.03)
+LOSS_CALL_MS = 2_500
 
 
 @dataclass(frozen=True)
@@ -76,10 +41,12 @@ class Status:
 
 
 class Operator:
-    def __init__(self, name: str, cluster: Cluster, store: Store) -> None:
+    """The part of one operator that cares for one partition; all parts with one name crash together."""
+
+    def __init__(self, name: str, partition: Partition, store: Store) -> None:
         self.name = name
-        self.cluster = cluster
-        self.world = cluster.world
+        self.partition = partition
+        self.world = partition.world
         self.store = store
         self.wants = ""  # "move", "resign" or "change", asked for by the simulation
         self._run = 0
@@ -93,6 +60,7 @@ class Operator:
         self._seen = -1
         self._failures = 0
         self._again_at = 0
+        self._record_seen = (-1, 0)  # (version, since when)
         self.wants = ""
         self._step(self._run)
 
@@ -105,17 +73,17 @@ class Operator:
             return
         self._poll()
         if self.world.now_ms >= max(self._calling_until, self._again_at):
-            record = self.store.read()
+            record = self.store.read(self.name)
             if record is not None:
                 self._plan(record)
         self.world.at(STEP_MS + self.world.random.randint(0, STEP_MS), lambda: self._step(run))
 
     def _poll(self) -> None:
-        for pod in self.cluster.pods.values():
-            self.world.send(self.name, pod.name, lambda pod=pod: self._status_of(pod))  # type: ignore[misc]
+        for replica in self.partition.replicas.values():
+            self.world.send(self.name, replica.pod.name, lambda replica=replica: self._status_of(replica))  # type: ignore[misc]
 
-    def _status_of(self, pod: Pod) -> None:
-        core = pod.core
+    def _status_of(self, replica: Replica) -> None:
+        core, pod = replica.core, replica.pod
         if core is None or self.world.now_ms < pod.frozen_until:
             return
         core.operator_heard(pod.now_ms())
@@ -126,9 +94,9 @@ class Operator:
             core.leading_epoch,
             core.is_active,
             (core.log.last_epoch, core.log.end),
-            core.promise.rebuilding or pod.full,
+            core.promise.rebuilding or bool(pod.cannot_write),
             core.log.end > 0,
-            pod.set_final,
+            replica.set_final,
             core.needs_higher_epoch,
         )
         run = self._run
@@ -152,8 +120,8 @@ class Operator:
             self._fail_over(record, fresh)
             return
         self._failures = 0
-        if not record.opened:
-            self.store.swap(record, replace(record, opened=True))
+        if not record.opened or record.allow_loss:
+            self.store.swap(record, replace(record, opened=True, allow_loss=False))
         elif record.sets.previous_replicas:
             self._finish_change(record, leader)
         elif leader.epoch > record.epoch or leader.needs_higher_epoch:
@@ -164,13 +132,20 @@ class Operator:
             self._do_what_is_wanted(record, fresh)
 
     def _fail_over(self, record: Record, fresh: dict[str, Status]) -> None:
-        members = [n for n, s in fresh.items() if s.log_id in record.sets.members and not s.rebuilding]
-        if not members:
+        loss = record.allow_loss
+        members = [n for n, s in fresh.items() if s.log_id in record.sets.members and (loss or not s.rebuilding)]
+        if not members or (loss and not self._is_old(record)):
             return
         best = max(members, key=lambda name: fresh[name].rank)
         if self._failures % 4 == 3:
             best = self.world.random.choice(members)
         self._elect(record, best, record.sets, force=self._failures >= 2)
+
+    def _is_old(self, record: Record) -> bool:
+        """An election that takes what it can reach needs time: another operator's is not disturbed."""
+        if record.version != self._record_seen[0]:
+            self._record_seen = record.version, self.world.now_ms
+        return self.world.now_ms - self._record_seen[1] >= LOSS_CALL_MS
 
     def _finish_change(self, record: Record, leader: Status) -> None:
         final = leader.set_final
@@ -184,7 +159,7 @@ class Operator:
 
     def _lost(self, record: Record, fresh: dict[str, Status]) -> str:
         """A replica of the set that is on no pod any more; only while all pods are heard."""
-        if len(fresh) < len(self.cluster.pods):
+        if len(fresh) < len(self.partition.replicas):
             return ""
         here = {status.log_id for status in fresh.values()}
         return next((one for one in record.sets.replicas if one not in here), "")
@@ -210,19 +185,23 @@ class Operator:
 
     def _elect(self, record: Record, pod_name: str, sets: Sets, *, force: bool) -> None:
         """Record first, then call."""
-        pod = self.cluster.pods[pod_name]
+        replica = self.partition.replicas[pod_name]
         epoch = max(self._seen, record.epoch) + 1
-        if sets != record.sets and not self.cluster.may_name(sets):
+        if sets != record.sets and not self.partition.may_name(sets):
             return
         value = replace(record, epoch=epoch, leader=pod_name, sets=sets)
         if not self.store.swap(record, value):
             return
-        if self.world.faults and self.world.random.random() < 0.03:
+        if self.world.faults and self.world.random.random() < self.world.options.operator_crash_in_steps:
             self.crash()
             return
         view = self._view.get(pod_name)
         call = ElectionCall(
-            epoch, sets, bootstrap=not record.opened and view is not None and not view.used, force=force
+            epoch,
+            sets,
+            bootstrap=not record.opened and view is not None and not view.used,
+            force=force,
+            allow_data_loss=record.allow_loss,
         )
         self._calling_until = self.world.now_ms + CALL_MS
         self._failures += 1
@@ -232,7 +211,7 @@ class Operator:
             self.world.send(pod_name, self.name, lambda: self._answered(run, answer))
 
         self.world.log(f"{self.name} elects {pod_name} in {epoch} {_short(sets)}{' force' if force else ''}")
-        self.world.send(self.name, pod_name, lambda: pod.elect(call, answered))
+        self.world.send(self.name, pod_name, lambda: replica.elect(call, answered))
 
     def _answered(self, run: int, answer: Answer) -> None:
         if run != self._run:
@@ -249,39 +228,42 @@ class Operator:
             self.store.swap(self.store.record, replace(self.store.record, sets=answer.sets))
 
     def _resign(self, record: Record) -> None:
-        pod = self.cluster.pods[record.leader]
+        replica = self.partition.replicas[record.leader]
         epoch = max(self._seen, record.epoch) + 1
         if self.store.swap(record, replace(record, epoch=epoch)):
             self.world.log(f"{self.name} lets {record.leader} resign for {epoch}")
-            self.world.send(self.name, pod.name, lambda: pod.resign(epoch, lambda answer: None))
+            self.world.send(self.name, record.leader, lambda: replica.resign(epoch, lambda answer: None))
 
 
-def rogue_call(cluster: Cluster, store: Store) -> None:
+def rogue_call(partition: Partition, store: Store) -> None:
     """Some pod, some epoch, perhaps a set that nobody wants: refused, or harmless."""
-    random = cluster.world.random
-    pod = random.choice(list(cluster.pods.values()))
+    world = partition.world
+    random = world.random
+    replicas = list(partition.replicas.values())
+    replica = random.choice(replicas)
     record = store.record
-    promised = max(one.storage.promise.epoch for one in cluster.pods.values())
+    promised = max(one.storage.promise.epoch for one in replicas)
     epoch = max(promised + random.randint(-2, 2), 0)
     if random.random() < 0.15:
-        for one in random.sample(list(cluster.pods.values()), random.randint(1, len(cluster.pods))):
+        for one in random.sample(replicas, random.randint(1, len(replicas))):
             one.resign(epoch, lambda answer: None)
-        for one in random.sample(list(cluster.pods.values()), min(2, len(cluster.pods))):  # who is first?
+        for one in random.sample(replicas, min(2, len(replicas))):  # who is first?
             call = ElectionCall(epoch, record.sets, force=True)
-            cluster.world.at(random.randint(5, 60), lambda one=one, call=call: one.elect(call, lambda answer: None))  # type: ignore[misc]
+            world.at(random.randint(5, 60), lambda one=one, call=call: one.elect(call, lambda answer: None))  # type: ignore[misc]
         return
     sets = record.sets
-    if random.random() < cluster.world.options.rogue_sets:
-        ids = [one.storage.log_id for one in cluster.pods.values()]
+    if random.random() < world.options.rogue_sets:
+        ids = [one.storage.log_id for one in replicas]
         some = tuple(random.sample(ids, random.randint(1, len(ids))))
-        own = pod.core.log.sets if pod.core is not None and pod.core.log.sets is not None else record.sets
+        core = replica.core
+        own = core.log.sets if core is not None and core.log.sets is not None else record.sets
         sets = random.choice((Sets(some), Sets(some, own.replicas), own, own, Sets(own.replicas)))
-        if not cluster.may_name(sets):
+        if not partition.may_name(sets):
             return
     if random.random() < 0.2:  # what was recorded, once more: perhaps the pod was restarted since
-        pod, epoch = cluster.pods[record.leader], max(record.epoch, 0)
-    cluster.world.log(f"rogue elects {pod.name} in {epoch} {_short(sets)}")
-    pod.elect(ElectionCall(epoch, sets, force=random.random() < 0.8), lambda answer: None)
+        replica, epoch = partition.replicas[record.leader], max(record.epoch, 0)
+    world.log(f"rogue elects {replica.name} in {epoch} {_short(sets)}")
+    replica.elect(ElectionCall(epoch, sets, force=random.random() < 0.8), lambda answer: None)
 
 
 def _short(sets: Sets) -> str:

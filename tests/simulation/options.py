@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from random import Random
 
-__all__ = ["Options", "draw_options", "lite"]
+__all__ = ["Options", "draw_options"]
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,14 @@ class Options:
     seed: int
     replicas: int = 3
     spares: int = 0  # pods that hold no replica at first
+    partitions: int = 1
     safety_ms: int = 8_000
     groups: int = 3
     clients: int = 4
     op_every_ms: int = 25
     deletes: float = 0.1
+    transactions: float = 0.1
+    members: int = 2  # of a consumer group in each partition
     delay_ms_max: int = 4
     long_delay: float = 0.01  # of a message; then up to long_delay_ms
     long_delay_ms: int = 800
@@ -39,6 +42,7 @@ class Options:
     flip_every_ms: int = 0  # a bit flips in a log
     wipe_every_ms: int = 0  # a volume is lost
     full_every_ms: int = 0
+    broken_every_ms: int = 0  # writes end in an I/O error
     slow_every_ms: int = 6_000
     move_every_ms: int = 2_500  # planned moves
     resign_every_ms: int = 8_000
@@ -51,8 +55,17 @@ class Options:
     checkpoint_every_ms: int = 1_500
     nomination_ms: int = 0
     flush_os: bool = False
-    append_bytes_max: int = 100
+    append_bytes_max: int = 1_000
     drift: float = 0.05
+    jump_every_ms: int = 0  # of a wall clock
+    learn_every_ms: int = 0  # a replica outside of the set gets the log
+    disaster: bool = False  # one partition loses its majority, and a person allows data loss
+    outage_every_ms: int = 0  # of the API server
+    lag_every_ms: int = 0  # of an operator's watch
+    api_errors: float = 0.03  # 409, 410, 429, time-outs
+    operator_crash_in_steps: float = 0.03  # between two actions
+    encode: bool = False  # messages go as bytes
+    lazy: bool = False  # a leader that is its whole set does not call its core per batch
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -86,6 +99,7 @@ def draw_options(seed: int) -> Options:
         partition_every_ms=some(1_000, 2_500),
         flip_every_ms=some(2_500, 5_000) if replicas > 1 else 0,
         full_every_ms=some(3_000),
+        broken_every_ms=some(4_000),
         slow_every_ms=some(2_000, 6_000),
         move_every_ms=some(800, 2_500),
         resign_every_ms=some(2_000, 6_000),
@@ -96,8 +110,19 @@ def draw_options(seed: int) -> Options:
         clean_every_ms=some(700),
         nomination_ms=some(1_500),
         flush_os=random.random() < 0.2,
-        append_bytes_max=random.choice((20, 100, 1_000)),
+        append_bytes_max=random.choice((200, 1_000, 10_000)),
         drift=random.choice((0.0, 0.05, 0.2)),
+        partitions=random.choice((1, 1, 1, 2, 3)),
+        transactions=random.choice((0.0, 0.1, 0.3)),
+        members=random.choice((0, 2, 3)),
+        jump_every_ms=some(1_500),
+        outage_every_ms=some(5_000),
+        lag_every_ms=some(2_000),
+        api_errors=random.choice((0.0, 0.03, 0.1)),
+        operator_crash_in_steps=random.choice((0.0, 0.03, 0.2)),
+        encode=random.random() < 0.1,
+        lazy=random.random() < 0.5,
+        disaster=replicas > 1 and random.random() < 0.08,
     )
     if random.random() < 0.5:
         options = replace(
@@ -105,10 +130,10 @@ def draw_options(seed: int) -> Options:
             spares=random.choice((1, 2)),
             change_every_ms=random.choice((900, 2_000)),
             wipe_every_ms=some(4_000) if replicas > 1 else 0,
+            learn_every_ms=some(1_500),
         )
+    if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md
+        options = replace(options, clean_every_ms=0)
+    if options.partitions > 1:
+        options = replace(options, safety_ms=min(options.safety_ms, 6_000), groups=min(options.groups, 3))
     return options
-
-
-def lite(options: Options) -> Options:
-    """Short, for unit tests."""
-    return replace(options, safety_ms=min(options.safety_ms, 3_000))

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.simulation.checker import Checker, History
-from tests.simulation.client import Client
-from tests.simulation.operator import Operator, Record, Store, rogue_call
+from tests.simulation.client import Caller, Client
+from tests.simulation.cluster import Cluster, Partition
+from tests.simulation.consumer import Consumer, histories_of
+from tests.simulation.disaster import Disaster
+from tests.simulation.history import History
+from tests.simulation.mischief import Mischief
+from tests.simulation.operator import Operator
 from tests.simulation.options import Options
-from tests.simulation.pod import Cluster, Pod
+from tests.simulation.replica import Replica
+from tests.simulation.store import Api, Record, Store
 from tests.simulation.world import Violation, World
 
 from muster_coordinator.replication.rules import Rules
-from muster_coordinator.replication.sets import Sets
-from muster_coordinator.replication.settings import ReplicationSettings
 
 __all__ = ["Failure", "Outcome", "simulate"]
 
 LIVENESS_MS = 20_000
+ASSIGNED = 3
+"""Topic partitions of a consumer group."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Outcome:
     committed: int
     answered: int
     healed_ms: int  # from the end of the faults until all was well
+    trace_hash: str
 
 
 class Failure(Exception):
@@ -44,154 +50,20 @@ class Failure(Exception):
 
 
 class Simulation:
-    def __init__(self, options: Options, rules: Rules, pod_class: type[Pod]) -> None:
+    def __init__(self, options: Options, rules: Rules, replica_class: type[Replica]) -> None:
         self.world = World(options)
-        self.checker = Checker()
-        settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
-        self.cluster = Cluster(self.world, self.checker, rules, settings)
-        for index in range(options.replicas + options.spares):
-            name = f"pod-{index}"
-            self.cluster.pods[name] = pod_class(name, self.cluster)
-        pods = list(self.cluster.pods.values())
-        first = Sets(tuple(pod.storage.log_id for pod in pods[: options.replicas]))
-        self.cluster.named.add(first.replicas)
-        self.store = Store(self.cluster, Record(-1, pods[0].name, first))
-        self.operators = [Operator(f"op-{i}", self.cluster, self.store) for i in range(options.operators)]
-        self.histories = [History(f"g{i}") for i in range(options.groups)]
-        self.clients = [
-            Client(f"c{i}", self.cluster, self.store, self.histories[i % options.groups], writes=i < options.groups)
-            for i in range(max(options.clients, options.groups))
-        ]
-        self._plan_faults()
-
-    # -- safety: anything may fail ------------------------------------------------------------------------------------
-
-    def _plan_faults(self) -> None:
-        options, every = self.world.options, self.world.every
-        every(options.crash_every_ms, self._crash_one)
-        every(options.all_crash_every_ms, self._crash_all)
-        every(options.freeze_every_ms, self._freeze)
-        every(options.partition_every_ms, self._cut_off)
-        every(options.flip_every_ms, self._flip)
-        every(options.wipe_every_ms, self._wipe)
-        every(options.full_every_ms, self._fill_disk)
-        every(options.slow_every_ms, self._slow_disk)
-        every(options.move_every_ms, lambda: self._want("move"))
-        every(options.resign_every_ms, lambda: self._want("resign"))
-        every(options.change_every_ms, lambda: self._want("change"))
-        every(options.rogue_every_ms, lambda: rogue_call(self.cluster, self.store))
-        every(options.operator_crash_every_ms, lambda: self.world.random.choice(self.operators).crash())
-        every(options.clean_every_ms, lambda: self._any_pod().clean())
-        every(options.checkpoint_every_ms, lambda: self._any_pod().publish_checkpoint())
-
-    def _any_pod(self) -> Pod:
-        return self.world.random.choice(list(self.cluster.pods.values()))
-
-    def _want(self, what: str) -> None:
-        self.world.random.choice(self.operators).wants = what
-
-    def _crash_one(self, pod: Pod | None = None) -> None:
-        random = self.world.random
-        pod = pod or self._any_pod()
-        power = random.random() < self.world.options.power_loss
-        if self.world.options.flush_os and power and not self._may_lose(pod):
-            power = False
-        pod.crash(power=power)
-        self.world.at(random.randint(1, self.world.options.restart_ms_max), pod.start_again)
-
-    def _crash_all(self) -> None:
-        for pod in self.cluster.pods.values():
-            pod.crash()
-            self.world.at(self.world.random.randint(1, self.world.options.restart_ms_max), pod.start_again)
-
-    def _freeze(self) -> None:
-        pod = self._any_pod()
-        pod.frozen_until = self.world.now_ms + self.world.random.randint(1, self.world.options.freeze_ms_max)
-        self.world.log(f"{pod.name} freezes until {pod.frozen_until}")
-
-    def _cut_off(self) -> None:
-        """One pod from some of the others, in one direction or both; perhaps from the operators too."""
-        random = self.world.random
-        pod = self._any_pod()
-        duration = random.randint(50, self.world.options.partition_ms_max)
-        others = [*self.cluster.pods, *(one.name for one in self.operators)]
-        both = random.random() < 0.5
-        share = random.choice((0.5, 1.0))
-        self.world.log(f"{pod.name} is cut off for {duration}")
-        for other in others:
-            if random.random() < share:
-                self.world.block(pod.name, other, duration)
-                if both:
-                    self.world.block(other, pod.name, duration)
-
-    def _may_lose(self, pod: Pod) -> bool:
-        """The fault budget: of every set that anybody ever named, a majority keeps its data, and of all pods."""
-        if 2 * len(self.cluster.damaged(pod) - self.checker.lost_ids) >= self.world.options.replicas:
-            return False
-        return all(self.cluster.is_whole(each, pod) for each in self.cluster.named)
-
-    def _flip(self) -> None:
-        pod = self._any_pod()
-        if self._may_lose(pod):
-            pod.crash()
-            if pod.storage.flip_bit():
-                self.world.log(f"{pod.name} has a flipped bit")
-            self.world.at(self.world.random.randint(1, 300), pod.start_again)
-
-    def _wipe(self) -> None:
-        """A volume is lost: what comes back is another replica."""
-        pod = self._any_pod()
-        if self._may_lose(pod):
-            pod.crash()
-            self.checker.lost_ids.add(pod.storage.log_id)
-            pod.storage = pod.new_storage()
-            self.world.log(f"{pod.name} lost its volume, and comes back as {pod.storage.log_id[:4]}")
-            self.world.at(self.world.random.randint(1, 300), pod.start_again)
-
-    def _fill_disk(self) -> None:
-        pod = self._any_pod()
-        pod.full = True
-        self.world.log(f"{pod.name} has a full disk")
-
-        def room() -> None:
-            pod.full = False
-
-        self.world.at(self.world.random.randint(200, 1_500), room)
-
-    def _slow_disk(self) -> None:
-        pod = self._any_pod()
-        pod.slow_until = self.world.now_ms + self.world.random.randint(100, 2_000)
-
-    # -- liveness: everything is whole again --------------------------------------------------------------------------
-
-    def _heal(self) -> None:
-        self.world.log("the faults stop")
-        self.world.faults = False
-        self.world.blocked.clear()
-        for pod in self.cluster.pods.values():
-            pod.frozen_until = pod.slow_until = -1
-            pod.full = False
-            pod.start_again()
-        self._answered_at_heal = [client.answered for client in self.clients]
-
-    def _pending(self) -> str:
-        """What is not well yet: a leader, its set final and recorded, every replica caught up, every client served."""
-        record = self.store.record
-        leader = self.cluster.pods[record.leader]
-        if leader.core is None or not leader.core.is_active or leader.core.leading_epoch != record.epoch:
-            return f"{leader.name} does not lead in epoch {record.epoch}"
-        if record.sets.previous_replicas:
-            return "the change of the set is not final"
-        for log_id in record.sets.replicas:
-            pod = self.cluster.pod_of(log_id)
-            if pod is None or pod.core is None or pod.core.promise.rebuilding:
-                return f"replica {log_id} is not there, or rebuilding"
-            if leader.core.commit_point - pod.core.commit_point > 100:
-                return f"{pod.name} is behind"
-        for client, before in zip(self.clients, self._answered_at_heal, strict=True):
-            if client.answered <= before + 2:
-                return f"{client.name} is not served"
-        return ""
+        self.cluster = Cluster(self.world, rules, replica_class)
+        api = Api(self.world)
+        self.stores = []
+        for partition in self.cluster.partitions:
+            leader, sets = self.cluster.first_sets(partition)
+            self.stores.append(Store(api, Record(-1, leader, sets)))
+        pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
+        operators = [Operator(f"op-{i}", *pair) for i in range(options.operators) for pair in pairs]
+        self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
+        Mischief(self.cluster, api, self.stores, operators)
+        if options.disaster:
+            Disaster(*pairs[0], self.world.random.randint(options.safety_ms // 2, options.safety_ms))
 
     def run(self) -> Outcome:
         options = self.world.options
@@ -202,35 +74,93 @@ class Simulation:
         pending = self._pending()
         if pending:
             raise Violation(f"{LIVENESS_MS} ms after the faults stopped {pending}: {self._state()}")
-        healed_ms = self.world.now_ms - healed_at
-        for pod in self.cluster.pods.values():
-            if pod.core is not None and pod.core.leading_epoch < 0:
-                self.checker.compare_state(pod)
+        checkers = [partition.checker for partition in self.cluster.partitions]
+        for partition in self.cluster.partitions:
+            for replica in partition.replicas.values():
+                if replica.running.leading_epoch < 0:
+                    partition.checker.compare_state(replica)
         return Outcome(
-            len(self.checker.active_epochs),
-            max(self.checker.active_epochs, default=-1),
-            self.checker.committed_end,
+            sum(len(checker.active_epochs) for checker in checkers),
+            max(max(checker.active_epochs, default=-1) for checker in checkers),
+            sum(checker.committed_end for checker in checkers),
             sum(client.answered for client in self.clients),
-            healed_ms,
+            self.world.now_ms - healed_at,
+            self.world.trace_hash,
         )
 
-    def _state(self) -> str:
-        lines = [str(self.store.record)]
+    # -- liveness: everything is whole again --------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        self.world.log("the faults stop")
+        self.world.faults = False
+        self.world.blocked.clear()
         for pod in self.cluster.pods.values():
-            core = pod.core
-            if core is not None:
-                lines.append(
-                    f"{pod.name} {core.log_id[:4]} promise={core.promise} leads={core.leading_epoch} "
-                    f"active={core.is_active} log={core.log.last_epoch},{core.log.end} durable={core.log.durable_end} "
-                    f"commit={core.commit_point} waits={core.waiting_for_storage}"
-                )
+            pod.frozen_until = pod.slow_until = pod.broken_until = -1
+            pod.full = False
+            pod.start()
+        self._answered_at_heal = [client.answered for client in self.clients]
+
+    def _pending(self) -> str:
+        """What is not well yet: a leader, its set final and recorded, every replica caught up, every client served."""
+        for partition, store in zip(self.cluster.partitions, self.stores, strict=True):
+            pending = _pending_of(partition, store.record)
+            if pending:
+                return f"partition {partition.index}: {pending}"
+        for client, before in zip(self.clients, self._answered_at_heal, strict=True):
+            if client.answered <= before + 2:
+                return f"{client.name} is not served"
+        return ""
+
+    def _state(self) -> str:
+        lines = [str(store.record) for store in self.stores]
+        for partition in self.cluster.partitions:
+            for replica in partition.replicas.values():
+                core = replica.core
+                if core is not None:
+                    lines.append(
+                        f"{replica.name} {core.log_id[:4]} promise={core.promise} leads={core.leading_epoch} "
+                        f"active={core.is_active} log={core.log.last_epoch},{core.log.end} "
+                        f"durable={core.log.durable_end} commit={core.commit_point} waits={core.waiting_for_storage}"
+                    )
         return "\n  ".join(lines)
 
 
-def simulate(options: Options, rules: Rules | None = None, pod_class: type[Pod] = Pod) -> Outcome:
+def _clients(partition: Partition, store: Store) -> list[Client | Consumer]:
+    """Writers and readers of simple groups, and the members of one consumer group."""
+    options, prefix = partition.world.options, f"p{partition.index}"
+    histories = [History(f"{prefix}g{i}") for i in range(options.groups)]
+    clients: list[Client | Consumer] = [
+        Client(f"{prefix}c{i}", Caller(partition, store), histories[i % options.groups], i, writes=i < options.groups)
+        for i in range(max(options.clients, options.groups))
+    ]
+    assigned = histories_of(f"{prefix}m", ASSIGNED)
+    clients += [
+        Consumer(f"{prefix}m{i}", f"{prefix}m", Caller(partition, store), assigned) for i in range(options.members)
+    ]
+    partition.histories += histories + assigned
+    return clients
+
+
+def _pending_of(partition: Partition, record: Record) -> str:
+    leader = partition.replicas[record.leader]
+    core = leader.core
+    if core is None or not core.is_active or core.leading_epoch != record.epoch:
+        return f"{leader.name} does not lead in epoch {record.epoch}"
+    if record.sets.previous_replicas:
+        return "the change of the set is not final"
+    for log_id in record.sets.replicas:
+        replica = partition.replica_of(log_id)
+        if replica is None or replica.core is None or replica.core.promise.rebuilding:
+            return f"replica {log_id} is not there, or rebuilding"
+        if core.commit_point - replica.core.commit_point > 100:
+            return f"{replica.name} is behind"
+    return ""
+
+
+def simulate(options: Options, rules: Rules | None = None, replica_class: type[Replica] = Replica) -> Outcome:
     """Raises Failure. Equal arguments, equal run."""
     with _failing(options) as trace:
-        simulation = Simulation(options, rules or Rules(), pod_class)
+        simulation = Simulation(options, rules or Rules(), replica_class)
         trace.append(simulation.world)
         return simulation.run()
     raise AssertionError("not reached")

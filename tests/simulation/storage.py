@@ -1,13 +1,14 @@
-"""A replica's disk: what a crash leaves of it.
+"""A pod's disk: what a crash leaves of it.
 
 Fault model: a write is durable when it is reported, and may be durable, whole batches of it, before that; a crash keeps
-any prefix of what was under way. Under ``flush os`` a write is reported when the page cache has it: a power loss takes
-what was not synced. A flipped bit is found when the log is opened: everything from there on is gone, and known to be.
+any prefix of what was under way, over all replicas of the pod. Under ``flush os`` a write is reported when the page
+cache has it: a power loss takes what was not synced. A flipped bit is found when the log is opened: everything from
+there on is gone, and known to be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -15,10 +16,7 @@ from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch
 
-__all__ = ["Checkpoint", "DiskLog", "Storage"]
-
-BATCH_BYTES = 20
-"""Of a batch besides its records."""
+__all__ = ["Checkpoint", "Disk", "DiskLog", "Storage"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Checkpoint:
 
     offset: int
     epoch: int
-    state: dict[str, int]
+    parts: tuple[bytes, ...]
 
 
 @dataclass
@@ -39,7 +37,7 @@ class DiskLog:
     end: int = 0
     horizon: int = 0
 
-    def append(self, end: int, batches: tuple[Batch, ...], runs: tuple[tuple[int, int], ...], horizon: int) -> None:
+    def append(self, end: int, batches: Sequence[Batch], runs: Sequence[tuple[int, int]], horizon: int) -> None:
         for epoch, start in runs:
             if not self.runs or self.runs[-1][0] != epoch:
                 self.runs.append((epoch, start))
@@ -71,14 +69,14 @@ class DiskLog:
         """(end of the range, its batches), at least one batch."""
         found: list[Batch] = []
         size = 0
-        for batch in self._from(start):
-            size += len(batch.data) + BATCH_BYTES
+        for batch in self.batches_from(start):
+            size += len(batch.data)
             if found and size > bytes_max:
                 return batch.base_offset, found
             found.append(batch)
         return self.end, found
 
-    def _from(self, start: int) -> list[Batch]:
+    def batches_from(self, start: int) -> list[Batch]:
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2
@@ -89,25 +87,12 @@ class DiskLog:
         return self.batches[low:]
 
 
-class Storage:
-    """Writes go one after the other. ``durable``: what survives; ``synced``: also a power loss, under flush os."""
+class Disk:
+    """Of one pod: its writes go one after the other, whatever replica they are of."""
 
-    def __init__(self, log_id: str, random: Random) -> None:
-        self.log_id = log_id
-        self.promise = Promise()
-        self.durable = DiskLog()
-        self.synced_end = 0
-        self.beside: DiskLog | None = None
-        self.checkpoint: Checkpoint | None = None
-        self.lost = ""  # why data that was acked may be missing; "" if none is
-        self.power_lost = False
+    def __init__(self, random: Random) -> None:
         self._random = random
         self._under_way: list[Callable[[], None]] = []
-
-    @property
-    def is_damaged(self) -> bool:
-        """Something that was acked may be missing, and the replica has not caught up since."""
-        return bool(self.lost) or self.power_lost or self.promise.rebuilding
 
     def begin(self, write: Callable[[], None]) -> Callable[[], bool]:
         """``write`` is under way; the result makes it durable, and says False if the process died before."""
@@ -129,7 +114,25 @@ class Storage:
         for write in self._under_way[:kept]:
             write()
         self._under_way.clear()
-        self.beside = None
+
+
+class Storage:
+    """Of one replica. ``durable``: what survives; ``synced_end``: what of it also a power loss does, under flush os."""
+
+    def __init__(self, log_id: str, random: Random) -> None:
+        self.log_id = log_id
+        self.promise = Promise()
+        self.durable = DiskLog()
+        self.synced_end = 0
+        self.checkpoint: Checkpoint | None = None
+        self.lost = ""  # why data that was acked may be missing; "" if none is
+        self.power_lost = False
+        self._random = random
+
+    @property
+    def is_damaged(self) -> bool:
+        """Something that was acked may be missing, and the replica has not caught up since."""
+        return bool(self.lost) or self.power_lost or self.promise.rebuilding
 
     def lose_power(self) -> None:
         """Under flush os: the page cache is gone."""

@@ -12,7 +12,7 @@ def test_planted_fault_is_caught(name: str) -> None:
     fault = FAULTS[name]
     for seed in range(fault.seeds):
         try:
-            simulate(fault.draw(seed), fault.rules(), fault.pod_class)
+            simulate(fault.draw(seed), fault.rules(), fault.replica_class)
         except Failure:
             return
     pytest.fail(f"{name}: not caught within {fault.seeds} seeds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from hashlib import blake2b
 from random import Random
 
 from tests.simulation.options import Options
@@ -27,6 +28,14 @@ class World:
         self.blocked: dict[tuple[str, str], int] = {}  # (from, to) -> until when
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
+        self._digest = blake2b(digest_size=8)
+
+    @property
+    def trace_hash(self) -> str:
+        """Of all that was logged, of how much happened, and of every random choice."""
+        digest = self._digest.copy()
+        digest.update(f"{self.now_ms} {self._number} {self.random.getstate()}".encode())
+        return digest.hexdigest()
 
     def at(self, delay_ms: int, run: Callable[[], None]) -> None:
         self._number += 1
@@ -41,7 +50,9 @@ class World:
         self.now_ms = max(self.now_ms, end_ms)
 
     def log(self, text: str) -> None:
-        self.trace.append(f"{self.now_ms:>7} {text}")
+        line = f"{self.now_ms:>7} {text}"
+        self._digest.update(line.encode())
+        self.trace.append(line)
         if len(self.trace) > 4_000:
             del self.trace[:2_000]
 

@@ -1,0 +1,88 @@
+"""Pods and partitions: which replica is where, what all of a partition share, and what may still fail."""
+
+from __future__ import annotations
+
+from tests.simulation.checker import Checker
+from tests.simulation.history import History
+from tests.simulation.members import Members
+from tests.simulation.pod import Pod
+from tests.simulation.replica import Replica
+from tests.simulation.world import World
+
+from muster_coordinator.replication.rules import Rules
+from muster_coordinator.replication.sets import Sets
+from muster_coordinator.replication.settings import ReplicationSettings
+
+__all__ = ["Cluster", "Partition"]
+
+
+class Partition:
+    """``replicas``: by pod. ``named``: sets that somebody named in a call."""
+
+    def __init__(self, index: int, world: World, rules: Rules, settings: ReplicationSettings) -> None:
+        self.index = index
+        self.world = world
+        self.rules = rules
+        self.settings = settings
+        self.members = Members()
+        self.checker = Checker(self)
+        self.replicas: dict[str, Replica] = {}
+        self.histories: list[History] = []
+        self.named: set[tuple[str, ...]] = set()
+
+    def replica_of(self, log_id: str) -> Replica | None:
+        return next((one for one in self.replicas.values() if one.storage.log_id == log_id), None)
+
+    def damaged(self, also: Replica | None = None) -> set[str]:
+        """Log ids of replicas that lost data, and have not caught up since."""
+        return self.checker.lost_ids | {
+            one.storage.log_id for one in self.replicas.values() if one is also or one.storage.is_damaged
+        }
+
+    def is_whole(self, replicas: tuple[str, ...], also: Replica | None = None) -> bool:
+        """A majority of ``replicas`` has all that it acked."""
+        damaged = self.damaged(also)
+        return 2 * sum(one in damaged for one in replicas) < len(replicas)
+
+    def may_name(self, sets: Sets) -> bool:
+        """Whether somebody may name these sets: each keeps a majority. Remembers them."""
+        if not all(self.is_whole(each) for each in sets.each):
+            return False
+        self.named.update(sets.each)
+        return True
+
+    def may_lose(self, replica: Replica) -> bool:
+        """The fault budget: of every set that anybody ever named, a majority keeps its data, and of all replicas."""
+        if 2 * len(self.damaged(replica) - self.checker.lost_ids) >= self.world.options.replicas:
+            return False
+        return all(self.is_whole(each, replica) for each in self.named)
+
+
+class Cluster:
+    """Partition ``i`` begins on the pods from ``i`` on, so that leaders differ."""
+
+    def __init__(self, world: World, rules: Rules, replica_class: type[Replica]) -> None:
+        options = world.options
+        self.world = world
+        settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
+        self.pods = {name: Pod(name, world) for name in (f"pod-{i}" for i in range(options.replicas + options.spares))}
+        self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
+        for partition in self.partitions:
+            for pod in self.pods.values():
+                replica = replica_class(pod, partition)
+                pod.replicas.append(replica)
+                partition.replicas[pod.name] = replica
+        for pod in self.pods.values():
+            pod.start()
+
+    def first_sets(self, partition: Partition) -> tuple[str, Sets]:
+        """(pod that leads first, sets) of a new partition."""
+        replicas = list(partition.replicas.values())
+        turned = replicas[partition.index % len(replicas) :] + replicas[: partition.index % len(replicas)]
+        chosen = turned[: self.world.options.replicas]
+        sets = Sets(tuple(replica.storage.log_id for replica in chosen))
+        partition.named.add(sets.replicas)
+        return chosen[0].pod.name, sets
+
+    def may_lose(self, pod: Pod) -> bool:
+        return all(replica.partition.may_lose(replica) for replica in pod.replicas)

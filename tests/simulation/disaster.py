@@ -1,0 +1,55 @@
+"""A partition loses the data of a majority: it stays leaderless until a person passes ``allowDataLoss``.
+
+Unless its leader survived: then the others are rebuilt from it, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.simulation.cluster import Partition
+from tests.simulation.store import Store
+
+__all__ = ["Disaster"]
+
+PATIENCE_MS = 3_000
+STEP_MS = 200
+
+
+class Disaster:
+    """Strikes once."""
+
+    def __init__(self, partition: Partition, store: Store, at_ms: int) -> None:
+        self._partition = partition
+        self._world = partition.world
+        self._store = store
+        self._leaderless_ms = 0
+        self._world.at(at_ms, self._strike)
+
+    def _strike(self) -> None:
+        random, replicas = self._world.random, self._store.record.sets.members
+        struck = random.sample(replicas, len(replicas) // 2 + 1)
+        self._world.log(f"disaster: {' '.join(one[:4] for one in struck)} lose data")
+        self._partition.checker.loss_allowed = True
+        for log_id in struck:
+            replica = self._partition.replica_of(log_id)
+            if replica is not None:
+                replica.pod.crash()
+                replica.storage.flip_bit()
+                self._world.at(random.randint(1, 300), replica.pod.start)
+        self._watch()
+
+    def _watch(self) -> None:
+        """The person looks from time to time, and acts when nobody leads for long."""
+        replicas = self._partition.replicas.values()
+        leads = any(one.core is not None and one.core.is_active for one in replicas)
+        self._leaderless_ms = 0 if leads else self._leaderless_ms + STEP_MS
+        if self._leaderless_ms > PATIENCE_MS:
+            self._leaderless_ms = 0
+            self._allow_loss()
+        self._world.at(STEP_MS, self._watch)
+
+    def _allow_loss(self) -> None:
+        record = self._store.record
+        if not record.allow_loss and self._store.swap(record, replace(record, allow_loss=True)):
+            self._world.log("a person allows data loss")

@@ -1,0 +1,157 @@
+"""The state machine behind a simulated log: the real group coordinator, over real record bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
+from muster_coordinator.groups.result import Record
+from muster_coordinator.groups.snapshot import StatePart
+from muster_coordinator.records.batch import encode_batch, read_batch
+from muster_coordinator.records.control import (
+    EndTxnMarker,
+    LeaderChange,
+    ReplicaSet,
+    decode_control,
+    encode_leader_change,
+    encode_replica_set,
+)
+from muster_coordinator.records.decode import Change, decode_record
+from muster_coordinator.replication.messages import Batch
+from muster_coordinator.replication.sets import Sets
+
+__all__ = ["CONFIG", "Decoded", "Machine", "decode_batch", "leader_change", "make_batch", "replica_set"]
+
+CONFIG = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=30, offsets_retention_check_interval_ms=2_000)
+_PART_ENTRIES = 8
+_parts = msgspec.msgpack.Decoder(StatePart)
+
+
+class _AllTopics:
+    def has(self, topic: str, partition: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """``changes``: (change, offset, timestamp in ms). ``marker``: of a transaction that ends here."""
+
+    changes: list[tuple[Change, int, int]]
+    producer_id: int
+    producer_epoch: int
+    marker: EndTxnMarker | None
+    sets: Sets | None
+
+
+_decoded: dict[bytes, Decoded] = {}
+_DECODED_MAX = 20_000
+
+
+def decode_batch(data: bytes) -> Decoded:
+    """Every replica decodes the same bytes, and after each restart again: kept, as decoding has no state."""
+    found = _decoded.get(data)
+    if found is None:
+        if len(_decoded) >= _DECODED_MAX:
+            _decoded.clear()
+        found = _decoded[data] = _decode(data)
+    return found
+
+
+def _decode(data: bytes) -> Decoded:
+    batch = read_batch(data)
+    assert len(batch.data) == len(data), "more than one batch"
+    producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
+    if not batch.is_control:
+        changes = [(decode_record(one.key, one.value), one.offset, one.timestamp_ms) for one in batch.records()]
+        return Decoded(changes, *producer, None, None)
+    marker: EndTxnMarker | None = None
+    sets: Sets | None = None
+    for record in batch.records():
+        match decode_control(record.key, record.value):
+            case EndTxnMarker() as found:
+                marker = found
+            case LeaderChange(replicas=replicas, previous_replicas=previous):
+                sets = Sets(replicas, previous)
+            case ReplicaSet(replicas=replicas):
+                sets = Sets(replicas)
+    return Decoded([], *producer, marker, sets)
+
+
+def make_batch(
+    records: list[Record],
+    base_offset: int,
+    epoch: int,
+    wall_ms: int,
+    producer: tuple[int, int] = (-1, -1),
+    *,
+    control: bool = False,
+) -> Batch:
+    data = encode_batch(
+        records,
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        timestamp_ms=wall_ms,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transactional=producer[0] >= 0,
+        control=control,
+    )
+    return Batch(base_offset, base_offset + len(records), epoch, data, decode_batch(data).sets if control else None)
+
+
+def leader_change(leader: str, sets: Sets) -> Record:
+    return (*encode_leader_change(LeaderChange(leader, sets.replicas, sets.previous_replicas)), None)
+
+
+def replica_set(replicas: tuple[str, ...]) -> Record:
+    return (*encode_replica_set(ReplicaSet(replicas)), None)
+
+
+class Machine:
+    """``replayed``: offset up to which the log is in the state; 0 and an empty state at first."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.reset()
+
+    def reset(self) -> None:
+        self.replayed = 0
+        self.coordinator = GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self._random.getrandbits(64):016x}")
+
+    def replay(self, batch: Batch) -> None:
+        decoded = decode_batch(batch.data)
+        coordinator = self.coordinator
+        producer = decoded.producer_id, decoded.producer_epoch
+        for change, offset, timestamp_ms in decoded.changes:
+            coordinator.replay(change, offset, timestamp_ms, *producer)
+        if decoded.marker is not None:
+            marker = decoded.marker
+            coordinator.replay_transaction_marker(
+                *producer, marker.committed, batch.base_offset, marker.coordinator_epoch
+            )
+        self.replayed = batch.end_offset
+
+    def replay_to(self, batches: Iterable[Batch], end: int) -> None:
+        """``batches`` begin where the state ends; the last ones up to ``end`` may be missing in a cleaned log."""
+        for batch in batches:
+            if batch.end_offset > end:
+                break
+            self.replay(batch)
+        self.replayed = max(self.replayed, end)
+
+    def state(self) -> DurableState:
+        return self.coordinator.durable_state()
+
+    def snapshot(self) -> tuple[bytes, ...]:
+        return tuple(msgspec.msgpack.encode(part) for part in self.coordinator.snapshot(_PART_ENTRIES))
+
+    def restore(self, parts: tuple[bytes, ...], offset: int) -> None:
+        self.reset()
+        for part in parts:
+            self.coordinator.restore(_parts.decode(part))
+        self.replayed = offset

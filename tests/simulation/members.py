@@ -1,0 +1,135 @@
+"""No group forgets a member that it acknowledged.
+
+Two records of a group that follow one another in the committed log: who is in the first one and not in the second must
+have been removed by the leader that wrote the second one, for a reason: it left, its session ended (nothing was heard
+of it for its session timeout, at this leader), or it missed a join or sync phase. Answers that turn a member away need
+the same. Members whose SyncGroup was answered are in the committed log: ``synced`` checks it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.world import Violation
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+from muster_coordinator.groups.result import TimerKey
+from muster_coordinator.groups.states import GroupState
+
+if TYPE_CHECKING:
+    from tests.simulation.serving import Serving
+
+    from muster_coordinator.groups.classic_group import ClassicGroup
+    from muster_coordinator.records.group_metadata import GroupMetadataValue
+
+__all__ = ["LiveGroups", "Members"]
+
+SESSION_MS = 600
+REBALANCE_MS = 400
+CLOCK_STEP_MS = 1
+
+
+class Members:
+    """Of one partition, over all its leaders."""
+
+    def __init__(self) -> None:
+        self.removed: set[tuple[str, str, int]] = set()  # (group, member, epoch of the leader that removed it)
+        self._recorded: dict[str, tuple[GroupMetadataValue, set[str]]] = {}
+
+    def forget(self) -> None:
+        """The committed log begins anew: a person allowed loss."""
+        self._recorded.clear()
+
+    def committed(self, group: str, value: GroupMetadataValue | None, epoch: int) -> None:
+        """The next record of ``group`` in the committed log was written in ``epoch``."""
+        before, members_before = self._recorded.get(group, (None, set()))
+        members = set() if value is None else {one.member_id for one in value.members}
+        if before is not None and members_before:
+            gone = sorted(one for one in members_before - members if (group, one, epoch) not in self.removed)
+            if gone:
+                raise Violation(f"{group} forgot {gone} of generation {before.generation} in epoch {epoch}")
+            if value is None or value.generation < before.generation:
+                raise Violation(f"{group} went from generation {before.generation} to {value} in epoch {epoch}")
+            if value.generation == before.generation and members != members_before:
+                raise Violation(f"{group} has two memberships in generation {value.generation}")
+        if value is None:
+            self._recorded.pop(group, None)
+        else:
+            self._recorded[group] = value, members
+
+    def synced(self, group: str, member: str, generation: int) -> None:
+        """SyncGroup of this member was answered with its assignment."""
+        value, members = self._recorded.get(group, (None, set()))
+        if value is None or value.generation < generation or (value.generation == generation and member not in members):
+            raise Violation(f"{group} assigned to {member} in {generation}, committed is {value}")
+
+    def turned_away(
+        self, group: str, member: str, generation: int, epoch: int, code: int, live_generation: int
+    ) -> None:
+        """The leader of ``epoch`` answered this member, which named ``generation``, with the error ``code``."""
+        value, members = self._recorded.get(group, (None, set()))
+        if value is None or member not in members or value.generation != generation:
+            return  # what the log says explains it
+        if code == ErrorCode.UNKNOWN_MEMBER_ID and (group, member, epoch) not in self.removed:
+            raise Violation(f"{group} turned {member} of generation {generation} away in epoch {epoch}")
+        if code == ErrorCode.ILLEGAL_GENERATION and live_generation <= generation:
+            raise Violation(f"{group} told {member} in epoch {epoch} that its generation {generation} is over")
+
+
+class LiveGroups:
+    """What one leader's group state does to its members, seen from outside. ``epoch``: of that leader."""
+
+    def __init__(self, serving: Serving, members: Members, epoch: int) -> None:
+        self._serving = serving
+        self._members = members
+        self._epoch = epoch
+        self._since_ms = serving.now_ms()
+        self._heard: dict[tuple[str, str], int] = {}
+        self._phase: dict[str, int] = {}  # group -> when its join or sync phase began
+
+    def heard(self, message: Any, response: Any) -> None:
+        """What keeps a session alive: a heartbeat that is right, also in a rebalance, and a commit that is taken."""
+        match message, response:
+            case m.HeartbeatRequest(), m.HeartbeatResponse(ErrorCode.NONE | ErrorCode.REBALANCE_IN_PROGRESS):
+                pass
+            case m.OffsetCommitRequest(), m.OffsetCommitResponse(((_, ((_, ErrorCode.NONE),)),)):
+                pass
+            case _:
+                return
+        self._heard[message.group_id, message.member_id] = self._serving.now_ms()
+
+    def before(self, group_id: str) -> tuple[GroupState | None, list[str]]:
+        group = self._group(group_id)
+        return (None, []) if group is None else (group.state, list(group.members))
+
+    def after(self, group_id: str, was: tuple[GroupState | None, list[str]], message: Any, timer: TimerKey) -> None:
+        """``message`` or ``timer`` was handled; the other one is empty."""
+        group = self._group(group_id)
+        state, members = was
+        now = [] if group is None else group.members
+        for member in members:
+            if member not in now:
+                self._explain(group_id, member, message, timer)
+                self._members.removed.add((group_id, member, self._epoch))
+        if group is not None and group.state is not state and group.state is not GroupState.STABLE:
+            self._phase[group_id] = self._serving.now_ms()
+
+    def _explain(self, group: str, member: str, message: Any, timer: TimerKey) -> None:
+        now_ms = self._serving.now_ms()
+        if isinstance(message, m.LeaveGroupRequest) and any(one.member_id == member for one in message.members):
+            return
+        if timer[:1] == ("session",) and timer[2] == member:
+            silent_ms = now_ms - self._heard.get((group, member), self._since_ms)
+            if silent_ms >= SESSION_MS - CLOCK_STEP_MS:
+                return
+            raise Violation(f"{group} ends the session of {member} after {silent_ms} ms in epoch {self._epoch}")
+        if (
+            timer[:1] in (("join",), ("sync",))
+            and now_ms - self._phase.get(group, self._since_ms) >= REBALANCE_MS - CLOCK_STEP_MS
+        ):
+            return
+        raise Violation(f"{group} removes {member} in epoch {self._epoch} by {type(message).__name__} or {timer}")
+
+    def _group(self, group_id: str) -> ClassicGroup | None:
+        return self._serving.machine.coordinator.group(group_id)
