@@ -90,6 +90,7 @@ class PodCollector(Collector):
             yield CounterMetricFamily(name, text, value)
         for name, text, histogram in (
             ("muster_load_seconds", "Loads of a partition.", counts.load_time),
+            ("muster_load_slice_seconds", "CPU time of a load between two turns of others.", counts.load_slice_time),
             ("muster_queue_seconds", "Wait of a turn's first request until the turn.", counts.queue_time),
             ("muster_processing_seconds", "Operations of a turn.", counts.processing_time),
             ("muster_flush_seconds", "Durable writes of a turn.", counts.flush_time),

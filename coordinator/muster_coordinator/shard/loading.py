@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from itertools import count
-from time import monotonic
+from time import monotonic, thread_time
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 import structlog
@@ -40,23 +42,29 @@ LONGEST_REST_S = 0.010
 class LoadTurns:
     """Which load goes on next: one slice of one load per turn of the event loop, however many there are.
 
-    The smallest log first: it is ACTIVE soonest, and nobody waits longer for it than for a slice. (Kafka loads one
-    partition after the other, in a thread of its own.) While the loop has other work, a slice is followed by a rest of
-    the same length: requests find an idle loop half of the time, and a process that does not use up its share of a
-    contended CPU gets it sooner when one comes.
+    The smallest log first, and of equal ones that which began first: it is ACTIVE soonest, and nobody waits longer for
+    it than for a slice. (Kafka loads one partition after the other, in a thread of its own.) While the loop has other
+    work, a slice is followed by a rest of the same length: requests find an idle loop half of the time, and a process
+    that does not use up its share of a contended CPU gets it sooner when one comes.
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []
         self._serials = count()
+        self._begun: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._scheduled = False
         self._began_s = self._ended_s = 0.0  # the last slice
 
     async def next_slice(self, log_bytes: int) -> None:
-        """Returns when the load of a log of that size may do one slice."""
+        """Returns when the load of a log of that size, in the task that calls, may do one slice."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        heappush(self._waiting, (log_bytes, next(self._serials), turn))
+        task = asyncio.current_task()
+        assert task is not None
+        begun = self._begun.get(task)
+        if begun is None:
+            begun = self._begun[task] = next(self._serials)
+        heappush(self._waiting, (log_bytes, begun, next(self._serials), turn))
         if not self._scheduled:
             self._scheduled = True
             loop.call_soon(self._give)
@@ -65,7 +73,7 @@ class LoadTurns:
     def _give(self) -> None:
         self._began_s = monotonic()
         while self._waiting:
-            turn = heappop(self._waiting)[2]
+            turn = heappop(self._waiting)[-1]
             if not turn.done():  # else the load was given up meanwhile
                 turn.set_result(None)
                 break
@@ -135,14 +143,15 @@ def replay_log(
     decode = LogDecoder().decode
     unknown_types: set[int] = set()
     end_offset = log.start_offset if from_offset is None else from_offset
-    left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
+    left, ends_s, began_s = SLICE_RECORDS, now_s() + SLICE_S, thread_time()
     for batch in log.read_batches(end_offset):
         if to_offset is not None and batch.end_offset > to_offset:
             break
         producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
         if left <= 0:
+            metrics.load_slice_time.observe((thread_time() - began_s) * 1000)
             yield
-            left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
+            left, ends_s, began_s = SLICE_RECORDS, now_s() + SLICE_S, thread_time()
         for records in batch.slices(SLICE_RECORDS):
             if batch.is_control:
                 _replay_markers(records, coordinator, producer)
@@ -155,8 +164,9 @@ def replay_log(
                     coordinator.replay(change, record.offset, record.timestamp_ms, *producer)
                 left -= 1
                 if left <= 0 or (type(change) is GroupMetadataRecord and now_s() >= ends_s):
+                    metrics.load_slice_time.observe((thread_time() - began_s) * 1000)
                     yield
-                    left, ends_s = SLICE_RECORDS, now_s() + SLICE_S
+                    left, ends_s, began_s = SLICE_RECORDS, now_s() + SLICE_S, thread_time()
         left -= 1  # batches that the cleaner has emptied are work too
         end_offset = batch.end_offset
         metrics.records_loaded += batch.records_count

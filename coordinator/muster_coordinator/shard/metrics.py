@@ -40,6 +40,7 @@ class ShardMetrics:
         self.load_failures = 0
         self.storage_failures = 0
         self.load_time = Histogram()  # of one partition
+        self.load_slice_time = Histogram()  # CPU time between two returns of a load to the event loop
         self.queue_time = Histogram()  # from the first request of a turn to the turn
         self.processing_time = Histogram()  # of the operations of a turn
         self.flush_time = Histogram()  # of one durable write: from handing it over to the news that it is done

@@ -172,6 +172,19 @@ async def test_smallest_log_gets_its_slices_first_and_one_slice_runs_per_turn_of
     assert first_of["small"] == 0
 
 
+async def test_of_equal_logs_one_is_loaded_after_the_other() -> None:
+    turns = LoadTurns()
+    order: list[str] = []
+
+    async def load(name: str) -> None:
+        for _ in range(3):
+            await turns.next_slice(1)
+            order.append(name)
+
+    await asyncio.gather(load("a"), load("b"))
+    assert order == ["a", "a", "a", "b", "b", "b"]
+
+
 async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(loading, "monotonic", lambda: now)
