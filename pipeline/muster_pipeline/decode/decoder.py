@@ -18,7 +18,7 @@ from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, SCHEMA, Kind, Pr
 from muster_pipeline.decode.slow_rows import Row, damage_row, slow_rows, to_batch
 from muster_pipeline.decode.structure import Records, Window, read_window
 
-__all__ = ["Decoder", "Selection", "decode_segment"]
+__all__ = ["Decoder", "Selection", "Stretch", "decode_segment"]
 
 WINDOW_BYTES = 2 << 20
 """Read and decoded at a time: large enough that numpy's cost per call vanishes, small enough for the caches."""
@@ -48,6 +48,16 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A part of a segment from ``origin.position`` to byte ``end``."""
+
+    window: Window
+    damages: list[Damage]
+    origin: Origin
+    end: int
+
+
+@dataclass(frozen=True)
 class Decoder:
     """``fail_fast``: raise SegmentDamagedError instead of giving rows that name a problem."""
 
@@ -63,21 +73,28 @@ class Decoder:
 
         A batch begins at ``start``; ``splits`` finds such places. Raises SegmentReadError, SegmentDamagedError.
         """
+        for stretch in self.stretches(source, offsets_partition, start, end):
+            yield from self._rows(stretch.window, stretch.damages, stretch.origin)
+
+    def stretches(
+        self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
+    ) -> Iterator[Stretch]:
+        """The same as the places of records, for those who need their bytes. Raises SegmentReadError."""
         stop = source.size if end is None else min(end, source.size)
         position = start
         wanted = self.window_bytes
         while position < stop:
             data = source.read(position, min(wanted, source.size - position))
             origin = Origin(source.name, offsets_partition, position)
-            consumed, rows = self._window(data, origin, source, stop - position)
-            yield from rows
-            wanted = self.window_bytes if consumed else max(wanted, claimed_size(data, 0))
-            position += consumed
+            stretch = self._stretch(data, origin, source, stop - position)
+            if stretch.end > position:
+                yield stretch
+                wanted = self.window_bytes
+            else:  # the first batch is larger than the window
+                wanted = max(wanted, claimed_size(data, 0))
+            position = stretch.end
 
-    def _window(
-        self, data: bytes | memoryview, origin: Origin, source: ByteSource, stop: int
-    ) -> tuple[int, Iterator[pa.RecordBatch]]:
-        """(bytes dealt with, their rows). 0 bytes: the first batch is larger than ``data``."""
+    def _stretch(self, data: bytes | memoryview, origin: Origin, source: ByteSource, stop: int) -> Stretch:
         found = scan(data, source.size - origin.position, self.max_batch_bytes, stop)
         window = read_window(data, found.positions, found.sizes, self.max_batch_bytes)
         consumed = found.consumed
@@ -86,7 +103,9 @@ class Decoder:
         damages = sorted(
             (one for one in (*found.damages, *window.damages) if one.position < consumed), key=lambda one: one.position
         )
-        return consumed, self._rows(window, [_judge_rest(one, origin, source) for one in damages], origin)
+        return Stretch(
+            window, [_judge_rest(one, origin, source) for one in damages], origin, origin.position + consumed
+        )
 
     def _rows(self, window: Window, damages: list[Damage], origin: Origin) -> Iterator[pa.RecordBatch]:
         """In the order of the log: damages between the records before and behind them."""

@@ -53,11 +53,15 @@ CONTROL = 0x20
 
 @dataclass(frozen=True)
 class Records:
-    """Column arrays, one element per record. Places are in ``Window.source``; a null key or value ends at -1."""
+    """Column arrays, one element per record. Places are in ``Window.source``; a null key or value ends at -1.
+
+    ``fields``: where the key's length begins; key and value, with their lengths, lie from there on without a gap.
+    """
 
     batch: Ints  # index into the headers of the window
     offset: Ints
     timestamp_ms: Ints
+    fields: Ints
     key_start: Ints
     key_end: Ints
     value_start: Ints
@@ -241,8 +245,8 @@ def _walk(data: bytes, position: int, body_end: int, left: int, starts: Ints, en
 def _fields(source: Source, headers: NDArray[np.void], batch: Ints, starts: Ints, ends: Ints) -> tuple[Records, Ints]:
     """(records, batches of which a record's fields leave the record)."""
     delta_ms, at, long_time = source.varints(starts + 1, MAX_LONG_BYTES)
-    offset_delta, at, long_offset = source.varints(at, MAX_INT_BYTES)
-    key_size, key_start, long_key = source.varints(at, MAX_INT_BYTES)
+    offset_delta, fields_at, long_offset = source.varints(at, MAX_INT_BYTES)
+    key_size, key_start, long_key = source.varints(fields_at, MAX_INT_BYTES)
     key_end = key_start + np.maximum(key_size, 0)
     wrong = key_end > ends
     at = np.minimum(key_end, ends)  # what is wrong already must not lead out of the buffer
@@ -259,5 +263,5 @@ def _fields(source: Source, headers: NDArray[np.void], batch: Ints, starts: Ints
     if append_time.any():
         timestamp_ms = np.where(append_time[batch], headers["max_timestamp"].astype(np.int64)[batch], timestamp_ms)
     offset = headers["base_offset"].astype(np.int64)[batch] + offset_delta
-    records = Records(batch, offset, timestamp_ms, key_start, key_end, value_start, value_end)
+    records = Records(batch, offset, timestamp_ms, fields_at, key_start, key_end, value_start, value_end)
     return records, np.unique(batch[wrong])

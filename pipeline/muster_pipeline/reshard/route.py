@@ -1,0 +1,144 @@
+"""Which records of a log are carried over, and to which partition of the new topic.
+
+Carried are offsets and group metadata with their tombstones, each group to the partition that Kafka's hash gives it.
+A transactional offset is carried, without its transaction, where the next marker of its producer is COMMIT: replay
+counts the record with the highest offset, so its own place in the log is the right one. Markers, aborted offsets and
+records of the leadership have no meaning in the new logs. What cannot be carried is counted, never passed over: it is
+the caller's to refuse or to leave out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster_coordinator.records.partitioner import partition_for
+from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.columns import Ints
+from muster_pipeline.decode.decoder import Decoder, Stretch
+from muster_pipeline.decode.fast_rows import KIND_NAMES, parse_records
+from muster_pipeline.decode.schema import Kind, Problem
+from muster_pipeline.decode.slow_rows import slow_rows
+from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL
+from muster_pipeline.source.files import SegmentFile
+
+__all__ = ["ABORTED", "LEFT_OUT_KINDS", "OPEN_TRANSACTION", "Carried", "Fates", "Router", "read_fates"]
+
+ABORTED = "aborted"
+OPEN_TRANSACTION = "open_transaction"
+LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)
+"""What is refused unless the caller says that it may be left out."""
+
+_CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE)
+_KINDS: list[str] = KIND_NAMES.to_pylist()
+_IS_CARRIED = np.array([name in _CARRIED for name in _KINDS])
+
+
+@dataclass(frozen=True)
+class Fates:
+    """How the transactions of a log ended: per producer id the offsets of its markers, rising, and which commit."""
+
+    markers: dict[int, tuple[list[int], list[bool]]]
+
+    def of(self, producer_id: int, offset: int) -> str | None:
+        """None: the record at ``offset`` counts; else why it does not."""
+        offsets, committed = self.markers.get(producer_id, ([], []))
+        index = bisect_right(offsets, offset)
+        if index == len(offsets):
+            return OPEN_TRANSACTION
+        return None if committed[index] else ABORTED
+
+
+def read_fates(log: Iterable[SegmentFile], sizes: Mapping[str, int]) -> Fates:
+    """From all markers of a log. Raises SegmentReadError."""
+    markers: dict[int, tuple[list[int], list[bool]]] = defaultdict(lambda: ([], []))
+    for segment in log:
+        with FileBytes(segment.path) as source:
+            for stretch in Decoder().stretches(source, end=sizes[segment.path]):
+                window = stretch.window
+                control = (window.headers["attributes"] & CONTROL != 0)[window.records.batch]
+                records = window.records[control]
+                parse = parse_records(window, records)
+                for batch, offset, kind, slow in zip(
+                    records.batch, records.offset, parse.kind, parse.slow, strict=True
+                ):
+                    if not slow and _KINDS[kind] in (Kind.TXN_COMMIT, Kind.TXN_ABORT):
+                        offsets, committed = markers[int(window.headers["producer_id"][batch])]
+                        offsets.append(int(offset))
+                        committed.append(_KINDS[kind] == Kind.TXN_COMMIT)
+    return Fates(dict(markers))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Records of one window, in the order of the log. In ``data`` a record's key and value, each behind its length, lie
+    from ``start`` to ``end``.
+    """
+
+    data: bytes
+    groups: list[str]  # that occur
+    group: Ints  # of each record, index into ``groups``
+    target: Ints
+    timestamp_ms: Ints
+    start: Ints
+    end: Ints
+
+
+class Router:
+    """``partitions``: of the new topic. ``counts``: rows by kind, what is not carried included."""
+
+    def __init__(self, partitions: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.groups: dict[str, int] = {}
+        self._partitions = partitions
+
+    def carried(self, stretch: Stretch, fates: Fates) -> Carried:
+        """Adds to ``counts`` what the stretch holds."""
+        window, records = stretch.window, stretch.window.records
+        self.counts.update(Kind.DAMAGED for one in stretch.damages if one.problem != Problem.ZERO_TAIL)
+        parse = parse_records(window, records)
+        keep = _IS_CARRIED[parse.kind]
+        fast = np.bincount(parse.kind[~parse.slow], minlength=len(_KINDS))
+        self.counts.update({name: int(count) for name, count in zip(_KINDS, fast, strict=True) if count})
+        slow = np.flatnonzero(parse.slow)
+        for index, row in zip(slow.tolist(), slow_rows(window, records, slow, stretch.origin), strict=True):
+            self.counts[row["kind"]] += 1
+            keep[index] = row["kind"] in _CARRIED
+        attributes = window.headers["attributes"][records.batch]
+        in_transaction = keep & (attributes & TRANSACTIONAL != 0) & (attributes & CONTROL == 0)
+        for index in np.flatnonzero(in_transaction).tolist():
+            producer_id = int(window.headers["producer_id"][records.batch[index]])
+            why_not = fates.of(producer_id, int(records.offset[index]))
+            if why_not is not None:
+                self.counts[why_not] += 1
+                keep[index] = False
+        kept = np.flatnonzero(keep)
+        chosen = records[kept]
+        encoded = parse.group.take(kept).dictionary_encode()
+        names: list[str] = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        targets = np.array([self._target(name) for name in names], np.int64)
+        return Carried(
+            window.source.data,
+            names,
+            codes,
+            targets[codes] if len(codes) else codes,
+            chosen.timestamp_ms,
+            chosen.fields,
+            np.maximum(chosen.value_end, chosen.value_start),
+        )
+
+    def _target(self, group: str) -> int:
+        target = self.groups.get(group)
+        if target is None:
+            target = self.groups[group] = partition_for(group, self._partitions)
+        return target
+
+    def refused(self, leave_out: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """What was met, cannot be carried and may not be left out."""
+        allowed = set(leave_out)
+        return ((kind, self.counts[kind]) for kind in LEFT_OUT_KINDS if self.counts[kind] and kind not in allowed)
