@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import urlopen
 
 from builds import BenchError
 from servers import START_DEADLINE_S, ended_or_late, free_port, process
@@ -40,6 +42,7 @@ class RunningPod:
     api: PodClient
     kafka_port: int
     pid: int
+    metrics_url: str
     statuses: dict[int, PartitionStatus] = field(default_factory=dict)
     active_at: dict[int, float] = field(default_factory=dict)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -86,6 +89,12 @@ class RunningPod:
             )
         )
 
+    async def slices(self) -> list[tuple[float, int]]:
+        """(ms, load slices that took at most that of the CPU), ascending; the last one is all of them."""
+        page = await asyncio.to_thread(lambda: urlopen(self.metrics_url, timeout=CALL_S).read().decode())
+        found = re.findall(r'^muster_load_slice_seconds_bucket\{le="([^"]+)"\} (\S+)$', page, re.MULTILINE)
+        return [(float(bound) * 1000, int(float(taken))) for bound, taken in found]
+
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with self._news, asyncio.timeout(START_DEADLINE_S):
             await self._news.wait_for(holds)
@@ -104,9 +113,10 @@ async def running_pod(directory: Path, data: Path) -> AsyncIterator[RunningPod]:
         *("--peer-listen", "127.0.0.1:0"),
     ]
     output = directory / "pod.out"
+    metrics_url = f"http://127.0.0.1:{api_port}/metrics"
     with process(command, output) as child:
         async with new_session() as session:
-            pod = RunningPod(PodClient(session, POD, f"127.0.0.1:{api_port}"), kafka_port, child.pid)
+            pod = RunningPod(PodClient(session, POD, f"127.0.0.1:{api_port}"), kafka_port, child.pid, metrics_url)
             deadline = time.monotonic() + START_DEADLINE_S
             while not await _listens(pod.api):
                 error = ended_or_late(child, deadline, output)
