@@ -7,28 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from tests.chaos.checker import Finding, check, counts, violations
 from tests.chaos.faults import Bounds, Fault, exceeded, measure
 from tests.chaos.history import History
+from tests.chaos.observed import ObservedCluster
 
 CALM_S = 1.0
 """How long the groups are watched on after a fault's effects seem to be over."""
 MAX_LINES = 20
-
-
-class Addressed(Protocol):
-    """What a run must know of any cluster."""
-
-    @property
-    def names(self) -> list[str]: ...
-
-    def kafka_address(self, pod: str) -> str: ...
-
-    def leaders(self) -> dict[str, int]: ...
-
-    def wait_settled(self) -> None: ...
 
 
 @dataclass
@@ -45,7 +33,7 @@ class Run:
         return time.monotonic() - self.started > self.seconds
 
     @contextmanager
-    def fault(self, cluster: Addressed, what: str, *victims: str) -> Iterator[Fault]:
+    def fault(self, cluster: ObservedCluster, what: str, *victims: str) -> Iterator[Fault]:
         """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
         fault = Fault(what, tuple(cluster.kafka_address(each) for each in victims), time.monotonic())
         self.faults.append(fault)
@@ -55,7 +43,7 @@ class Run:
         finally:
             fault.until = time.monotonic()
 
-    def rounds(self, cluster: Addressed) -> Iterator[str]:
+    def rounds(self, cluster: ObservedCluster) -> Iterator[str]:
         """The pod that leads most, again and again until the time is up; at least once. Each round starts settled."""
         first = True
         while first or not self.time_is_up:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +23,22 @@ NONE = Bounds()
 
 FROZEN_S = 5.0
 OPERATOR_AWAY_S = 5.0
+NOMINATION_AFTER_S = 2.0
 SMALL_DISK_BYTES = 96 << 20
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """``prepare`` sets up the data directory, before the cluster starts, for the time of the run."""
+    """``prepare`` sets up the data directory, before the cluster starts, for the time of the run; ``in_namespaces``:
+    each pod has a network of its own."""
 
     name: str
     what: str
     bounds: Bounds
     body: Callable[[Run, Cluster], None]
     prepare: Callable[[Path], AbstractContextManager[None]] = lambda root: nullcontext()
-    config: Sequence[str] = ()
+    in_namespaces: bool = False
+    config: tuple[str, ...] = ()
 
 
 def kill(run: Run, cluster: Cluster) -> None:
@@ -107,6 +110,17 @@ def operator_killed(run: Run, cluster: Cluster) -> None:
         with run.fault(cluster, f"SIGKILL of the operator, away for {OPERATOR_AWAY_S:g} s"):
             cluster.kill_operator()
             time.sleep(OPERATOR_AWAY_S)
+        cluster.start()
+
+
+def nomination(run: Run, cluster: Cluster) -> None:
+    """A leader dies while the operator is away: replicas nominate themselves."""
+    for victim in run.rounds(cluster):
+        cluster.kill_operator()
+        time.sleep(NOMINATION_AFTER_S / 2)
+        with run.fault(cluster, f"SIGKILL of {victim} without an operator", victim):
+            cluster.kill(victim, signal.SIGKILL)
+            cluster.wait_led(without=[victim])
         cluster.start()
 
 
@@ -189,7 +203,7 @@ def _fill(filler: Path) -> None:
             pass
 
 
-EMBEDDED = (
+PROCESSES = (
     Scenario("kill", "SIGKILL of the pod that leads most", KILL, kill),
     Scenario("terminate", "SIGTERM of a leader pod: its leaders move first", MOVE, terminate),
     Scenario("drain", "planned moves: a pod hands over everything that it leads", MOVE, drain),
@@ -199,6 +213,13 @@ EMBEDDED = (
     Scenario("rolling", "SIGTERM of one pod after the other", MOVE, rolling),
     Scenario("operator-paused", "the operator is stopped and goes on", UNSEEN, operator_paused),
     Scenario("operator-killed", "the operator dies; the pods serve on", UNSEEN, operator_killed),
+    Scenario(
+        "nomination",
+        "a leader dies while the operator is away",
+        NONE,
+        nomination,
+        config=(f"muster.self.nomination.after.ms={NOMINATION_AFTER_S * 1000:.0f}",),
+    ),
     Scenario("operator-and-leader", "the operator dies during a failover", NONE, operator_and_leader),
     Scenario("disk-full", "a pod's disk is full, and has room again", NONE, disk_full, _small_disk),
     Scenario("volume-lost", "a pod dies and its volume is gone; later another pod dies", KILL, volume_lost),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ def muster(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class LocalCluster:
-    """Starts on construction; as a context manager it ends with everything it started."""
+    """Starts on construction; as a context manager it ends with everything it started. `command`: the module that is
+    run, and what comes before its command `local up`."""
 
-    def __init__(self, data: Path, *arguments: str) -> None:
+    def __init__(self, data: Path, *arguments: str, command: Sequence[str] = ("muster_cli",)) -> None:
         self.data = data
         self.lines: list[str] = []
         self._queue: queue.Queue[str | None] = queue.Queue()
@@ -36,7 +37,7 @@ class LocalCluster:
             [
                 sys.executable,
                 "-m",
-                "muster_cli",
+                *command,
                 "local",
                 "up",
                 "--data-dir",

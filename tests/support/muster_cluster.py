@@ -73,7 +73,7 @@ class MusterCluster:
 
     def kill_process(self, pod: Pod) -> None:
         """SIGKILL the pod's process from outside, as the kernel does to a process that takes too much memory."""
-        os.kill(_process_of(pod.uid), signal.SIGKILL)
+        os.kill(process_of(pod.uid), signal.SIGKILL)
 
     def delete(self, pod: Pod) -> None:
         self.kubectl("delete", "pod", pod.name, "--wait=false")
@@ -114,7 +114,7 @@ def _partition(item: dict[str, Any]) -> Partition:
     return Partition(item["spec"]["index"], status.get("leader"), status.get("epoch", -1), status.get("state", ""))
 
 
-def _process_of(pod_uid: str) -> int:
+def process_of(pod_uid: str) -> int:
     """The process of this machine that runs as the coordinator of that pod."""
     wanted = f"MUSTER_POD_UID={pod_uid}".encode()
     for directory in Path("/proc").glob("[0-9]*"):

@@ -1,0 +1,204 @@
+"""A cluster on a real Kubernetes as a fault sees it. Faults go through pykube-ng, or this machine's processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pykube
+import pykube.exceptions
+import requests
+from hack import kubernetes_machine as machine
+from tests.chaos.errors import HarnessError, Skipped
+from tests.chaos.observed import ObservedCluster, Place
+from tests.support.kube import REPOSITORY, kubectl
+from tests.support.muster_cluster import process_of
+
+NAMESPACE = "muster-chaos"
+NAME = "chaos"
+OPERATOR_NAMESPACE = "muster-system"
+API_PORT, KAFKA_PORT = 9640, 9092
+CALL_TIMEOUT_S = 3
+READY_TIMEOUT_S = 120.0
+UNREACHABLE = (requests.exceptions.RequestException, pykube.exceptions.PyKubeError)
+
+RESOURCES = """\
+apiVersion: muster.dev/v1alpha1
+kind: CoordinatorCluster
+metadata: {{name: {name}}}
+spec:
+  pods: {pods}
+  listeners: {{kafka: {{advertise: PodIP}}}}
+  storage: {{size: 1Gi}}
+  topics: [{{name: chaos, partitions: 1}}]
+---
+apiVersion: muster.dev/v1alpha1
+kind: OffsetsTopic
+metadata: {{name: offsets}}
+spec:
+  clusterRef: {{name: {name}}}
+  partitions: {partitions}
+  replicationFactor: {factor}
+"""
+
+
+class KubeCluster(ObservedCluster):
+    """Pods of a CoordinatorCluster. Their addresses are those that were seen last while the API server is away."""
+
+    def __init__(self, *, pods: int, partitions: int, factor: int) -> None:
+        super().__init__([f"{NAME}-{ordinal}" for ordinal in range(pods)], partitions, factor)
+        config = pykube.KubeConfig.from_file(os.environ["KUBECONFIG"])
+        self.api = pykube.HTTPClient(config, timeout=CALL_TIMEOUT_S)
+        self._seen: list[Place] = []
+
+    def install(self) -> None:
+        """CRDs, operator and the cluster's resources; until everything is led. Raises HarnessError."""
+        kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
+        kubectl("apply", "-k", str(REPOSITORY / "config"))
+        kubectl("create", "namespace", NAMESPACE)
+        manifest = RESOURCES.format(name=NAME, pods=len(self.names), partitions=self.partitions, factor=self.factor)
+        kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=manifest)
+        self.wait(self._all_run, "every pod runs", READY_TIMEOUT_S)
+        self.wait_settled()
+
+    def _all_run(self) -> bool:
+        return len(self.places()) == len(self.names)
+
+    def remove(self) -> None:
+        kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
+
+    def places(self) -> list[Place]:
+        try:
+            pods = [pod.obj for pod in self._pods()]
+        except UNREACHABLE:
+            return self._seen
+        running = [pod for pod in pods if pod["status"].get("podIP") and "deletionTimestamp" not in pod["metadata"]]
+        self._seen = [_place(pod) for pod in running]
+        return self._seen
+
+    def last_words(self) -> str:
+        return kubectl("-n", NAMESPACE, "get", "pods,coordinatorclusters,offsetstopics", check=False).stdout
+
+    def uid(self, pod: str) -> str:
+        """ "" when there is none of that name."""
+        return next((each.obj["metadata"]["uid"] for each in self._pods() if each.name == pod), "")
+
+    def delete(self, pod: str, *, grace_s: int | None = None) -> None:
+        """As kubectl delete pod; ``grace_s`` 0: forced."""
+        self._pod(pod).delete(grace_period_seconds=grace_s)
+
+    def evict(self, pod: str) -> None:
+        """As kubectl drain does. Raises HarnessError when it is refused."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+        answer = self.api.post(version="v1", namespace=NAMESPACE, url=f"pods/{pod}/eviction", json=body)
+        if not answer.ok:
+            raise HarnessError(f"eviction of {pod}: {answer.text}")
+
+    def cordon(self) -> None:
+        for node in pykube.Node.objects(self.api):
+            node.cordon()
+
+    def uncordon(self) -> None:
+        for node in pykube.Node.objects(self.api):
+            node.uncordon()
+
+    def kill_process(self, pod: str) -> None:
+        """SIGKILL of the container's process, as the kernel does to one that takes too much memory."""
+        os.kill(process_of(self.uid(pod)), signal.SIGKILL)
+
+    def lose_volume(self, pod: str) -> None:
+        """Forced deletion of the pod and of its claim."""
+        claim = pykube.PersistentVolumeClaim.objects(self.api, namespace=NAMESPACE).get_by_name(f"data-{pod}")
+        claim.delete()
+        self.delete(pod, grace_s=0)
+
+    def delete_operator(self) -> None:
+        for pod in pykube.Pod.objects(self.api, namespace=OPERATOR_NAMESPACE):
+            pod.delete(grace_period_seconds=0)
+
+    def wait_operator(self) -> None:
+        kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/muster-operator", "--timeout=55s")
+
+    def restart_all(self, mark: str) -> None:
+        """Change the pods' template, which makes the operator replace one after the other."""
+        patch = f'{{"spec": {{"podTemplate": {{"annotations": {{"chaos": "{mark}"}}}}}}}}'
+        kubectl("-n", NAMESPACE, "patch", "coordinatorcluster", NAME, "--type=merge", "-p", patch)
+
+    def wait_replaced(self, before: dict[str, str]) -> None:
+        """Until each pod of (name -> uid) has another uid and answers."""
+
+        def replaced() -> bool:
+            return all(self.uid(name) not in ("", uid) for name, uid in before.items())
+
+        self.wait(replaced, "pods are replaced", READY_TIMEOUT_S)
+        self.wait_settled()
+
+    def _pods(self) -> Any:
+        return pykube.Pod.objects(self.api, namespace=NAMESPACE).filter(selector={"muster.dev/cluster": NAME})
+
+    def _pod(self, name: str) -> Any:
+        return pykube.Pod.objects(self.api, namespace=NAMESPACE).get_by_name(name)
+
+
+@contextmanager
+def kube_cluster(*, pods: int, partitions: int, factor: int) -> Iterator[KubeCluster]:
+    """A cluster on the Kubernetes for tests, started when it is not up. Raises Skipped, HarnessError."""
+    missing = machine.missing()
+    if missing:
+        raise Skipped("; ".join(missing))
+    before = dict(os.environ)
+    try:
+        with machine.running_cluster() as environment:
+            os.environ.update(environment, KUBECONFIG=environment["MUSTER_TEST_KUBECONFIG"])
+            cluster = KubeCluster(pods=pods, partitions=partitions, factor=factor)
+            try:
+                cluster.install()
+                yield cluster
+            finally:
+                cluster.remove()
+    except (machine.ClusterError, subprocess.CalledProcessError) as error:
+        raise HarnessError(f"{error}: {getattr(error, 'stderr', '')}") from None
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def api_server_away() -> Iterator[None]:
+    """The API server of hack/localkube ends, and is started again as it was. Raises Skipped elsewhere."""
+    if machine.has_kind():
+        raise Skipped("the API server is stopped on hack/localkube only")
+    state, namespace = (Path(machine.localkube_setting("STATE")), machine.localkube_setting("NAME"))
+    pid_file = state / "pid" / "kube-apiserver"
+    pid = int(pid_file.read_text())
+    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    os.kill(pid, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        with (state / "log" / "kube-apiserver.log").open("ab") as log:
+            inside = ["nsenter", f"--net=/var/run/netns/{namespace}"]
+            server = subprocess.Popen(
+                [*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        pid_file.write_text(f"{server.pid}\n")
+        _wait_for_api_server()
+
+
+def _wait_for_api_server() -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while kubectl("get", "--raw", "/readyz", check=False).returncode != 0:
+        if time.monotonic() > deadline:
+            raise HarnessError("the API server did not come back")
+        time.sleep(0.2)
+
+
+def _place(pod: dict[str, Any]) -> Place:
+    address = pod["status"]["podIP"]
+    return Place(pod["metadata"]["name"], f"{address}:{API_PORT}", f"{address}:{KAFKA_PORT}")

@@ -1,0 +1,126 @@
+"""What the pods of a cluster say of themselves, wherever they run, and waits on it."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from tests.chaos.errors import HarnessError
+
+from muster_coordinator.podapi.models import ADDRESSEE_HEADER, PartitionStatus, PodStatus
+
+ASK_TIMEOUT_S = 0.5
+POLL_S = 0.2
+SETTLE_TIMEOUT_S = 60.0
+CAUGHT_UP = 1000
+"""A follower that lacks at most so many records of a log under load counts as caught up."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pod that runs now, as host:port."""
+
+    name: str
+    api: str
+    kafka: str
+
+
+class ObservedCluster(ABC):
+    """``names`` are those of all pods, running or not. Raises HarnessError where a wait is in vain."""
+
+    def __init__(self, names: Sequence[str], partitions: int, factor: int) -> None:
+        self.names = list(names)
+        self.partitions = partitions
+        self.factor = factor
+
+    @abstractmethod
+    def places(self) -> list[Place]:
+        """The pods that run now."""
+
+    @abstractmethod
+    def last_words(self) -> str:
+        """Something about the cluster for a failure."""
+
+    def place(self, pod: str) -> Place:
+        for place in self.places():
+            if place.name == pod:
+                return place
+        raise HarnessError(f"{pod} does not run")
+
+    def kafka_address(self, pod: str) -> str:
+        return self.place(pod).kafka
+
+    def bootstrap(self) -> str:
+        return ",".join(place.kafka for place in self.places())
+
+    def statuses(self) -> dict[str, PodStatus]:
+        """What each pod says; one that does not answer in time is left out."""
+        return {place.name: status for place in self.places() if (status := _ask(place)) is not None}
+
+    def leaders(self) -> dict[str, int]:
+        """How many partitions each pod leads, as it says itself."""
+        return {name: len(_led(status)) for name, status in self.statuses().items()}
+
+    def wait(self, holds: Callable[[], bool], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline:
+                raise HarnessError(f"not within {timeout_s:g} s: {what}; {self.describe()}")
+            time.sleep(POLL_S)
+
+    def wait_led(self, without: Sequence[str] = (), timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Until every partition has an ACTIVE leader, none of them among those pods."""
+
+        def led() -> bool:
+            seen = {index for name, status in self.statuses().items() if name not in without for index in _led(status)}
+            return len(seen) == self.partitions
+
+        self.wait(led, "every partition is led" + (f" without {', '.join(without)}" if without else ""), timeout_s)
+
+    def wait_settled(self) -> None:
+        """Until every pod runs, every partition is led, and every replica of it has caught up."""
+        self.wait(lambda: self._unsettled() == "", "all replicas have caught up")
+
+    def _unsettled(self) -> str:
+        statuses = self.statuses()
+        missing = [name for name in self.names if name not in statuses]
+        if missing:
+            return f"{', '.join(missing)} does not answer"
+        led = {index: status for pod in statuses.values() for index, status in _led(pod).items()}
+        if len(led) < self.partitions:
+            return f"{len(led)} of {self.partitions} partitions are led"
+        behind = [str(index) for index, status in led.items() if not _caught_up(status, self.factor)]
+        return f"partitions with replicas that have not caught up: {', '.join(behind)}" if behind else ""
+
+    def describe(self) -> str:
+        """Where things stand, for a failure."""
+        said = f"{self._unsettled() or 'settled'}; leaders: {self.leaders()}"
+        return f"{said}; {self.last_words()}"
+
+
+def _led(status: PodStatus) -> dict[int, PartitionStatus]:
+    return {each.partition: each for each in status.partitions if each.state == "ACTIVE" and each.role == "leader"}
+
+
+def _caught_up(leader: PartitionStatus, factor: int) -> bool:
+    if leader.previous_replicas or (factor > 1 and len(leader.replicas) != factor):
+        return False
+    good = sum(
+        not each.rebuilding and each.end_offset >= leader.log_end_offset - CAUGHT_UP
+        for each in leader.followers
+        if each.log_id in leader.replicas
+    )
+    return good >= factor - 1
+
+
+def _ask(place: Place) -> PodStatus | None:
+    request = urllib.request.Request(f"http://{place.api}/v1/status", headers={ADDRESSEE_HEADER: place.name})
+    try:
+        with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as answer:
+            return msgspec.json.decode(answer.read(), type=PodStatus)
+    except (OSError, msgspec.DecodeError):  # URLError is an OSError
+        return None
