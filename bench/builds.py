@@ -15,6 +15,7 @@ from pathlib import Path
 
 LOADGEN_SOURCES = Path(__file__).resolve().parent / "loadgen"
 KAFKA_VERSION = "4.1.0"
+FETCH_TIMEOUT_S = 600.0
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin"
 
 
@@ -70,6 +71,7 @@ def kafka_jars() -> Path:
             run(
                 [maven, "-q", "-B", "--color=never", "dependency:copy-dependencies", "-DoutputDirectory=libs"],
                 Path(work),
+                FETCH_TIMEOUT_S,
             )
             (Path(work) / "libs").rename(jars)
     return jars
@@ -82,8 +84,11 @@ def tool(name: str, otherwise: str) -> str:
     return path
 
 
-def run(command: list[str], directory: Path) -> None:
+def run(command: list[str], directory: Path, timeout_s: float | None = None) -> None:
     """Run a build with its output on our standard error. Raises BenchError."""
-    done = subprocess.run(command, cwd=directory, stdout=sys.stderr, check=False)
+    try:
+        done = subprocess.run(command, cwd=directory, stdout=sys.stderr, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{' '.join(command)} did not end within {timeout_s:.0f} s") from error
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command)} ended with exit code {done.returncode}")

@@ -87,7 +87,13 @@ def run_main(outcome: Outcome) -> None:
     except machine.ClusterError as error:
         print(f"without helm or kubectl: {error}", flush=True)  # the tests that need them are skipped, and say so
         environment = {}
+    fetch_kafka()
     pytest(outcome, "-m", "not kubernetes", "tests", environment=environment)
+
+
+def fetch_kafka() -> None:
+    """Kafka's jars, by Maven, the first time: without them the tests against a real broker are skipped, and say so."""
+    subprocess.run([sys.executable, "-m", "tests.conformance", "--fetch"], cwd=REPOSITORY, check=False)
 
 
 def run_go(outcome: Outcome) -> None:

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="areas or scripts; all without")
     parser.add_argument("--list", action="store_true", help="list areas and scripts, and end")
     parser.add_argument("--show", action="store_true", help="print Kafka's answers too")
+    parser.add_argument("--fetch", action="store_true", help="fetch Kafka if it is not here yet, and end")
     parser.add_argument("--require-kafka", action="store_true", help="fail instead of skip where Kafka cannot run")
     options = parser.parse_args()
     chosen = [s for s in SCRIPTS if not options.names or {s.area, s.name} & set(options.names)]
@@ -42,6 +43,8 @@ def main() -> int:
     if missing:
         print(f"skipped: {missing}")
         return 1 if options.require_kafka else 0
+    if options.fetch:
+        return 0
     meant = differences.load()
     report = asyncio.run(_compare(chosen, meant))
     if options.show:

@@ -51,7 +51,7 @@ def why_no_kafka_yet() -> str:
     if not shutil.which("java"):
         return "running Kafka needs Java 17: apt-get install openjdk-17-jre-headless"
     if not (cache() / f"kafka-{KAFKA_VERSION}").exists():
-        return "no Kafka here: `make conformance` fetches it (Maven)"
+        return "no Kafka here: `make test` and `make conformance` fetch it, with Maven: apt-get install maven"
     return ""
 
 
