@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from crc32c import crc32c
 from tests.fuzz.requests import mutate
+from tests.support.replicas import NoPeers
 from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.shard.test_manager import DATA, AnyTopic, Asked
 
@@ -44,6 +45,7 @@ def new_manager(disk: FakeDisk, boot_id: str) -> ShardManager:
             segment_bytes=600, journal_bytes=1 << 20, flush_interval_ms=5, boot_id=boot_id
         ),
         clock=SystemClock(),
+        peers=NoPeers(),
         new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
         commit_timeout_ms=5000,
     )

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from muster_coordinator.log.disk import Disk, read_fully, write_fully
 from muster_coordinator.log.partition_log import PartitionLog
 
-__all__ = ["CheckpointFile", "CheckpointHead", "CheckpointWriter", "fits"]
+__all__ = ["CheckpointFile", "CheckpointHead", "CheckpointWriter", "discard", "fits"]
 
 logger = structlog.get_logger(__name__)
 
@@ -48,6 +48,13 @@ def fits(head: CheckpointHead, log: PartitionLog) -> str:
     if epoch != head.epoch:
         return f"it has epoch {head.epoch} at offset {head.offset}, the log epoch {epoch}"
     return ""
+
+
+def discard(disk: Disk, directory: Path) -> None:
+    """Remove the log's checkpoint, durably: the log lost data. Raises OSError."""
+    if NAME in disk.listdir(directory):
+        disk.unlink(directory / NAME)
+        disk.fsync_dir(directory)
 
 
 class CheckpointWriter:

@@ -6,6 +6,7 @@ Built by ``HistoryBuilder`` from the journal's entries, oldest first.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,9 @@ __all__ = ["History", "HistoryBuilder", "JournaledBatch"]
 
 
 class JournaledBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch in a journal file. ``boot_id``: of the run of the machine in which it was written."""
+    """A batch in a journal file. ``boot_id``: of the run of the machine in which it was written. Without ``data`` it is
+    a gap: the log goes on behind it.
+    """
 
     base_offset: int
     end_offset: int
@@ -40,6 +43,17 @@ class History:
     known_end: int = -1
     truncated_to: int | None = None
     doubt: str = ""
+
+    def next_batch(self, offset: int) -> JournaledBatch | None:
+        """The batch that the log goes on with at ``offset``, gaps passed over; None if the journal has none."""
+        batch = self._by_base.get(offset)
+        while batch is not None and not batch.data:
+            batch = self._by_base.get(batch.end_offset)
+        return batch
+
+    @cached_property
+    def _by_base(self) -> dict[int, JournaledBatch]:
+        return {batch.base_offset: batch for batch in self.batches}
 
     def behind(self, offset: int) -> History:
         """Without what lies below ``offset``, between two batches: the segments have that for certain, but cleaned."""

@@ -127,6 +127,11 @@ class Journal:
         parts.append(batch)
         self._staged_ends[partition] = end_offset
 
+    def stage_gap(self, partition: int, base_offset: int, end_offset: int) -> None:
+        """Put the news that a log goes on at ``end_offset``, without records in between, into the next write."""
+        self._parts.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, 0))
+        self._staged_ends[partition] = end_offset
+
     def stage_truncation(self, partition: int, end_offset: int) -> None:
         """Put the news that a log was cut to ``end_offset`` into the next write."""
         self._parts.append(ENTRY.pack(TRUNCATE, partition, self._hashes[partition], 0, end_offset, 0))

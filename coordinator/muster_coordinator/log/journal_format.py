@@ -7,7 +7,7 @@ Payload: entries, each: kind i8 | partition i32 | log id hash i64 | base offset 
 data.
 
 kind      base offset        end offset           data
-APPEND    of the batch       behind the batch     the record batch
+APPEND    of the batch       behind the batch     the record batch; none: the log goes on behind, without records
 TRUNCATE  0                  new end of the log   none
 END       0                  end of the log       none: what the log held durably before this file or run
 START     last write number  0                    boot id, ASCII: a run of the pod begins, or a file; END of every log

@@ -8,23 +8,26 @@ segment. Segments are synced before a journal file goes. Source: UnifiedLog, Loc
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from muster_coordinator.log.beside import finish_swap
 from muster_coordinator.log.disk import Disk, read_whole_file
 from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History
-from muster_coordinator.log.recovery import Found, Plan, cut_log, drop_segments, plan, scan_log
+from muster_coordinator.log.reading import RangeReader, batches_of, read_batches, segment_index
+from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, scan_log
 from muster_coordinator.log.salvage import FOLDER, refusal
 from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
 from muster_coordinator.log.swap import CleanedTo, finish_cleaning
 from muster_coordinator.log.sync import LogFiles, SyncTask
-from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, CorruptBatchError, RecordBatch, read_batch
+from muster_coordinator.records.batch import RecordBatch
 
 __all__ = ["LogSettings", "PartitionLog", "partition_directory"]
 
@@ -74,6 +77,7 @@ class PartitionLog:
         self._settings = settings
         self._segments = segments
         self._segment = segments[-1]
+        self._tail_end = end_offset  # what the files will say: end of the last batch, or name of the last segment
         self._last_epoch = -1
         self._pending_bytes = 0  # of all segments
         self._flush_at = settings.buffer_bytes  # pending bytes at which the next append flushes
@@ -100,6 +104,7 @@ class PartitionLog:
         reason = refusal(disk, directory)
         if reason:
             raise DamagedLogError(directory / FOLDER, 0, f"found damaged before, and not cleared since: {reason}")
+        finish_swap(disk, directory)
         finish_cleaning(disk, directory)
         cleaned = CleanedTo.read(disk, directory)
         history = history.behind(cleaned.end_offset)
@@ -130,6 +135,9 @@ class PartitionLog:
         self._load_epochs(found, decision)
         self.journaled_end = decision.end_offset
         for batch in decision.append:
+            if not batch.data:
+                self.skip_to(batch.end_offset)
+                continue
             self.append(
                 batch.data, batch.base_offset, batch.end_offset, int.from_bytes(batch.data[12:16], "big", signed=True)
             )
@@ -170,7 +178,7 @@ class PartitionLog:
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches from ``offset`` on, and perhaps a few more in front."""
-        index = max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
+        index = segment_index(self._segments, offset)
         later = self._segments[index:]
         size = sum(segment.size + segment.pending_bytes for segment in later)
         return size - later[0].position_near(offset) if offset < self.end_offset else 0
@@ -205,7 +213,7 @@ class PartitionLog:
             self._last_epoch = leader_epoch
         segment.add(batch, base_offset, end_offset)
         self._pending_bytes += size
-        self.end_offset = end_offset
+        self.end_offset = self._tail_end = end_offset
 
     def flush_segment(self) -> None:
         """Give the segment files what the journal has of the buffered batches, without sync.
@@ -233,6 +241,8 @@ class PartitionLog:
         ``everything``: also what an earlier task, which may not have run yet, was to sync.
         """
         self.flush_segment()
+        if self._tail_end < self.end_offset:
+            self._name_end()
         dirty = [segment for segment in self._segments if segment.dirty or (everything and segment.exists)]
         for segment in dirty:
             segment.dirty = False
@@ -241,34 +251,67 @@ class PartitionLog:
         self._checkpoint_dirty = self._names_dirty = False
         return task
 
+    def _name_end(self) -> None:
+        """No batch says where the log ends: an empty segment's name does."""
+        self._segment = Segment(self._disk, self.directory, self.end_offset)
+        self._segment.make()
+        self._segments.append(self._segment)
+        self._tail_end = self.end_offset
+        self._names_dirty = True
+
     def sync(self) -> None:
         """Flush and sync. Raises OSError; after a failed sync the log takes nothing any more."""
         self.begin_sync().run()
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut the log, durably, so that it ends at or before ``offset``, between two batches. Returns the new end.
+    def skip_to(self, offset: int) -> None:
+        """The next batch begins at ``offset``, or behind it: what lies in between was compacted away elsewhere.
 
-        The caller tells the journal (``stage_truncation``) before it appends anything behind.
+        Durable once the journal has it (``stage_gap``), and for good with the sync of the log: the name of a segment.
         """
-        if offset >= self.end_offset:
-            return self.end_offset
-        index = max(bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1, 0)
-        drop_segments(self._disk, self.directory, self._segments, index + 1)
+        if offset < self.end_offset:
+            raise AssertionError(f"skip to {offset}, the log of {self.directory} ends at {self.end_offset}")
+        self.end_offset = offset
+
+    def cut_end(self, offset: int) -> int:
+        """End of the last batch that ``begin_truncate(offset)`` leaves; lower than that where records are missing."""
+        return self._cut_point(offset)[2]
+
+    def _cut_point(self, offset: int) -> tuple[int, int, int]:
+        """(index of the segment, its size, its end) of a log that is cut at ``offset``."""
+        index = segment_index(self._segments, offset)
         segment = self._segments[index]
-        segment.drop_pending(offset)
         end, size = segment.base_offset, 0
-        for info in segment.infos(0):
+        for info in segment.infos(segment.position_near(offset - 1)):
             if info.end_offset > offset:
-                break
+                return index, info.position, end
             end, size = info.end_offset, info.position + info.size
-        if size < segment.size:
-            segment.cut(size)
-        end = segment.pending_end or end
-        self._segment, self.end_offset, self.journaled_end = segment, end, min(end, self.journaled_end)
-        self._pending_bytes = sum(segment.pending_bytes for segment in self._segments)
-        self._checkpoint_dirty |= self.epochs.truncate_to(end)
+        return index, size, end
+
+    def begin_truncate(self, offset: int) -> Callable[[], None]:
+        """Cut the log so that it ends at ``offset``, between two batches. What is returned makes the files so, durably,
+        in any thread; nothing may be appended before that is done.
+
+        The journal must have all that was appended, and then ``stage_truncation`` to ``cut_end`` and a ``stage_gap``
+        up to ``offset``, durably. Both steps raise OSError; after the second one the log takes nothing any more.
+        """
+        self.flush_segment()
+        if self._pending_bytes:
+            raise AssertionError(f"{self.directory} is cut at {offset} while batches are not in the journal")
+        index, size, end = self._cut_point(offset)
+        segment = self._segments[index]
+        dropped, self._segments[index + 1 :] = self._segments[index + 1 :], []
+        self._segment, self._tail_end, self.end_offset, self.journaled_end = segment, end, offset, offset
+        self._checkpoint_dirty |= self.epochs.truncate_to(offset)
         self._last_epoch = self.epochs.last_epoch
-        return end
+        cleaned = None
+        if self.cleaned_to.end_offset > offset:
+            cleaned = self.cleaned_to = CleanedTo(offset, min(offset, self.cleaned_to.tombstone_horizon))
+        shortened = size < segment.size
+        if shortened:
+            segment.shorten(size)
+        cut = partial(self._files.cut, segment if shortened else None, [s.path for s in dropped if s.exists], cleaned)
+        self._files.holds.retire(dropped)
+        return cut
 
     def close(self) -> None:
         """Flush and close the files, without sync: the journal has what is not synced. Raises OSError."""
@@ -303,88 +346,14 @@ class PartitionLog:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def read(self, start_offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds ``start_offset`` on; at least one, b"" at the end of the log.
-
-        May be less than there is: one segment's file or buffer. CRCs are not checked: the reader does. Raises
-        DamagedLogError where the bytes are no batch, OSError.
-        """
-        if start_offset >= self.end_offset:
-            return b""
-        index = max(bisect_right(self._segments, start_offset, key=lambda s: s.base_offset) - 1, 0)
-        for segment in self._segments[index:]:
-            data = self._read_file(segment, start_offset, max_bytes) or _first_of(
-                segment.pending_from(start_offset), max_bytes
-            )
-            if data:
-                return data
-        return b""
-
-    @staticmethod
-    def _read_file(segment: Segment, start_offset: int, max_bytes: int) -> bytes:
-        first = position = segment.position_near(start_offset)
-        size = 0
-        for info in segment.infos(position):
-            position = info.position + info.size
-            segment.note(info.base_offset, info.position)
-            if info.end_offset <= start_offset:
-                first = position
-            elif size and position - first > max_bytes:
-                return segment.read(size, first)
-            else:
-                size = position - first
-        if position < segment.size:
-            raise DamagedLogError(segment.path, position, "no batch here")
-        return segment.read(size, first) if size else b""
+    def read_range(self, start: int, bytes_max: int) -> RangeReader:
+        """Reads a range as it is sent to other replicas, from ``start``, below the log's end, on."""
+        return RangeReader(self._segments, self._files.holds, start, self.end_offset, bytes_max)
 
     def read_batches(self, start_offset: int) -> Iterator[RecordBatch]:
         """Every batch from the one that holds ``start_offset`` to the present end. Raises DamagedLogError, OSError."""
-        index = max(bisect_right(self._segments, start_offset, key=lambda s: s.base_offset) - 1, 0)
-        # All of it now: a batch that is flushed meanwhile must not come twice.
-        parts = [(s, s.size, s.pending_from(start_offset)) for s in self._segments[index:]]
-        position = parts[0][0].position_near(start_offset)
-        with self._files.holds:
-            for segment, size, pending in parts:
-                for batch in self.batches_of(segment, size, position):
-                    if batch.end_offset > start_offset:
-                        yield batch
-                for data in pending:
-                    yield read_batch(data)
-                position = 0
+        return read_batches(self._segments, self._files.holds, start_offset, self._settings.read_chunk_bytes)
 
-    def batches_of(self, segment: Segment, size: int, position: int = 0) -> Iterator[RecordBatch]:
-        """Every batch between two positions of a segment's file, in bytes. Raises DamagedLogError, OSError."""
-        while position < size:
-            chunk = self._read_chunk(segment, position, size)
-            at = 0
-            while at < len(chunk):
-                try:
-                    batch = read_batch(chunk, at)
-                except CorruptBatchError as exc:
-                    if exc.truncated and at and position + len(chunk) < size:
-                        break
-                    raise DamagedLogError(segment.path, position + at, exc.reason) from exc
-                yield batch
-                at += len(batch.data)
-            position += at
-
-    def _read_chunk(self, segment: Segment, position: int, size: int) -> bytes:
-        """At least one whole batch, if there is one."""
-        chunk = segment.read(min(self._settings.read_chunk_bytes, size - position), position)
-        if len(chunk) >= HEADER_BYTES:
-            first = int.from_bytes(chunk[8:12], "big", signed=True) + LENGTH_OVERHEAD
-            if len(chunk) < first <= size - position:
-                chunk = segment.read(first, position)
-        return chunk
-
-
-def _first_of(batches: list[bytes], max_bytes: int) -> bytes:
-    """At least one, and no more than fit."""
-    taken = batches[:1]
-    size = len(taken[0]) if taken else 0
-    for batch in batches[1:]:
-        size += len(batch)
-        if size > max_bytes:
-            break
-        taken.append(batch)
-    return b"".join(taken)
+    def batches_of(self, segment: Segment, size: int) -> Iterator[RecordBatch]:
+        """Every batch in the first ``size`` bytes of a segment's file. Raises DamagedLogError, OSError."""
+        return batches_of(segment, size, 0, self._settings.read_chunk_bytes)

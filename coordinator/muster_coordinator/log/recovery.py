@@ -97,7 +97,7 @@ def _reason(found: Found) -> str:
 
 def _check_lost_write(found: Found, damage: Damage, history: History) -> None:
     """Damage with something valid behind it may only be a write that a power loss took."""
-    covering = next((b for b in history.batches if b.base_offset == found.end_offset), None)
+    covering = history.next_batch(found.end_offset)
     if covering is None:
         raise DamagedLogError(
             found.file, damage.position, f"{damage.reason}; valid batches follow, and the journal has no copy"
@@ -136,6 +136,8 @@ def _merge(found: Found, history: History) -> Plan:
 
 def _same(info: BatchInfo | None, batch: JournaledBatch) -> bool:
     """The CRC of a batch covers neither its base offset nor its leader epoch, so these are compared as well."""
+    if not batch.data:
+        return info is None
     if info is None or info.base_offset != batch.base_offset or info.end_offset != batch.end_offset:
         return False
     epoch_and_crc = batch.data[12:16] + batch.data[17:21]
@@ -184,7 +186,8 @@ def _with_later_segments(scan: SegmentScan, end_offset: int, later: list[Segment
     followed = any(segment.size for segment in later)
     if scan.damage is not None:
         return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_behind or followed)
-    if later and end_offset < later[0].base_offset and any(b.base_offset == end_offset for b in history.batches):
+    missing = history.next_batch(end_offset) if later else None
+    if missing is not None and missing.base_offset < later[0].base_offset:
         reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
         return Damage(scan.size, reason, followed)
     return None
@@ -201,6 +204,8 @@ def _first_unlike(batches: list[BatchInfo], expected: int, history: History) -> 
     }
     for index, info in enumerate(batches):
         batch = journaled.get(expected)
+        while batch is not None and not batch.data:
+            batch = journaled.get(batch.end_offset)
         if batch is not None and not _same(info, batch):
             return index
         expected = info.end_offset

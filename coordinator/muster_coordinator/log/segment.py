@@ -130,7 +130,7 @@ class Segment:
             return False
         made = not self.exists
         if made:
-            self._descriptor = self._disk.open(self.path, create=True)
+            self.make()
         data = b"".join([batch for _, batch in self._pending[:count]])
         self.dirty = True
         write_fully(self._disk, self._descriptor, data, self.size)
@@ -139,19 +139,13 @@ class Segment:
         self.pending_bytes -= len(data)
         return made
 
+    def make(self) -> None:
+        """Make the file. Raises OSError."""
+        self._descriptor = self._disk.open(self.path, create=True)
+
     def pending_from(self, offset: int) -> list[bytes]:
         """Buffered batches from the one that holds ``offset`` on."""
         return [batch for end_offset, batch in self._pending if end_offset > offset]
-
-    def drop_pending(self, offset: int) -> None:
-        """Forget buffered batches that end behind ``offset``."""
-        self._pending = [entry for entry in self._pending if entry[0] <= offset]
-        self.pending_bytes = sum(len(batch) for _, batch in self._pending)
-
-    @property
-    def pending_end(self) -> int | None:
-        """End offset of the last buffered batch."""
-        return self._pending[-1][0] if self._pending else None
 
     def note(self, base_offset: int, position: int) -> None:
         """A batch begins there; remember it if the last remembered one is far enough away."""
@@ -165,8 +159,16 @@ class Segment:
 
     def cut(self, size: int) -> None:
         """Shorten the file to ``size`` bytes, durably, before anything is written behind it."""
+        self.cut_file(size)
+        self.shorten(size)
+
+    def cut_file(self, size: int) -> None:
+        """The part of ``cut`` that blocks."""
         self._disk.truncate(self._descriptor, size)
         self._disk.fdatasync(self._descriptor)
+
+    def shorten(self, size: int) -> None:
+        """The other part."""
         self.size = size
         self._index = [entry for entry in self._index if entry[1] < size] or [(self.base_offset, 0)]
         self._last_indexed = self._index[-1][1]

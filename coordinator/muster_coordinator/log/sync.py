@@ -8,6 +8,7 @@ from pathlib import Path
 from muster_coordinator.log.disk import Disk, replace_file
 from muster_coordinator.log.epochs import CHECKPOINT_NAME
 from muster_coordinator.log.segment import Segment
+from muster_coordinator.log.swap import CleanedTo
 
 __all__ = ["Holds", "LogFiles", "SyncTask"]
 
@@ -59,6 +60,21 @@ class LogFiles:
     def sync_task(self, segments: list[Segment], checkpoint: bytes | None, names: bool) -> SyncTask:
         self._tasks += 1
         return SyncTask(self, self._tasks, segments, checkpoint, names)
+
+    def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
+        """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: ``failed``."""
+        with self._lock:
+            try:
+                if cleaned is not None:
+                    cleaned.write(self.disk, self.directory)
+                for path in reversed(dropped):
+                    self.disk.unlink(path)
+                self.disk.fsync_dir(self.directory)
+                if shortened is not None:
+                    shortened.cut_file(shortened.size)
+            except OSError as exc:
+                self.failed = exc
+                raise
 
     def sync(self, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool) -> None:
         """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` is set then."""

@@ -1,8 +1,8 @@
 """The thread that writes the journal, and what follows from it on the event loop.
 
 ``submit`` at the end of a turn: if the thread is idle it gets everything that is staged, otherwise that goes with the
-next write. So a write carries what came together while the one before was on its way, and no timer is involved. One
-hand-over to the thread and one back per write.
+next write, at once. So a write carries what came together while the one before was on its way, and no timer is
+involved. One hand-over to the thread and one back per write. What is only staged waits for the next ``submit``.
 
 In the background, full journal files are given back: the logs with batches in them are synced one after the other,
 then the file is used again.
@@ -49,6 +49,7 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._busy = False
+        self._again = False  # ``submit`` was called during the write that is on its way
         self._closing = False
         self._idle = asyncio.Event()
         self._housekeeping: asyncio.Task[None] | None = None
@@ -63,7 +64,10 @@ class JournalWriter:
 
     def submit(self) -> None:
         """Write what is staged: now, or right behind the write that is on its way."""
-        if self._busy or self._closing or self._journal.failed is not None:
+        if self._closing or self._journal.failed is not None:
+            return
+        if self._busy:
+            self._again = True
             return
         staged = self._journal.take()
         if staged is not None:
@@ -116,9 +120,9 @@ class JournalWriter:
 
     def _written(self, ends: dict[int, int]) -> None:
         self._busy = False
-        if self._journal.has_staged:
-            staged = self._journal.take()
-            assert staged is not None
+        again, self._again = self._again, False
+        staged = self._journal.take() if again else None
+        if staged is not None:
             self._busy = True
             self._queue.put(staged)
         else:

@@ -22,8 +22,7 @@ from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.loading import load_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
-from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.shard.replication_host import ReplicaHost
 
 __all__ = ["Checkpointer", "CheckpointerSettings"]
 
@@ -46,14 +45,14 @@ class CheckpointerSettings:
 
 
 class Checkpointer(Background):
-    """``shards``: those of the pod, as they are at any time; ``blocking`` runs a function in a thread."""
+    """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread."""
 
     def __init__(
         self,
         disk: Disk,
         settings: CheckpointerSettings,
         clock: Clock,
-        shards: dict[int, Shard],
+        hosts: dict[int, ReplicaHost],
         new_coordinator: Callable[[], GroupCoordinator],
         blocking: Callable[..., Awaitable[Any]],
     ) -> None:
@@ -61,18 +60,18 @@ class Checkpointer(Background):
         self._disk = disk
         self._settings = settings
         self._clock = clock
-        self._shards = shards
+        self._hosts = hosts
         self._new_coordinator = new_coordinator
         self._blocking = blocking
         self._last: dict[str, tuple[int, int]] = {}  # log id -> offset and bytes of its newest checkpoint
 
     async def work(self) -> None:
-        for shard in tuple(self._shards.values()):
-            if shard.state is ShardState.ACTIVE and self._is_due(shard):
-                await self.take(shard)
+        for host in tuple(self._hosts.values()):
+            if host.commit_point >= 0 and self._is_due(host):
+                await self.take(host)
 
-    def _is_due(self, shard: Shard) -> bool:
-        replica = shard.replica
+    def _is_due(self, host: ReplicaHost) -> bool:
+        replica = host.replica
         last = self._last.get(replica.log_id)
         if last is None:
             file = replica.open_checkpoint()
@@ -83,38 +82,40 @@ class Checkpointer(Background):
         offset, size = last
         return replica.log.bytes_from(offset) >= max(self._settings.interval_bytes, size)
 
-    async def take(self, shard: Shard) -> bool:
+    async def take(self, host: ReplicaHost) -> bool:
         """False if none was taken. Says why in the log."""
         started_ms = self._clock.monotonic_ms()
         try:
-            head = await self._take(shard)
+            async with host.log_lock:
+                head = await self._take(host)
         except Exception as error:
-            logger.warning("checkpoint_not_taken", partition=shard.partition, error=f"{type(error).__name__}: {error}")
+            logger.warning("checkpoint_not_taken", partition=host.partition, error=f"{type(error).__name__}: {error}")
             return False
         if head is None:
             return False
         duration_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("checkpoint_taken", partition=shard.partition, offset=head.offset, duration_ms=duration_ms)
+        logger.info("checkpoint_taken", partition=host.partition, offset=head.offset, duration_ms=duration_ms)
         return True
 
-    async def _take(self, shard: Shard) -> CheckpointHead | None:
-        replica = shard.replica
+    async def _take(self, host: ReplicaHost) -> CheckpointHead | None:
+        replica = host.replica
         coordinator = self._new_coordinator()
-        load = load_log(replica, coordinator, ShardMetrics(), to_offset=shard.high_watermark)
-        offset = await self._load(load, shard)
+        generation = host.generation
+        load = load_log(replica, coordinator, ShardMetrics(), to_offset=host.commit_point)
+        offset = await self._load(load, host, generation)
         if offset is None or offset <= replica.log.start_offset:
             return None
         head = CheckpointHead(SNAPSHOT_VERSION, replica.log_id, offset, replica.log.epochs.epoch_at(offset - 1))
         writer = await self._blocking(CheckpointWriter, self._disk, replica.directory, head)
         try:
-            if not await self._write(coordinator, writer, shard):
+            if not await self._write(coordinator, writer, host, generation):
                 return None
             self._last[replica.log_id] = (offset, writer.size)
         finally:
             await self._blocking(writer.discard)
         return head
 
-    async def _load(self, load: Generator[None, None, int], shard: Shard) -> int | None:
+    async def _load(self, load: Generator[None, None, int], host: ReplicaHost, generation: int) -> int | None:
         """Up to which offset; None if it was given up."""
         while True:
             started_s = self._clock.monotonic_s()
@@ -123,21 +124,23 @@ class Checkpointer(Background):
             except StopIteration as end:
                 offset: int = end.value
                 return offset
-            if await self._rest(started_s, shard):
+            if await self._rest(started_s, host, generation):
                 return None
 
-    async def _write(self, coordinator: GroupCoordinator, writer: CheckpointWriter, shard: Shard) -> bool:
+    async def _write(
+        self, coordinator: GroupCoordinator, writer: CheckpointWriter, host: ReplicaHost, generation: int
+    ) -> bool:
         encode = msgspec.msgpack.Encoder().encode
         started_s = self._clock.monotonic_s()
         for part in coordinator.snapshot(PART_ENTRIES):
             await self._blocking(writer.add, encode(part))
-            if await self._rest(started_s, shard):
+            if await self._rest(started_s, host, generation):
                 return False
             started_s = self._clock.monotonic_s()
         await self._blocking(writer.publish)
         return True
 
-    async def _rest(self, started_s: float, shard: Shard) -> bool:
-        """True if there is no use in going on."""
+    async def _rest(self, started_s: float, host: ReplicaHost, generation: int) -> bool:
+        """True if there is no use in going on: the pod stops, somebody else needs the log, a leadership ended."""
         worked_s = self._clock.monotonic_s() - started_s
-        return await self.pause(worked_s * REST) or shard.state is not ShardState.ACTIVE
+        return await self.pause(worked_s * REST) or host.log_wanted or host.generation != generation

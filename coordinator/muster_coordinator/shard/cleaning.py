@@ -17,8 +17,7 @@ from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.partition_log import PartitionLog
 from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.ports import Clock
-from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.shard.replication_host import ReplicaHost
 
 __all__ = ["CleanerSettings", "LogCleaner", "dirty_ratio"]
 
@@ -44,9 +43,9 @@ def dirty_ratio(log: PartitionLog, limit: int) -> float:
 
 
 class LogCleaner(Background):
-    """``shards``: those of the pod, as they are at any time; ``blocking`` runs a function in a thread; ``sync_failed``
-    hears of a log that must not be written any more; ``archived_to``: if there is an archive, nothing is cleaned that
-    is not in it.
+    """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread;
+    ``sync_failed`` hears of a log that must not be written any more; ``archived_to``: if there is an archive, nothing
+    is cleaned that is not in it.
     """
 
     def __init__(
@@ -54,16 +53,16 @@ class LogCleaner(Background):
         disk: Disk,
         settings: CleanerSettings,
         clock: Clock,
-        shards: dict[int, Shard],
+        hosts: dict[int, ReplicaHost],
         blocking: Callable[..., Awaitable[Any]],
         sync_failed: Callable[[OSError], None],
-        archived_to: Callable[[Shard], int] | None = None,
+        archived_to: Callable[[ReplicaHost], int] | None = None,
     ) -> None:
         super().__init__(settings.backoff_ms / 1000)
         self._disk = disk
         self._settings = settings
         self._clock = clock
-        self._shards = shards
+        self._hosts = hosts
         self._blocking = blocking
         self._sync_failed = sync_failed
         self._archived_to = archived_to
@@ -74,51 +73,54 @@ class LogCleaner(Background):
     async def clean_dirtiest(self) -> bool:
         """One pass over the log that has most to clean; False if none has enough."""
         ratios = {
-            partition: dirty_ratio(shard.replica.log, self._limit(shard))
-            for partition, shard in self._shards.items()
-            if shard.state is ShardState.ACTIVE and not shard.replica.log.cannot_clean
+            partition: dirty_ratio(host.replica.log, self._limit(host))
+            for partition, host in self._hosts.items()
+            if host.commit_point >= 0 and not host.replica.log.cannot_clean
         }
         partition = max(ratios, key=lambda p: ratios[p], default=-1)
         if partition < 0 or ratios[partition] <= 0 or ratios[partition] < self._settings.min_cleanable_ratio:
             return False
-        await self._clean(self._shards[partition])
+        host = self._hosts[partition]
+        async with host.log_lock:
+            if host.commit_point >= 0:
+                await self._clean(host)
         return True
 
-    def _limit(self, shard: Shard) -> int:
-        limit = shard.high_watermark
-        return limit if self._archived_to is None else min(limit, self._archived_to(shard))
+    def _limit(self, host: ReplicaHost) -> int:
+        limit = host.commit_point
+        return limit if self._archived_to is None else min(limit, self._archived_to(host))
 
-    async def _clean(self, shard: Shard) -> None:
-        log = shard.replica.log
+    async def _clean(self, host: ReplicaHost) -> None:
+        log = host.replica.log
         started_ms = self._clock.monotonic_ms()
         try:
             cleaning = Cleaning(
                 self._disk,
                 log,
-                self._limit(shard),
+                self._limit(host),
                 now_ms=self._clock.wall_ms(),
                 delete_retention_ms=self._settings.delete_retention_ms,
                 segment_bytes=self._settings.segment_bytes,
             )
-            whole = await self._slices(cleaning, shard)
+            whole = await self._slices(cleaning, host)
         except OSError as error:  # no room, most likely: the next pass tries again
-            logger.warning("log_not_cleaned", partition=shard.partition, error=str(error))
+            logger.warning("log_not_cleaned", partition=host.partition, error=str(error))
             if log.failed is not None:
                 self._sync_failed(error)
         except Exception as error:  # the log cannot be read: nothing of it is thrown away
             log.cannot_clean = f"{type(error).__name__}: {error}"
-            logger.error("log_not_cleaned", partition=shard.partition, error=log.cannot_clean)
+            logger.error("log_not_cleaned", partition=host.partition, error=log.cannot_clean)
         else:
             logger.info(
                 "log_cleaned" if whole else "log_cleaning_given_up",
-                partition=shard.partition,
+                partition=host.partition,
                 bytes_before=cleaning.bytes_before,
                 bytes_after=cleaning.bytes_after,
                 duration_ms=self._clock.monotonic_ms() - started_ms,
             )
 
-    async def _slices(self, cleaning: Cleaning, shard: Shard) -> bool:
-        """False if it ended because the shard does not lead any more, or the pod stops."""
+    async def _slices(self, cleaning: Cleaning, host: ReplicaHost) -> bool:
+        """False if it was given up because somebody else needs the log, or the pod stops."""
         steps = cleaning.steps()
         try:
             while True:
@@ -126,9 +128,10 @@ class LogCleaner(Background):
                 if size is None:
                     return True
                 cleaning.hand_over()
+                host.cleaned()
                 if await self.pause(size / self._settings.io_max_bytes_per_second):
                     return False
-                if shard.state is not ShardState.ACTIVE:
+                if host.log_wanted:
                     return False
         finally:
             await self._blocking(steps.close)

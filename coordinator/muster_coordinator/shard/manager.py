@@ -1,7 +1,7 @@
-"""A pod's partitions: replicas, elections and resignations, and what a storage failure does.
+"""A pod's partitions: replicas, the calls of the operator, what other pods send, and what a storage failure does.
 
-The rules are those of replication.md ("Identity", "Promise", "Election", "Resignation"), for sets of one replica so
-far.
+Each replica has a host (``replication_host``), and all rules of elections, resignations and commits are the protocol
+core's in there. Source: replication.md.
 """
 
 from __future__ import annotations
@@ -9,25 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.disk import Disk
-from muster_coordinator.replication.promise import NOBODY, EpochJumpError, check_epoch
+from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.messages import Message
+from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.archiving import Archiver, ArchiverSettings
 from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings, LogCleaner
-from muster_coordinator.shard.loading import LoadTurns
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.opening import log_state
 from muster_coordinator.shard.outcome import Outcome, OutcomeCode
-from muster_coordinator.shard.ports import Clock
+from muster_coordinator.shard.ports import Clock, Peers
 from muster_coordinator.shard.replica import Replica
+from muster_coordinator.shard.replication_host import ReplicaHost
+from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import FailureReason, ShardState
 from muster_coordinator.shard.storage import DamagedLogError, Storage, StorageSettings
@@ -36,8 +38,12 @@ from muster_coordinator.shard.turns import Turns
 logger = structlog.get_logger(__name__)
 
 ELECTION_WAIT_S = 1.0
-"""How long an election's caller waits for ACTIVE; a longer load is answered LOADING and ends as an event."""
+"""How long an election's caller waits for its end; a longer one is answered LOADING and ends as an event."""
 
+TICK_S = 0.05
+"""How often the protocol cores hear that time passes."""
+ALONE_TICKS = 20
+"""A leader that is alone in its set has nobody to hear: every so many ticks are enough."""
 HOUSEKEEPING_S = 0.5
 STORAGE_RETRY_S = 1.0
 
@@ -51,44 +57,61 @@ class ShardManager:
         disk: Disk,
         storage_settings: StorageSettings,
         clock: Clock,
+        peers: Peers,
         new_coordinator: Callable[[], GroupCoordinator],
         commit_timeout_ms: int,
         cleaner_settings: CleanerSettings | None = None,
         checkpointer_settings: CheckpointerSettings | None = None,
         archiver_settings: ArchiverSettings | None = None,
+        self_nomination_ms: int = 0,
     ) -> None:
-        """Without their settings, logs are never cleaned, checkpoints are never taken, nothing is archived."""
+        """Without their settings, logs are never cleaned, checkpoints are never taken, nothing is archived.
+
+        ``self_nomination_ms``: without operator and leader for so long, up to twice, a replica nominates itself; 0:
+        never.
+        """
         self.metrics = ShardMetrics()
-        self.shards: dict[int, Shard] = {}  # partitions that this pod leads, or failed to lead
         self.cannot_write = ""  # why this pod's storage takes no writes; "" when it does
         self.draining = False
         self.on_partition_change: Callable[[int], None] = lambda partition: None
         self.on_pod_change: Callable[[], None] = lambda: None
-        self._clock = clock
-        self._new_coordinator = new_coordinator
-        self._commit_timeout_ms = commit_timeout_ms
-        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="storage")
         self._storage = Storage(data_dir, disk, storage_settings, self._durable, self.storage_failed)
-        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._load_turns = LoadTurns()
         self._turns = Turns(self._storage, clock, self.metrics)
-        self._activations: dict[Shard, asyncio.Future[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._housekeeping: asyncio.TimerHandle | None = None
+        self._runtime = runtime = Runtime(
+            clock=clock,
+            peers=peers,
+            storage=self._storage,
+            turns=self._turns,
+            metrics=self.metrics,
+            new_coordinator=new_coordinator,
+            commit_timeout_ms=commit_timeout_ms,
+            nomination_ms=self_nomination_ms,
+            shard_host=self,
+            storage_failed=self.storage_failed,
+            partition_changed=lambda partition: self.on_partition_change(partition),
+        )
+        self._turns.end_turn = runtime.end_turn
+        self.shards: dict[int, Shard] = runtime.shards  # partitions that this pod leads, or failed to lead
+        self.hosts: dict[int, ReplicaHost] = runtime.hosts
+        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._timers: list[asyncio.TimerHandle] = []
+        self._ticks = 0
         self._stopped = False
         self._background: list[Background] = []
         archived_to = None
         if archiver_settings is not None:
-            archiver = Archiver(disk, archiver_settings, self.shards, self._blocking)
+            archiver = Archiver(disk, archiver_settings, self.hosts, runtime.blocking)
             archived_to = archiver.archived_to
             self._background.append(archiver)
         if cleaner_settings is not None:
             self._background.append(
-                LogCleaner(disk, cleaner_settings, clock, self.shards, self._blocking, self.storage_failed, archived_to)
+                LogCleaner(
+                    disk, cleaner_settings, clock, self.hosts, runtime.blocking, self.storage_failed, archived_to
+                )
             )
         if checkpointer_settings is not None:
             self._background.append(
-                Checkpointer(disk, checkpointer_settings, clock, self.shards, new_coordinator, self._blocking)
+                Checkpointer(disk, checkpointer_settings, clock, self.hosts, new_coordinator, runtime.blocking)
             )
 
     @property
@@ -100,58 +123,78 @@ class ShardManager:
         """Partitions whose replica here must not serve, with the reason."""
         return self._storage.damage
 
+    @property
+    def is_settled(self) -> bool:
+        """Nothing goes on in the background that ends by itself: logs are open, loads are done."""
+        return self._runtime.is_idle
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Recover the journal and find the replicas. Raises OSError: the pod cannot start."""
-        self._loop = asyncio.get_running_loop()
-        await self._blocking(self._storage.open)
+        await self._runtime.blocking(self._storage.open)
         self._storage.start()
+        for replica in self.replicas.values():
+            self.hosts[replica.partition] = ReplicaHost(replica, self._runtime)
+        self._tick()
         self._housekeep()
-        self._spawn(self._open_logs())
+        self._runtime.spawn(self._open_logs())
         for background in self._background:
             background.start()
 
     async def _open_logs(self) -> None:
-        """Recover every log before it is asked for, so that the status is whole and journal files can be given back."""
-        for partition, replica in sorted(self.replicas.items()):
+        """Recover every log before it is asked for: each replica takes part as soon as its log is open."""
+        for partition in sorted(self.replicas):
             async with self._locks[partition]:
                 try:
-                    await self._blocking(self._storage.open_log, replica)
+                    await self._open(self.hosts[partition])
                 except (DamagedLogError, OSError) as error:
                     logger.error("log_not_opened", partition=partition, error=str(error))
             self.on_partition_change(partition)
         try:
-            await self._blocking(self._storage.salvage_unclaimed)
+            await self._runtime.blocking(self._storage.salvage_unclaimed)
         except OSError as error:
             logger.error("journaled_batches_not_saved", error=str(error))
+
+    async def _open(self, host: ReplicaHost) -> None:
+        """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
+        if host.core is not None or self.cannot_write:
+            return
+        await self._runtime.blocking(self._storage.open_log, host.replica)
+        state = await self._runtime.blocking(log_state, host.replica)
+        if host.core is None and not self.cannot_write:
+            host.start(state)
 
     async def stop(self) -> None:
         """Stop serving and write everything out. Promises stay; leadership is not handed over here (see ``drain``)."""
         self._stopped = True
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-        for task in tuple(self._tasks):
-            task.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        self._runtime.cancel_tasks()
         for background in self._background:
             await background.stop()
-        for shard in self.shards.values():
+        for host in self.hosts.values():
+            host.give_up("the pod stops")
+        for shard in tuple(self.shards.values()):
             shard.close("the pod stops")
         await self._storage.close()
-        self._threads.shutdown(wait=True)
+        self._runtime.close()
 
     def _housekeep(self) -> None:
         for shard in self.shards.values():
             shard.refuse_overdue()
-        self._housekeeping = self._loop.call_later(HOUSEKEEPING_S, self._housekeep)
+        self._again(HOUSEKEEPING_S, self._housekeep)
 
-    async def _blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._loop.run_in_executor(self._threads, function, *arguments)
+    def _tick(self) -> None:
+        self._ticks += 1
+        for host in self.hosts.values():
+            if not host.alone or self._ticks % ALONE_TICKS == 0:
+                host.tick()
+        self._again(TICK_S, self._tick)
 
-    def _spawn(self, coroutine: Any) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _again(self, delay_s: float, call: Callable[[], None]) -> None:
+        self._timers = [timer for timer in self._timers if timer.when() > asyncio.get_running_loop().time()]
+        self._timers.append(asyncio.get_running_loop().call_later(delay_s, call))
 
     # -- Host: called by shards ---------------------------------------------------------------------------------------
 
@@ -162,21 +205,20 @@ class ShardManager:
         self._turns.arm_timer(shard, deadline_ms)
 
     def state_changed(self, shard: Shard) -> None:
-        if shard.state is not ShardState.LOADING:
-            activation = self._activations.pop(shard, None)
-            if activation is not None and not activation.done():
-                activation.set_result(None)
         if shard.state in (ShardState.CLOSED, ShardState.FAILED):
             self._turns.disarm(shard)
+        if shard.state is ShardState.FAILED:
+            self.hosts[shard.partition].shard_failed(shard)
         self.on_partition_change(shard.partition)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _durable(self, ends: dict[int, int]) -> None:
+        hosts = self.hosts
         for partition, end_offset in ends.items():
-            shard = self.shards.get(partition)
-            if shard is not None:
-                shard.log_durable(end_offset)
+            host = hosts.get(partition)
+            if host is not None:
+                host.log_durable(end_offset)
         self._turns.write_ended()
 
     def storage_failed(self, error: Exception) -> None:
@@ -189,8 +231,10 @@ class ShardManager:
         logger.error("storage_failed", error=self.cannot_write)
         for shard in tuple(self.shards.values()):
             shard.fail(FailureReason.CANNOT_WRITE, self.cannot_write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for host in self.hosts.values():
+            host.give_up(self.cannot_write)
         self.on_pod_change()
-        self._spawn(self._recover_storage())
+        self._runtime.spawn(self._recover_storage())
 
     async def _recover_storage(self) -> None:
         """Come back by itself when there is room. A log whose sync failed needs a new process: see ``must_restart``."""
@@ -202,8 +246,9 @@ class ShardManager:
                 logger.warning("storage_still_failing", error=str(error))
                 continue
             self.cannot_write = ""
-            self._turns.run()
+            self._turns.wake()
             logger.info("storage_recovered")
+            await self._open_logs()
             self.on_pod_change()
             return
 
@@ -221,18 +266,14 @@ class ShardManager:
             if self.cannot_write:
                 return Outcome(partition, OutcomeCode.CANNOT_WRITE, message=self.cannot_write)
             try:
-                replica = self.replicas.get(partition)
-                if replica is None:
-                    replica = await self._blocking(self._storage.create_replica, partition)
-                    self._storage.add(replica)
-                else:
-                    await self._blocking(self._storage.open_log, replica)
+                host = await self._create(partition)
             except DamagedLogError as error:
                 self.on_partition_change(partition)
                 return Outcome(partition, OutcomeCode.DAMAGED, message=str(error))
             except OSError as error:
                 return Outcome(partition, OutcomeCode.CANNOT_WRITE, message=str(error))
             self.on_partition_change(partition)
+            replica = host.replica
             return Outcome(
                 partition,
                 OutcomeCode.ACCEPTED,
@@ -242,7 +283,38 @@ class ShardManager:
                 used=not replica.never_used,
             )
 
-    # -- elections ----------------------------------------------------------------------------------------------------
+    async def _create(self, partition: int) -> ReplicaHost:
+        host = self.hosts.get(partition)
+        if host is None:
+            replica = await self._runtime.blocking(self._storage.create_replica, partition)
+            self._storage.add(replica)
+            host = self.hosts[partition] = ReplicaHost(replica, self._runtime)
+        await self._open(host)
+        return host
+
+    def receive(self, partition: int, message: Message) -> None:
+        """From another pod's replica of ``partition``."""
+        host = self.hosts.get(partition)
+        if host is not None:
+            host.receive(message)
+
+    def disconnected(self, log_id: str) -> None:
+        """The connection to the pod that has the replica ``log_id`` was closed by it, or refused."""
+        for host in self.hosts.values():
+            host.disconnected(log_id)
+
+    def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
+        """Who else gets the log of ``partition`` while this pod leads it. Does nothing if that is so already."""
+        host = self.hosts.get(partition)
+        if host is not None:
+            host.set_learners(tuple(log_id for log_id in log_ids if log_id != host.replica.log_id))
+
+    def operator_heard(self) -> None:
+        """Somebody is there who elects: no replica nominates itself for now."""
+        for host in self.hosts.values():
+            host.operator_heard()
+
+    # -- elections and resignations -----------------------------------------------------------------------------------
 
     async def elect(
         self,
@@ -252,201 +324,59 @@ class ShardManager:
         previous_replicas: tuple[str, ...] = (),
         *,
         bootstrap: bool = False,
+        force: bool = False,
+        allow_data_loss: bool = False,
     ) -> Outcome:
-        """onElection. Idempotent within one run of the process; waits a moment for ACTIVE."""
-        async with self._locks[partition]:
-            outcome = await self._begin_election(partition, epoch, replicas, previous_replicas, bootstrap)
-        if outcome.code is not OutcomeCode.LOADING:
-            return outcome
-        shard = self.shards.get(partition)
-        activation = self._activations.get(shard) if shard is not None else None
-        if activation is not None:
-            await asyncio.wait([activation], timeout=ELECTION_WAIT_S)
-        return self._state_of_election(partition, epoch)
-
-    async def _begin_election(
-        self,
-        partition: int,
-        epoch: int,
-        replicas: tuple[str, ...],
-        previous_replicas: tuple[str, ...],
-        bootstrap: bool,
-    ) -> Outcome:
-        replica = self.replicas.get(partition)
-        refused = self._refuse_election(partition, epoch, replica, replicas, previous_replicas)
-        if refused is not None or replica is None:
-            return refused or Outcome(partition, OutcomeCode.WRONG_REPLICA)
-        if replica.leading_epoch == epoch:
-            return self._state_of_election(partition, epoch)
-        promised = replica.promised
-        if epoch < promised.epoch or (epoch == promised.epoch and promised.leader != NOBODY):
-            return self._outcome(
-                replica,
-                OutcomeCode.STALE_EPOCH,
-                f"epoch {epoch} is not higher than {promised.epoch}, which was promised",
-            )
-        try:
-            await self._blocking(self._storage.open_log, replica)
-        except DamagedLogError as error:
-            self.on_partition_change(partition)
-            return self._outcome(replica, OutcomeCode.DAMAGED, str(error))
-        except OSError as error:
-            return self._outcome(replica, OutcomeCode.CANNOT_WRITE, str(error))
-        if bootstrap != replica.never_used:
-            found = f"it ends at {replica.end_offset}, epoch {promised.epoch} was promised"
-            what = "bootstrap of a used log" if bootstrap else "an empty log is only opened by a bootstrap"
-            return self._outcome(replica, OutcomeCode.INVALID, f"{what} ({found})")
-        shard = self.shards.get(partition)
-        if shard is not None:
-            shard.hold()  # promising a higher epoch ends the old one; nothing is appended in it any more
-        try:
-            await self._blocking(promised.store, epoch, replica.log_id)
-        except OSError as error:
-            self.storage_failed(error)
-            return self._outcome(replica, OutcomeCode.CANNOT_WRITE, f"the promise could not be written: {error}")
-        replica.leading_epoch = epoch
-        self._lead(replica, epoch, replicas, previous_replicas)
-        return self._state_of_election(partition, epoch)
-
-    def _refuse_election(
-        self,
-        partition: int,
-        epoch: int,
-        replica: Replica | None,
-        replicas: tuple[str, ...],
-        previous_replicas: tuple[str, ...],
-    ) -> Outcome | None:
-        """What speaks against an election before anything durable is done; None: nothing."""
+        """onElection. Idempotent within one run of the process; waits a moment for the end."""
+        refused = await self._prepare(partition)
+        if refused is not None:
+            return refused
+        host = self.hosts[partition]
         if self.draining:
-            return Outcome(partition, OutcomeCode.CANNOT_WRITE, message="the pod drains and takes no election")
-        if self.cannot_write:
-            return Outcome(partition, OutcomeCode.CANNOT_WRITE, message=self.cannot_write)
-        if replica is None:
-            return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
-        if replica.log_id not in replicas and replica.log_id not in previous_replicas:
-            return self._outcome(
-                replica, OutcomeCode.WRONG_REPLICA, f"log id {replica.log_id} is in no set of the call"
-            )
-        if len(replicas) != 1 or previous_replicas:
-            return self._outcome(replica, OutcomeCode.INVALID, "sets of more than one replica are not supported yet")
-        try:
-            check_epoch(replica.promised.epoch, epoch)
-        except EpochJumpError as error:
-            return self._outcome(replica, OutcomeCode.INVALID, str(error))
-        return None
-
-    def _lead(
-        self, replica: Replica, epoch: int, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]
-    ) -> None:
-        """The promise is durable: lead in ``epoch``. What an ACTIVE shard has loaded stays."""
-        shard = self.shards.get(replica.partition)
-        if shard is not None and shard.state is ShardState.ACTIVE:
-            shard.advance_epoch(epoch, replicas, previous_replicas)
-            return
-        if shard is not None:
-            shard.close(f"superseded by epoch {epoch}")
-        shard = Shard(
-            replica,
-            self._new_coordinator(),
-            epoch=epoch,
-            host=self,
-            clock=self._clock,
-            metrics=self.metrics,
-            commit_timeout_ms=self._commit_timeout_ms,
+            return self._outcome(host, OutcomeCode.CANNOT_WRITE, "the pod drains and takes no election")
+        failed = self.shards.get(partition)
+        if failed is not None and failed.epoch == epoch and failed.state is ShardState.FAILED:
+            return self._outcome(host, _CODE_OF_REASON.get(failed.reason, OutcomeCode.STALE_EPOCH), failed.message)
+        election = ElectionCall(
+            epoch, Sets(replicas, previous_replicas), host.learners, bootstrap, force, allow_data_loss
         )
-        self.shards[replica.partition] = shard
-        self._activations[shard] = self._loop.create_future()
-        shard.start_loading()
-        self._spawn(self._load(shard, replicas, previous_replicas))
-
-    async def _load(self, shard: Shard, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]) -> None:
-        started_ms = self._clock.monotonic_ms()
-        log_bytes = shard.replica.log.size
-        try:
-            await self._load_turns.next_slice(log_bytes)
-            for _ in shard.load():
-                await self._load_turns.next_slice(log_bytes)
-                if shard.state is not ShardState.LOADING:
-                    return
-            shard.open_epoch(replicas, previous_replicas)
-        except DamagedLogError as error:
-            self._storage.mark_damaged(shard.partition, error)
-            self.metrics.load_failures += 1
-            shard.fail(FailureReason.LOG_DAMAGED, str(error))
-        except Exception as error:  # whatever it is: a shard that stayed LOADING would never say so
-            logger.exception("load_failed", partition=shard.partition)
-            self.metrics.load_failures += 1
-            shard.fail(FailureReason.LOAD_FAILED, f"{type(error).__name__}: {error}")
-        else:
-            self.metrics.loads += 1
-            self.metrics.load_time.observe(self._clock.monotonic_ms() - started_ms)
-
-    def _state_of_election(self, partition: int, epoch: int) -> Outcome:
-        """The answer for (epoch, this pod), as often as it is asked."""
-        replica = self.replicas.get(partition)
-        shard = self.shards.get(partition)
-        if replica is None:
-            return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
-        if shard is not None and shard.epoch == epoch:
-            if shard.state is ShardState.ACTIVE:
-                return self._outcome(replica, OutcomeCode.ACCEPTED)
-            if shard.state is ShardState.LOADING:
-                return self._outcome(replica, OutcomeCode.LOADING, "the log is being loaded")
-            if shard.reason == FailureReason.LOG_DAMAGED:
-                return self._outcome(replica, OutcomeCode.DAMAGED, shard.message)
-            if shard.reason == FailureReason.CANNOT_WRITE:
-                return self._outcome(replica, OutcomeCode.CANNOT_WRITE, shard.message)
-        return self._outcome(
-            replica,
-            OutcomeCode.STALE_EPOCH,
-            f"epoch {epoch} ended here: {shard.reason or 'superseded'}"
-            if shard is not None
-            else f"epoch {epoch} ended",
-        )
-
-    @staticmethod
-    def _outcome(replica: Replica, code: OutcomeCode, message: str = "", ended_epoch: int = -1) -> Outcome:
-        return Outcome(replica.partition, code, replica.promised.epoch, message, replica.log_id, ended_epoch)
-
-    # -- resignations -------------------------------------------------------------------------------------------------
+        answer = host.call(lambda call: lambda core, now_ms: core.elect(call, election, now_ms))
+        await asyncio.wait((answer,), timeout=ELECTION_WAIT_S)
+        if not answer.done():
+            return self._outcome(host, OutcomeCode.LOADING, "the election is under way")
+        return Outcome.of(partition, host.replica.log_id, answer.result())
 
     async def resign(self, partition: int, epoch: int) -> Outcome:
         """onResignation with the new, higher epoch, which is promised to nobody: the first election of it fills the
         name."""
-        async with self._locks[partition]:
-            replica = self.replicas.get(partition)
-            if replica is None:
-                return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
-            promised = replica.promised
-            if epoch == promised.epoch and promised.leader == NOBODY:
-                return self._outcome(replica, OutcomeCode.ACCEPTED, ended_epoch=-1)
-            if epoch <= promised.epoch:
-                return self._outcome(
-                    replica, OutcomeCode.STALE_EPOCH, f"epoch {epoch} is not higher than {promised.epoch}"
-                )
-            try:
-                check_epoch(promised.epoch, epoch)
-            except EpochJumpError as error:
-                return self._outcome(replica, OutcomeCode.INVALID, str(error))
-            ended_epoch = self._step_down(partition, f"resigned for epoch {epoch}")
-            try:
-                await self._blocking(promised.store, epoch, NOBODY)
-            except OSError as error:
-                self.storage_failed(error)
-                return self._outcome(
-                    replica, OutcomeCode.CANNOT_WRITE, f"the promise could not be written: {error}", ended_epoch
-                )
-            replica.leading_epoch = -1
-            return self._outcome(replica, OutcomeCode.ACCEPTED, ended_epoch=ended_epoch)
+        refused = await self._prepare(partition)
+        if refused is not None:
+            return refused
+        host = self.hosts[partition]
+        answer = host.call(lambda call: lambda core, now_ms: core.resign(call, epoch, now_ms))
+        return Outcome.of(partition, host.replica.log_id, await answer)
 
-    def _step_down(self, partition: int, reason: str) -> int:
-        """End this pod's leadership of ``partition``; returns its epoch, -1 when it did not lead."""
-        shard = self.shards.pop(partition, None)
-        if shard is None:
-            return -1
-        led = shard.state in (ShardState.ACTIVE, ShardState.LOADING)
-        shard.close(reason)
-        return shard.epoch if led else -1
+    async def _prepare(self, partition: int) -> Outcome | None:
+        """Why a call cannot even be given to the replica; None: it can."""
+        host = self.hosts.get(partition)
+        if host is None:
+            return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
+        try:
+            async with self._locks[partition]:
+                await self._open(host)
+        except DamagedLogError as error:
+            self.on_partition_change(partition)
+            return self._outcome(host, OutcomeCode.DAMAGED, str(error))
+        except OSError as error:
+            return self._outcome(host, OutcomeCode.CANNOT_WRITE, str(error))
+        if self.cannot_write:
+            return self._outcome(host, OutcomeCode.CANNOT_WRITE, self.cannot_write)
+        return None
+
+    @staticmethod
+    def _outcome(host: ReplicaHost, code: OutcomeCode, message: str) -> Outcome:
+        replica = host.replica
+        return Outcome(replica.partition, code, replica.promised.epoch, message, replica.log_id)
 
     async def drain(self) -> None:
         """Resign from everything that this pod leads and take no election from now on."""
@@ -455,3 +385,9 @@ class ShardManager:
         led = [s.partition for s in self.shards.values() if s.state in (ShardState.ACTIVE, ShardState.LOADING)]
         await asyncio.gather(*(self.resign(p, self.replicas[p].promised.epoch + 1) for p in led))
         self.on_pod_change()
+
+
+_CODE_OF_REASON: dict[str, OutcomeCode] = {
+    FailureReason.LOG_DAMAGED: OutcomeCode.DAMAGED,
+    FailureReason.CANNOT_WRITE: OutcomeCode.CANNOT_WRITE,
+}

@@ -12,7 +12,7 @@ Source: CoordinatorRuntime (operation, deferred events, load and unload), design
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,8 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
-from muster_coordinator.replication.commit_point import CommitPoint
+from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
-from muster_coordinator.shard.loading import load_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Host
 from muster_coordinator.shard.replica import Replica
@@ -69,13 +68,14 @@ class Shard:
         self._unanswered: Answer | None = (
             None  # of the operation that runs: it has its response, which is not parked yet
         )
-        self._parked: deque[tuple[int, Answer, Any]] = deque()  # (log end that it depends on, request, response)
-        self._park_marks: deque[tuple[int, int]] = (
-            deque()
-        )  # (log end, monotonic ms), one per turn that parked something
+        self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
+        self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
         self._timers = Timers()
-        self._commit: CommitPoint | None = None
-        self._epoch_open_at = -1  # end of the leader-change record of this epoch
+        self.confirm_read: Callable[[], int] | None = None
+        """Gives the round that must be confirmed before an answer without records is sent; None: nothing must."""
+        self.high_watermark = -1
+        """The commit point; -1 before the epoch is open."""
+        self._confirmed_round = 0
 
     def __repr__(self) -> str:
         return (
@@ -83,43 +83,39 @@ class Shard:
             f"high_watermark={self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
         )
 
-    @property
-    def high_watermark(self) -> int:
-        """The commit point; -1 before the epoch is open."""
-        return self._commit.offset if self._commit is not None else -1
-
     # -- leadership ---------------------------------------------------------------------------------------------------
 
     def start_loading(self) -> None:
         self._enter(ShardState.LOADING)
 
-    def load(self) -> Iterator[None]:
-        """Replay the log into the group state, a slice at a time; the caller lets other shards run between slices.
-
-        Raises DamagedLogError, UnsupportedValueVersionError: the caller fails the shard with it.
+    def open_epoch(self, epoch: int, sets: Sets) -> None:
+        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued while the shard
+        was held runs behind that record.
         """
-        return load_log(self.replica, self.coordinator, self._metrics)
-
-    def open_epoch(self, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]) -> None:
-        """Append the leader-change record that opens this epoch; the shard is ACTIVE when that record is committed.
-
-        What an ACTIVE shard had queued while it was held runs behind that record.
-        """
-        self._commit = CommitPoint(self.replica.log_id, replicas, previous_replicas, self.replica.end_offset)
-        self.replica.append_leader_change(self.epoch, replicas, previous_replicas, self._clock.wall_ms())
-        self._epoch_open_at = self.replica.end_offset
-        self._host.flush_soon(self)
-
-    def hold(self) -> None:
-        """Run and append nothing until ``advance_epoch``: a higher epoch is being promised."""
-        self._held = True
-
-    def advance_epoch(self, epoch: int, replicas: tuple[str, ...], previous_replicas: tuple[str, ...]) -> None:
-        """A higher election of this very pod: what is loaded stays, the log gets the new epoch's leader-change
-        record."""
         self._held = False
         self.epoch = epoch
-        self.open_epoch(replicas, previous_replicas)
+        self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
+        self._host.flush_soon(self)
+
+    def activate(self) -> None:
+        """The leader-change record is committed. What the group state does when it begins to lead comes before every
+        request: it is first in the queue.
+        """
+        if self.state is ShardState.LOADING:
+            self._enter(ShardState.ACTIVE)
+            self._queue_internal(self.coordinator.on_loaded)
+
+    def hold(self) -> None:
+        """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised.
+
+        Rounds count anew in each epoch; reads that wait for one are confirmed by the next leader-change record.
+        """
+        self._held = True
+        self._confirmed_round = 0
+        opened = self.replica.end_offset + 1
+        parked = ((opened if read_round else end, 0, *rest) for end, read_round, *rest in self._parked)
+        self._parked = deque(parked)
+        self._park_marks = deque((opened if read_round else end, 0, ms) for end, read_round, ms in self._park_marks)
 
     def fail(self, reason: str, message: str, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop serving because of a fault of this replica; parked and queued requests get ``code``."""
@@ -139,7 +135,7 @@ class Shard:
         parked, self._parked = self._parked, deque()
         queued, self._queue = self._queue, deque()
         self._park_marks.clear()
-        for _, request, _ in parked:
+        for _, _, request, _ in parked:
             request.refuse(code)
         for reply in self.coordinator.on_unloaded():
             waiting: Any = reply.token
@@ -204,8 +200,8 @@ class Shard:
             self._fail_turn(error)
             return
         if len(parked) > parked_before:
-            self._park_marks.append((parked[-1][0], monotonic_ms))
-            if self._commit is not None and parked[0][0] <= self._commit.offset:
+            self._park_marks.append((parked[-1][0], parked[-1][1], monotonic_ms))
+            if parked[0][0] <= self.high_watermark:
                 self._release()
 
     def _run_queue(self, now_ms: int) -> None:
@@ -214,6 +210,8 @@ class Shard:
         operations = self.coordinator.operations
         replay = self.coordinator.replay
         end_offset = self.replica.end_offset
+        confirm_read = self.confirm_read
+        read_round = 0  # of this turn, when something was read
         records: list[Record] = []
         for _ in range(len(queue)):
             request, answer = queue.popleft()
@@ -236,11 +234,13 @@ class Shard:
                     replay(record[2], end_offset, now_ms)
                     end_offset += 1
                 records += result.records
+            elif confirm_read is not None and not read_round and (response is not None or result.replies):
+                read_round = confirm_read()
             if response is not None:
-                parked.append((end_offset, answer, response))
+                parked.append((end_offset, read_round, answer, response))
                 self._unanswered = None
             for reply in result.replies:
-                parked.append((end_offset, reply.token, reply.response))
+                parked.append((end_offset, read_round, reply.token, reply.response))
             if result.timers:
                 self._set_timers(result)
             if len(records) >= MAX_BATCH_RECORDS:
@@ -286,32 +286,26 @@ class Shard:
 
     # -- commit point -------------------------------------------------------------------------------------------------
 
-    def log_durable(self, end_offset: int) -> None:
-        """This replica's log is durable up to ``end_offset``."""
-        commit = self._commit
-        if commit is None or not commit.acknowledge(self.replica.log_id, end_offset):
-            return
-        if self.state is ShardState.LOADING and commit.offset >= self._epoch_open_at:
-            self._activate()
+    def committed(self, end_offset: int) -> None:
+        """All below ``end_offset`` is committed."""
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            self._release()
+
+    def reads_confirmed(self, read_round: int) -> None:
+        """What ``confirm_read`` gave this round or a lower one for may be answered."""
+        self._confirmed_round = read_round
         self._release()
 
-    def _activate(self) -> None:
-        """What the group state does when it begins to lead comes before every request: it is first in the queue."""
-        self._enter(ShardState.ACTIVE)
-        self._queue_internal(self.coordinator.on_loaded)
-
     def _release(self) -> None:
-        """Answer every parked request whose log end is committed."""
-        commit = self._commit
-        if commit is None:
-            return
-        committed = commit.offset
+        """Answer every parked request whose log end is committed and whose reads are confirmed."""
+        committed, confirmed = self.high_watermark, self._confirmed_round
         parked = self._parked
-        while parked and parked[0][0] <= committed:
-            _, request, response = parked.popleft()
+        while parked and parked[0][0] <= committed and parked[0][1] <= confirmed:
+            _, _, request, response = parked.popleft()
             request.answer(response)
         marks = self._park_marks
-        while marks and marks[0][0] <= committed:
+        while marks and marks[0][0] <= committed and marks[0][1] <= confirmed:
             marks.popleft()
 
     def refuse_overdue(self) -> None:
@@ -319,12 +313,13 @@ class Shard:
         shown to clients as COORDINATOR_NOT_AVAILABLE). Their records stay in the log and may still commit."""
         limit = self._clock.monotonic_ms() - self._commit_timeout_ms
         marks = self._park_marks
-        overdue_end = -1
-        while marks and marks[0][1] < limit:
-            overdue_end = marks.popleft()[0]
+        overdue_end = overdue_round = -1
+        while marks and marks[0][2] < limit:
+            overdue_end, read_round, _ = marks.popleft()
+            overdue_round = max(overdue_round, read_round)
         parked = self._parked
-        while parked and parked[0][0] <= overdue_end:
-            _, request, _ = parked.popleft()
+        while parked and parked[0][0] <= overdue_end and parked[0][1] <= overdue_round:
+            _, _, request, _ = parked.popleft()
             self._metrics.commit_timeouts += 1
             request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from muster_coordinator.log.beside import LogCopy
 from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal import Journal, JournalSettings
@@ -217,6 +218,17 @@ class Storage:
             replica.salvage(error)
         except OSError as failure:
             logger.error("journaled_batches_not_saved", partition=replica.partition, error=str(failure))
+
+    def begin_copy(self, replica: Replica) -> LogCopy:
+        """An empty log beside that of ``replica``. Blocks. Raises OSError."""
+        return replica.begin_copy(self._settings.segment_bytes)
+
+    def swap(self, replica: Replica, copy: LogCopy, horizon: int) -> None:
+        """Put ``copy`` in the place of the log. Blocks; nobody may use the log meanwhile. Raises OSError,
+        DamagedLogError.
+        """
+        with self._recovering:
+            replica.swap_in(copy, horizon, self._log_settings)
 
     def salvage_unclaimed(self) -> None:
         """The same for logs of which only the journal knows: directory or promise file gone or unreadable. To be

@@ -7,6 +7,7 @@ larger batch. So a turn is as long as a write takes, and no linger is involved.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
@@ -17,14 +18,20 @@ from muster_coordinator.shard.storage import Storage
 class Turns:
     """``write_ended`` must follow every write that a turn submitted."""
 
+    end_turn: Callable[[], None] | None = None
+    """Called when all shards have drained, before the write: what was appended goes to other replicas."""
+
     def __init__(self, storage: Storage, clock: Clock, metrics: ShardMetrics) -> None:
         self._storage = storage
         self._clock = clock
         self._metrics = metrics
         self._dirty: list[Shard] = []
+        self._running = False
+        self._staged = False  # something besides the batches of dirty shards waits for the write
         self._scheduled = False
         self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
         self._submitted_s = 0.0  # when the last turn handed over its write
+        self._waiting: list[asyncio.Future[None]] = []
         self._timers: dict[Shard, tuple[int, asyncio.TimerHandle]] = {}
 
     def flush_soon(self, shard: Shard) -> None:
@@ -32,6 +39,14 @@ class Turns:
         if not self._dirty:
             self._first_queued_s = self._clock.monotonic_s()
         self._dirty.append(shard)
+        if not self._storage.is_writing:
+            self._run_soon()
+
+    def write_soon(self) -> None:
+        """Something was staged, or is to be sent to other replicas, by others than shards: a turn is due."""
+        if self._running:
+            return
+        self._staged = True
         if not self._storage.is_writing:
             self._run_soon()
 
@@ -43,24 +58,46 @@ class Turns:
     def run(self) -> None:
         """One turn, unless a write is on its way: every shard with work drains its queue, then one write follows."""
         self._scheduled = False
-        if not self._dirty or self._storage.is_writing:
+        if self._storage.is_writing or not (self._dirty or self._staged):
             return
-        dirty, self._dirty = self._dirty, []
+        self._staged = False
+        self._running = True
         started_s = self._clock.monotonic_s()
-        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-        for shard in dirty:
-            shard.drain(now_ms, monotonic_ms)
+        if self._dirty:
+            dirty, self._dirty = self._dirty, []
+            now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+            for shard in dirty:
+                shard.drain(now_ms, monotonic_ms)
+            ended_s = self._clock.monotonic_s()
+            self._metrics.queue_time.observe((started_s - self._first_queued_s) * 1000)
+            self._metrics.processing_time.observe((ended_s - started_s) * 1000)
+        if self.end_turn is not None:
+            self.end_turn()
+        self._running = False
         self._storage.submit()
         self._submitted_s = self._clock.monotonic_s()
-        self._metrics.queue_time.observe((started_s - self._first_queued_s) * 1000)
-        self._metrics.processing_time.observe((self._submitted_s - started_s) * 1000)
 
     def write_ended(self) -> None:
         """The last write is durable and its answers are released. The next turn comes when the sockets have been read
         once more: what waits there makes one larger batch.
         """
         self._metrics.flush_time.observe((self._clock.monotonic_s() - self._submitted_s) * 1000)
+        if self._waiting:
+            self.wake()
         self._run_soon()
+
+    def next_write(self) -> asyncio.Future[None]:
+        """Done when a write is: the one on its way, or the next. Or when the storage has recovered."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+    def wake(self) -> None:
+        """Let those go on who wait for a write."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
         """Call ``shard.fire_timers`` at ``deadline_ms``, unless that happens earlier anyway."""

@@ -97,12 +97,18 @@ class Pod:
             self.journal.retire(file)
 
     def truncate(self, p: int, offset: int) -> None:
-        """As a follower does: cut, tell the journal, and acknowledge nothing above until then."""
-        end = self.logs[p].truncate_to(offset)
-        self.journal.stage_truncation(p, end)
-        self.written[p] = [batch for batch in self.written[p] if read_batch(batch).end_offset <= end]
-        self.acknowledged[p] = min(self.acknowledged[p], end)
+        """As a follower does: tell the journal, cut, and acknowledge nothing above from the start."""
         self.write()
+        log = self.logs[p]
+        self.written[p] = [batch for batch in self.written[p] if read_batch(batch).end_offset <= offset]
+        offset = read_batch(self.written[p][-1]).end_offset if self.written[p] else 0
+        self.acknowledged[p] = min(self.acknowledged[p], offset)
+        end = log.cut_end(offset)
+        self.journal.stage_truncation(p, end)
+        if end < offset:
+            self.journal.stage_gap(p, end, offset)
+        self.write()
+        log.begin_truncate(offset)()
 
     def restart(self) -> None:
         """SIGKILL, and a new process."""

@@ -12,7 +12,6 @@ from tests.unit.log.harness import JOURNAL, Pod, make_batch
 
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segment import segment_name
-from muster_coordinator.records.batch import iter_batches
 
 SEGMENT = Pod.directory() / segment_name(0)
 JOURNAL_FILE = JOURNAL / "00000000000000000001.journal"
@@ -430,14 +429,16 @@ def test_segment_never_has_what_the_journal_does_not() -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 100, 250, 10000])
-def test_read_gives_whole_batches_from_file_and_buffer(max_bytes: int) -> None:
+def test_range_is_whole_batches_from_file_and_buffer(max_bytes: int) -> None:
     pod = pod_with(30, segment_bytes=1000)
     pod.append()
     pod.append()
-    got = b""
+    got: list[bytes] = []
     offset = 5
-    while data := pod.log.read(offset, max_bytes):
-        got += data
-        assert len(data) <= max(max_bytes, 120)
-        offset = max(batch.end_offset for batch in iter_batches(data))
-    assert got == b"".join(pod.written[0][5:])
+    while offset < pod.log.end_offset:
+        end, batches = pod.log.read_range(offset, max_bytes).run()
+        assert [(base, epoch) for base, _, epoch, _ in batches] == [(b, 1) for b in range(offset, end)]
+        assert len(batches) == 1 or sum(len(data) for _, _, _, data in batches) <= max_bytes
+        got += [data for _, _, _, data in batches]
+        offset = end
+    assert got == pod.written[0][5:]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+from tests.support.replicas import NoPeers
 from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
@@ -33,6 +34,7 @@ class ArchivedPod(PodUnderTest):
                 segment_bytes=1000, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
             ),
             clock=SystemClock(),
+            peers=NoPeers(),
             new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             cleaner_settings=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.replicas import NoPeers
 from tests.unit.log.offsets_history import state_of
 from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
 
@@ -18,7 +19,7 @@ from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.shard import checkpointing
 from muster_coordinator.shard.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.replication_host import ReplicaHost
 from muster_coordinator.shard.storage import StorageSettings
 
 DIRECTORY = DATA / "__consumer_offsets-0"
@@ -36,6 +37,7 @@ class CheckpointedPod(PodUnderTest):
                 segment_bytes=300, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"
             ),
             clock=SystemClock(),
+            peers=NoPeers(),
             new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             checkpointer_settings=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
@@ -116,17 +118,17 @@ async def test_next_one_is_made_of_the_one_before_and_only_when_enough_was_writt
 async def test_offset_of_a_checkpoint_never_lies_above_the_commit_point(
     pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Shard, "high_watermark", 30)
+    monkeypatch.setattr(ReplicaHost, "commit_point", 30)
     await pod.checkpointer.work()
     assert pod.head is not None
     assert pod.head.offset == 30
 
 
-async def test_shard_that_steps_down_meanwhile_drops_it(pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leadership_that_ends_meanwhile_drops_it(pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = GroupCoordinator.snapshot
 
     def resign(coordinator: GroupCoordinator, size: int) -> Any:
-        pod.manager._step_down(0, "test")
+        pod.manager.hosts[0].give_up("test")
         return snapshot(coordinator, size)
 
     monkeypatch.setattr(GroupCoordinator, "snapshot", resign)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.support.replicas import NoPeers
 from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
@@ -17,7 +18,6 @@ from muster_coordinator.log.cleaner import Cleaning
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.shard.cleaning import CleanerSettings, LogCleaner, dirty_ratio
 from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.states import ShardState
 from muster_coordinator.shard.storage import StorageSettings
 
 SEGMENT_BYTES = 2000
@@ -38,6 +38,7 @@ class CleanedPod(PodUnderTest):
                 segment_bytes=SEGMENT_BYTES, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
             ),
             clock=SystemClock(),
+            peers=NoPeers(),
             new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             cleaner_settings=CleanerSettings(
@@ -94,9 +95,12 @@ async def test_clean_log_is_left_alone_until_enough_was_written(pod: CleanedPod)
     assert await pod.cleaner.clean_dirtiest()
 
 
-async def test_log_that_this_pod_does_not_lead_is_left_alone(pod: CleanedPod) -> None:
-    await pod.manager.resign(0, 2)
+async def test_log_of_which_nothing_is_known_to_be_committed_is_left_alone(pod: CleanedPod) -> None:
+    await pod.restart()
+    await pod.until(lambda: pod.manager.is_settled)
     assert not await pod.cleaner.clean_dirtiest()
+    await pod.lead(2)
+    assert await pod.cleaner.clean_dirtiest()
 
 
 async def test_commits_go_on_during_a_pass(pod: CleanedPod) -> None:
@@ -111,21 +115,16 @@ async def test_commits_go_on_during_a_pass(pod: CleanedPod) -> None:
     assert await pod.fetch() == offset
 
 
-async def test_pass_is_given_up_when_the_leadership_ends(pod: CleanedPod, monkeypatch: pytest.MonkeyPatch) -> None:
-    resigned: list[asyncio.Task[object]] = []
+async def test_pass_is_given_up_when_the_replica_is(pod: CleanedPod, monkeypatch: pytest.MonkeyPatch) -> None:
     hand_over = Cleaning.hand_over
 
-    def resign(cleaning: Cleaning) -> None:
+    def give_up(cleaning: Cleaning) -> None:
         hand_over(cleaning)
-        shard = pod.manager.shards.get(0)
-        if shard is not None and shard.state is ShardState.ACTIVE:
-            resigned.append(asyncio.create_task(pod.manager.resign(0, 2)))
+        pod.manager.hosts[0].give_up("test")
 
-    monkeypatch.setattr(Cleaning, "hand_over", resign)
+    monkeypatch.setattr(Cleaning, "hand_over", give_up)
     before = pod.closed_bytes
-    monkeypatch.setattr(pod.cleaner, "pause", lambda seconds: asyncio.sleep(0.01, False))
     await pod.cleaner.clean_dirtiest()
-    assert resigned
     assert pod.closed_bytes == before
     assert not [name for name in pod.disk.listdir(DIRECTORY) if "compact" in name]
     await pod.lead(3)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.replicas import NoPeers
 from tests.unit.log.fake_disk import FakeDisk
 
 from muster_coordinator.errors import ErrorCode
@@ -60,6 +61,7 @@ class PodUnderTest:
                 segment_bytes=1 << 20, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"
             ),
             clock=SystemClock(),
+            peers=NoPeers(),
             new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
         )

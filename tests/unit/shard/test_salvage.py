@@ -41,7 +41,7 @@ async def start_again(pod: PodUnderTest) -> None:
     """After ``manager.stop`` and whatever the test did to the disk."""
     pod.manager = pod._new_manager()
     await pod.manager.start()
-    await pod.until(lambda: not pod.manager._tasks)
+    await pod.until(lambda: pod.manager.is_settled)
 
 
 def journal_files(pod: PodUnderTest) -> set[str]:

@@ -12,9 +12,12 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
 from muster_coordinator.groups.state import Counters
+from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
+
+SETS = Sets(("log-a",))
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -125,7 +128,7 @@ class FakeReplica:
         self.batches.append(records)
         self.end_offset += len(records)
 
-    def append_leader_change(self, epoch: int, replicas: Any, previous: Any, now_ms: int) -> None:
+    def append_leader_change(self, epoch: int, sets: Sets, now_ms: int) -> None:
         self.append_records([("leader-change", epoch)], epoch, now_ms)
 
 
@@ -193,8 +196,9 @@ class World:
 
     def activate(self) -> None:
         self.shard.start_loading()
-        self.shard.open_epoch(("log-a",), ())
+        self.shard.open_epoch(4, SETS)
         self.commit()
+        self.shard.activate()
         assert self.shard.state is ShardState.ACTIVE
 
     def ask(self, request: Any) -> Asked:
@@ -206,7 +210,7 @@ class World:
         self.pod.turn()
 
     def commit(self, end_offset: int | None = None) -> None:
-        self.shard.log_durable(self.replica.end_offset if end_offset is None else end_offset)
+        self.shard.committed(self.replica.end_offset if end_offset is None else end_offset)
 
 
 @pytest.fixture
@@ -236,6 +240,40 @@ def test_read_waits_for_the_uncommitted_records_that_it_shows(world: World) -> N
 def test_read_of_committed_state_is_answered_in_its_turn(world: World) -> None:
     read = world.ask(Read())
     world.turn()
+    assert read.got == [("read", ())]
+
+
+def test_read_waits_until_its_round_is_confirmed_and_a_write_does_not(world: World) -> None:
+    rounds = [7]
+    world.shard.confirm_read = lambda: rounds[-1]
+    written, read = world.ask(Write(("a",))), world.ask(Read())
+    world.turn()
+    world.commit()
+    assert (written.got, read.got) == (["written"], [])
+    world.shard.reads_confirmed(6)
+    assert read.got == []
+    world.shard.reads_confirmed(7)
+    assert read.got == [("read", ("a",))]
+
+
+def test_read_that_is_not_confirmed_in_time_is_refused(world: World) -> None:
+    world.shard.confirm_read = lambda: 3
+    read = world.ask(Read())
+    world.turn()
+    world.pod.now_ms += 501
+    world.shard.refuse_overdue()
+    assert read.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_read_of_the_epoch_before_waits_for_the_next_leader_change_record(world: World) -> None:
+    world.shard.confirm_read = lambda: 3
+    read = world.ask(Read())
+    world.turn()
+    world.shard.hold()
+    world.shard.open_epoch(5, SETS)
+    world.turn()
+    assert read.got == []
+    world.commit()
     assert read.got == [("read", ())]
 
 
@@ -326,12 +364,12 @@ def test_request_that_is_wrong_in_itself_is_told_so_even_while_loading() -> None
     assert world.ask(Break()).got == ["broken in itself"]
 
 
-def test_shard_is_active_only_when_its_leader_change_record_is_committed() -> None:
+def test_shard_is_loading_until_its_epoch_is_open() -> None:
     world = World()
     world.shard.start_loading()
-    world.shard.open_epoch(("log-a",), ())
+    world.shard.open_epoch(4, SETS)
     assert world.shard.state is ShardState.LOADING
-    world.commit()
+    world.shard.activate()
     assert world.shard.state is ShardState.ACTIVE
 
 
@@ -342,7 +380,7 @@ def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:
     queued = world.ask(Write(("b",)))
     world.turn()
     assert world.groups.state == ["a"], "nothing runs between the promise and the new epoch"
-    world.shard.advance_epoch(5, ("log-a",), ())
+    world.shard.open_epoch(5, SETS)
     world.turn()
     world.commit()
     assert (uncommitted.got, queued.got) == (["written"], ["written"])

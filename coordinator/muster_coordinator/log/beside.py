@@ -1,0 +1,141 @@
+"""A whole copy of another replica's log, built beside the log that it will replace, and swapped in by renames.
+
+The copy's files have the names that they will get, with ``.copying`` behind. They are written without the journal and
+synced before the swap, which goes in steps that a start carries on (``finish_swap``):
+
+1. ``muster.copy.decided`` appears: from here on the copy is the log.
+2. The old log's files go, with its checkpoint and the marks of cleaner and archive.
+3. ``muster.copy.decided`` becomes ``muster.copy.moving``; then the copy's files get their names.
+4. ``muster.copy.moving`` becomes ``muster.copy``, which stays: it counts the swaps. What the journal has of the log of
+   before is told by that number from what it gets now.
+
+Source: replication.md, "Loss, rebuild, start-up": a re-sync is built beside the log and swapped by rename.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from muster_coordinator.log.disk import Disk, replace_file, write_fully
+from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
+from muster_coordinator.log.marks import decode_mark, encode_mark
+from muster_coordinator.log.segment import SUFFIX, segment_name
+from muster_coordinator.log.swap import COMPACTED, COMPACTING, STATE_NAME
+
+__all__ = ["LogCopy", "drop_log_files", "finish_swap", "swap_count", "write_swap_count"]
+
+logger = structlog.get_logger(__name__)
+
+COPYING = ".copying"
+COUNT_NAME = "muster.copy"
+DECIDED_NAME = f"{COUNT_NAME}.decided"
+MOVING_NAME = f"{COUNT_NAME}.moving"
+_OF_THE_LOG = (SUFFIX, ".index", ".timeindex", ".txnindex", COMPACTING, COMPACTED)
+_MARKS = (CHECKPOINT_NAME, STATE_NAME, "muster.checkpoint", "muster.archive")
+
+
+class LogCopy:
+    """Begins empty. ``append`` and ``skip_to`` write into the page cache; ``swap_in`` blocks. All raise OSError."""
+
+    def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
+        _drop(disk, directory, COPYING)
+        self.end_offset = 0
+        self._disk = disk
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._epochs = EpochCache()
+        self._tail_end = 0  # what the files say of the end
+        self._size = 0  # of the last segment
+        self._descriptors = [self._open(0)]
+
+    def _open(self, base_offset: int) -> int:
+        return self._disk.open(self._directory / f"{segment_name(base_offset)}{COPYING}", create=True)
+
+    def append(self, batch: bytes, base_offset: int, end_offset: int, leader_epoch: int) -> None:
+        """A batch at or behind the end."""
+        if base_offset < self.end_offset:
+            raise AssertionError(f"batch at {base_offset}, the copy of {self._directory} ends at {self.end_offset}")
+        if self._size and self._size + len(batch) > self._segment_bytes:
+            self._next_segment(base_offset)
+        self._epochs.assign(leader_epoch, base_offset)
+        write_fully(self._disk, self._descriptors[-1], batch, self._size)
+        self._size += len(batch)
+        self.end_offset = self._tail_end = end_offset
+
+    def skip_to(self, offset: int) -> None:
+        """The log goes on there; what lies in between was compacted away."""
+        self.end_offset = offset
+
+    def _next_segment(self, base_offset: int) -> None:
+        self._descriptors.append(self._open(base_offset))
+        self._size = 0
+
+    def swap_in(self, horizon: int, count: int) -> None:
+        """Put the copy in the place of the log, durably. ``horizon``: tombstones below it are missing; ``count``: of
+        the swaps, this one included.
+        """
+        if self._tail_end < self.end_offset:
+            self._next_segment(self.end_offset)
+        for descriptor in self._descriptors:
+            self._disk.fdatasync(descriptor)
+        self.close()
+        directory = self._directory
+        replace_file(self._disk, directory / f"{CHECKPOINT_NAME}{COPYING}", self._epochs.encode())
+        replace_file(self._disk, directory / f"{STATE_NAME}{COPYING}", encode_mark(0, horizon))
+        self._disk.fsync_dir(directory)
+        replace_file(self._disk, directory / DECIDED_NAME, encode_mark(count))
+        self._disk.fsync_dir(directory)
+        finish_swap(self._disk, directory)
+
+    def close(self) -> None:
+        """It is not written any more. What is there goes with the next copy, or start."""
+        for descriptor in self._descriptors:
+            self._disk.close(descriptor)
+        self._descriptors = []
+
+
+def finish_swap(disk: Disk, directory: Path) -> None:
+    """Carry out what was decided, remove what was not. Raises OSError; to be repeated then."""
+    names = disk.listdir(directory)
+    if DECIDED_NAME in names:
+        logger.info("log_swapped", directory=str(directory))
+        drop_log_files(disk, directory)
+        disk.rename(directory / DECIDED_NAME, directory / MOVING_NAME)
+        disk.fsync_dir(directory)
+    if DECIDED_NAME in names or MOVING_NAME in names:
+        for name in sorted(disk.listdir(directory)):
+            if name.endswith(COPYING):
+                disk.rename(directory / name, directory / name.removesuffix(COPYING))
+        disk.fsync_dir(directory)
+        disk.rename(directory / MOVING_NAME, directory / COUNT_NAME)
+        disk.fsync_dir(directory)
+    else:
+        _drop(disk, directory, COPYING)
+
+
+def drop_log_files(disk: Disk, directory: Path) -> None:
+    """Remove everything that is of one log and no other, durably."""
+    for name in sorted(disk.listdir(directory), reverse=True):
+        if name.endswith(_OF_THE_LOG) or name in _MARKS:
+            disk.unlink(directory / name)
+    disk.fsync_dir(directory)
+
+
+def swap_count(disk: Disk, directory: Path) -> int:
+    """How many logs were in this directory before the present one. Raises DamagedLogError, OSError."""
+    mark = decode_mark(disk, directory / COUNT_NAME, 1)
+    return mark[0] if mark is not None else 0
+
+
+def write_swap_count(disk: Disk, directory: Path, count: int) -> None:
+    """Durably. Raises OSError."""
+    replace_file(disk, directory / COUNT_NAME, encode_mark(count))
+    disk.fsync_dir(directory)
+
+
+def _drop(disk: Disk, directory: Path, suffix: str) -> None:
+    for name in disk.listdir(directory):
+        if name.endswith(suffix):
+            disk.unlink(directory / name)

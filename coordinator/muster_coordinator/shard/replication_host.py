@@ -1,0 +1,405 @@
+"""One replica in a pod: the protocol core, and what carries out its effects over log, journal, peers and shard.
+
+Every event of the core goes through ``_event``, every effect through ``_carry``, in order. Storage effects run in
+threads and report when they are durable (``storage_work``); appends are staged and become durable with the pod's next
+journal write. A leader that is alone in its set is not told of its batches: its commit point is the durable end of its
+log, and the core learns of it before its next event. After a failed write, or an exception out of the core, the core
+is given up, and a new one is made of what is durable.
+
+Duties: replication.md; docs/replication.md, "The host".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import randint
+from typing import Any
+
+import structlog
+
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.reading import RangeReader, RawBatch
+from muster_coordinator.records.batch import CorruptBatchError
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.core import ReplicaCore
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.messages import Batch, Message
+from muster_coordinator.shard.batches import checked, to_batch
+from muster_coordinator.shard.opening import log_state
+from muster_coordinator.shard.replica import Replica
+from muster_coordinator.shard.runtime import Runtime
+from muster_coordinator.shard.serving import Serving
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import FailureReason
+from muster_coordinator.shard.storage_work import StorageWork, all_durable
+
+__all__ = ["Event", "ReplicaHost"]
+
+logger = structlog.get_logger(__name__)
+
+Event = Callable[[ReplicaCore, int], list[fx.Effect]]
+"""(core, monotonic ms) -> effects."""
+
+
+class ReplicaHost:
+    """``core`` is None until the log is open, and while writing fails. ``learners``: who gets the log besides."""
+
+    def __init__(self, replica: Replica, runtime: Runtime) -> None:
+        self.replica = replica
+        self.partition = replica.partition
+        self.core: ReplicaCore | None = None
+        self.learners: tuple[str, ...] = ()
+        self.serving = Serving(replica, runtime, self._loaded, self._load_failed, self._failed)
+        self.alone = False
+        """This replica leads, is its whole set and feeds nobody: see the module's docstring."""
+        self.log_lock = asyncio.Lock()
+        """Held by whoever works on the files of the log in the background, and by cuts and swaps."""
+        self._runtime = runtime
+        self._effects: deque[fx.Effect] = deque()
+        self._carrying = False
+        self._changed = False  # something that a status shows
+        self._turn_due = False
+        self._work: StorageWork | None = None
+        self._calls: dict[int, asyncio.Future[fx.Answer]] = {}
+        self._last_call = 0
+
+    @property
+    def shard(self) -> Shard | None:
+        """While this replica leads, or is about to."""
+        return self.serving.shard
+
+    @property
+    def generation(self) -> int:
+        """Changes when the log was cut or replaced, and when a leadership ended: whoever works on log or state in the
+        background gives up then.
+        """
+        return self.serving.generation
+
+    @property
+    def commit_point(self) -> int:
+        """What this replica knows to be committed; -1: nothing."""
+        if self.shard is not None:
+            return self.shard.high_watermark
+        return self.core.commit_point if self.core is not None else -1
+
+    @property
+    def log_wanted(self) -> bool:
+        """Whoever holds ``log_lock`` in the background should let it go."""
+        return self.core is None or (self._work is not None and self._work.wants_log)
+
+    def cleaned(self) -> None:
+        """The log's tombstone horizon may have moved; nothing was removed for it yet."""
+        if self.core is not None:
+            log = self.core.log
+            log.horizon = max(log.horizon, self.replica.log.cleaned_to.tombstone_horizon)
+
+    # -- life of the core ---------------------------------------------------------------------------------------------
+
+    def start(self, log: LogState) -> None:
+        """The log is open, and all of it is durable: take part."""
+        runtime = self._runtime
+        period = runtime.nomination_ms
+        now_ms = runtime.clock.monotonic_ms()
+        self.core = ReplicaCore(
+            self.replica.log_id,
+            self.replica.promise,
+            log,
+            now_ms,
+            runtime.replication,
+            partial(randint, period, 2 * period) if period else None,
+        )
+        self._work = StorageWork(self.replica, runtime, self._storage_done, self.log_lock)
+        self.alone = False
+        self.replica.on_batch = self._appended
+        if self.learners:
+            self._event(lambda core, now: core.set_learners(self.learners, now))
+        self._publish()
+
+    def give_up(self, reason: str, status: fx.CallStatus = fx.CallStatus.CANNOT_WRITE) -> None:
+        """No core from now on until ``start``: nothing is promised, acked or led."""
+        core, self.core = self.core, None
+        if core is None:
+            return
+        if self._work is not None:
+            self._work.stop()
+        self._effects.clear()
+        self.replica.on_batch = None
+        self.alone = False
+        self.serving.end(reason)
+        for call in tuple(self._calls):
+            self._answer(fx.Answer(call, status, core.promise.epoch, reason))
+
+    def _failed(self, error: Exception) -> None:
+        """A defect, or the disk: what the core knows may not be what is durable."""
+        logger.error(
+            "replica_failed", partition=self.partition, error=f"{type(error).__name__}: {error}", exc_info=error
+        )
+        if isinstance(error, DamagedLogError):
+            self._runtime.storage.mark_damaged(self.partition, error)
+            self.give_up(str(error), fx.CallStatus.DAMAGED)
+        elif isinstance(error, OSError):
+            self._runtime.storage_failed(error)
+        else:
+            self.give_up(f"{type(error).__name__}: {error}", fx.CallStatus.INVALID)
+            self._runtime.spawn(self._start_again())
+        self._publish()
+
+    async def _start_again(self) -> None:
+        """With a core of what is durable, when all that was appended is."""
+        await all_durable(self.replica, self._runtime)
+        if self.core is None:
+            self.start(await self._runtime.blocking(log_state, self.replica))
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _event(self, call: Event) -> None:
+        core = self.core
+        if core is None:
+            return
+        now_ms = self._runtime.clock.monotonic_ms()
+        try:
+            if self.alone:
+                log = self.replica.log
+                self._carry(core.advance_alone(log.end_offset, log.journaled_end, now_ms))
+            self._carry(call(core, now_ms))
+        except Exception as error:
+            self._failed(error)
+
+    def receive(self, message: Message) -> None:
+        """From another replica of the partition."""
+        if message.to != self.replica.log_id:
+            return
+        try:
+            message = checked(message)
+        except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
+            logger.error("message_dropped", partition=self.partition, sender=message.sender, error=str(error))
+            return
+        self._event(lambda core, now_ms: core.receive(message, now_ms))
+
+    def disconnected(self, log_id: str) -> None:
+        if self.core is not None and log_id == self.core.promise.leader:
+            self._event(lambda core, now_ms: core.disconnected(log_id, now_ms))
+
+    def operator_heard(self) -> None:
+        if self.core is not None:
+            self.core.operator_heard(self._runtime.clock.monotonic_ms())
+
+    def set_learners(self, learners: tuple[str, ...]) -> None:
+        if learners != self.learners:
+            self.learners = learners
+            self._event(lambda core, now_ms: core.set_learners(learners, now_ms))
+
+    def tick(self) -> None:
+        """Every 50 ms. A follower replays what was committed since."""
+        self._event(lambda core, now_ms: core.tick(now_ms))
+        if self.core is not None:
+            self.serving.follow(self.core.commit_point)
+
+    def lost_data(self) -> None:
+        self._event(lambda core, now_ms: core.lost_data(now_ms))
+
+    def log_durable(self, end_offset: int) -> None:
+        """A journal write is done that had records of this log."""
+        shard = self.shard
+        if self.alone and shard is not None:
+            shard.committed(end_offset)
+            return
+        self._event(lambda core, now_ms: core.log_durable(end_offset, now_ms))
+
+    def end_turn(self) -> None:
+        """Everything of this turn was appended: push it."""
+        self._turn_due = False
+        self._event(lambda core, now_ms: core.end_turn(now_ms))
+
+    def _appended(self, batch: Batch) -> None:
+        if self.core is not None:
+            self.core.appended(batch)
+            self._turn_soon()
+
+    def _confirm_read(self) -> int:
+        self._turn_soon()
+        return self.core.confirm_read() if self.core is not None else 0
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._runtime.end_turn_of(self)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, make: Callable[[int], Event]) -> asyncio.Future[fx.Answer]:
+        """An election or a resignation; the answer comes when it has ended."""
+        self._last_call += 1
+        future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
+        self._calls[self._last_call] = future
+        self._event(make(self._last_call))
+        return future
+
+    def _answer(self, answer: fx.Answer) -> None:
+        future = self._calls.pop(answer.call, None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _carry(self, effects: list[fx.Effect]) -> None:
+        """Carry out, in order; what an effect brings about comes behind."""
+        self._effects.extend(effects)
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._effects:
+                effect = self._effects.popleft()
+                _CARRIED_OUT_BY[type(effect)](self, effect)
+        finally:
+            self._carrying = False
+        self._settle()
+
+    def _settle(self) -> None:
+        """After an event: what follows from the role that the replica has now."""
+        core, shard = self.core, self.shard
+        if core is None:
+            return
+        if shard is not None and core.leading_epoch < 0 and not core.is_candidate:
+            self.serving.end("the election failed")
+            shard = None
+        alone = core.is_alone
+        if alone != self.alone:
+            self.alone = alone
+            self.replica.on_batch = None if alone else self._appended
+        if shard is not None:
+            shard.confirm_read = None if alone else self._confirm_read
+        if self._changed:
+            self._changed = False
+            self._publish()
+
+    def _publish(self) -> None:
+        self._runtime.partition_changed(self.partition)
+
+    def _send(self, effect: fx.Send) -> None:
+        self._runtime.peers.send(self.partition, effect.message)
+
+    def _store(self, effect: fx.StorageEffect) -> None:
+        if self._work is not None:
+            if not isinstance(effect, fx.StorePromise | fx.StartBeside):
+                self.serving.log_changes()
+            self._work.begin(effect)
+
+    def _storage_done(self, error: BaseException | None) -> None:
+        self._changed = True
+        if error is not None:
+            self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        else:
+            self._event(lambda core, now_ms: core.storage_done(now_ms))
+
+    def _append_range(self, effect: fx.AppendRange) -> None:
+        if effect.beside:
+            assert self._work is not None
+            self._work.append_beside(effect)
+            return
+        self.serving.end("another log was better")
+        self.replica.append_received(effect.batches, effect.end)
+        self._runtime.turns.write_soon()
+
+    def _read_log(self, effect: fx.ReadLog) -> None:
+        reader = self.replica.log.read_range(effect.start, effect.bytes_max)
+        if reader.in_memory:
+            self._read(effect.ticket, *reader.run())
+        else:
+            self._runtime.spawn(self._read_files(effect.ticket, reader))
+
+    async def _read_files(self, ticket: int, reader: RangeReader) -> None:
+        try:
+            end, batches = await self._runtime.blocking(reader.run)
+        except (DamagedLogError, OSError) as error:
+            self._failed(error)
+        else:
+            self._read(ticket, end, batches)
+
+    def _read(self, ticket: int, end: int, batches: list[RawBatch]) -> None:
+        found = [to_batch(raw) for raw in batches]
+        self._event(lambda core, now_ms: core.log_read(ticket, end, found, now_ms))
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _load(self, effect: fx.Load) -> None:
+        self.serving.load(effect.epoch)
+
+    def _loaded(self, epoch: int) -> None:
+        self._event(lambda core, now_ms: core.loaded(epoch, now_ms))
+
+    def _load_failed(self, epoch: int, error: Exception) -> None:
+        message = f"{type(error).__name__}: {error}"
+        if isinstance(error, DamagedLogError):
+            self._runtime.storage.mark_damaged(self.partition, error)
+            self.give_up(message, fx.CallStatus.DAMAGED)
+        else:
+            self._event(lambda core, now_ms: core.load_failed(epoch, message, now_ms))
+
+    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        if self.shard is not None:
+            self.shard.open_epoch(effect.epoch, effect.sets)
+
+    def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
+        self.replica.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())
+
+    def _active(self, effect: fx.Active) -> None:
+        if self.shard is not None:
+            self.shard.activate()
+        self._changed = True
+
+    def _stepped_down(self, effect: fx.SteppedDown) -> None:
+        self._changed = True
+        self.serving.stepped_down(effect)
+
+    def shard_failed(self, shard: Shard) -> None:
+        """It FAILED by itself: its replica must not lead on with what is in memory."""
+        if shard is self.shard:
+            self.serving.release()
+            self.give_up(shard.message)
+            if shard.reason != FailureReason.CANNOT_WRITE:  # else when the storage has recovered
+                self._runtime.spawn(self._start_again())
+
+    def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
+        if self.shard is not None:
+            self.shard.committed(effect.offset)
+
+    def _reads_confirmed(self, effect: fx.ReadsConfirmed) -> None:
+        if self.shard is not None:
+            self.shard.reads_confirmed(effect.round)
+
+    def _set_final(self, effect: fx.SetFinal) -> None:
+        self._changed = True
+
+    def _data_loss_accepted(self, effect: fx.DataLossAccepted) -> None:
+        logger.error("data_loss_accepted", partition=self.partition, epoch=effect.epoch, end_offset=effect.end_offset)
+
+    def _discard_checkpoints(self, effect: fx.DiscardCheckpoints) -> None:
+        self.replica.discard_checkpoint()
+
+
+_CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
+    fx.Send: ReplicaHost._send,
+    fx.StorePromise: ReplicaHost._store,
+    fx.Truncate: ReplicaHost._store,
+    fx.StartBeside: ReplicaHost._store,
+    fx.SwapBeside: ReplicaHost._store,
+    fx.AppendRange: ReplicaHost._append_range,
+    fx.ReadLog: ReplicaHost._read_log,
+    fx.Load: ReplicaHost._load,
+    fx.AppendLeaderChange: ReplicaHost._append_leader_change,
+    fx.AppendReplicaSet: ReplicaHost._append_replica_set,
+    fx.Active: ReplicaHost._active,
+    fx.SteppedDown: ReplicaHost._stepped_down,
+    fx.CommitPointMoved: ReplicaHost._commit_point_moved,
+    fx.ReadsConfirmed: ReplicaHost._reads_confirmed,
+    fx.SetFinal: ReplicaHost._set_final,
+    fx.DataLossAccepted: ReplicaHost._data_loss_accepted,
+    fx.DiscardCheckpoints: ReplicaHost._discard_checkpoints,
+    fx.Answer: ReplicaHost._answer,
+}

@@ -1,0 +1,329 @@
+"""Several shard managers in one event loop: real logs and journals in directories, messages through memory.
+
+Messages are encoded and decoded on the way, as between pods. A pod can be killed (nothing is written out), cut off,
+delayed, and started again on its directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups import messages as m
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.replication.messages import Message, decode_message, encode_message
+from muster_coordinator.server.clock import SystemClock
+from muster_coordinator.shard.checkpointing import CheckpointerSettings
+from muster_coordinator.shard.cleaning import CleanerSettings
+from muster_coordinator.shard.manager import ShardManager
+from muster_coordinator.shard.outcome import Outcome, OutcomeCode
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import ShardState
+from muster_coordinator.shard.storage import StorageSettings
+
+__all__ = ["Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "ReplicaPod", "ReplicaPods"]
+
+LIMIT_S = 30.0
+"""For what takes milliseconds on an idle machine."""
+POLL_S = 0.002
+
+
+class AnyTopic:
+    def has(self, topic: str, partition: int) -> bool:
+        return True
+
+
+class NoPeers:
+    """For a pod that has no others."""
+
+    def send(self, partition: int, message: Message) -> None:
+        raise AssertionError(f"a message to another pod: {message}")
+
+
+class Asked:
+    """One request's answer."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: Any) -> None:
+        self.done.set_result(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.done.set_result(code)
+
+
+class KilledDisk(OsDisk):
+    """After ``kill`` every write fails, as if the process had ended: what is on the disk stays as it is."""
+
+    def __init__(self) -> None:
+        self.dead = False
+
+    def _live(self) -> None:
+        if self.dead:
+            raise OSError("the process was killed")
+
+    def pwritev(self, *arguments: Any) -> int:
+        self._live()
+        return super().pwritev(*arguments)
+
+    def pwritev_durably(self, *arguments: Any) -> int:
+        self._live()
+        return super().pwritev_durably(*arguments)
+
+    def rename(self, *arguments: Any) -> None:
+        self._live()
+        super().rename(*arguments)
+
+    def unlink(self, *arguments: Any) -> None:
+        self._live()
+        super().unlink(*arguments)
+
+    def truncate(self, *arguments: Any) -> None:
+        self._live()
+        super().truncate(*arguments)
+
+
+@dataclass
+class InMemoryPeers:
+    """The network of all pods. ``cut``: (from, to) of connections that lose everything; ``delay_s``: of each message;
+    ``drop``: messages of which it says True are lost.
+    """
+
+    pods: dict[str, ReplicaPod] = field(default_factory=dict)
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    delay_s: float = 0.0
+    drop: Callable[[Message], bool] = lambda message: False
+    sent: int = 0
+
+    def pod_of(self, log_id: str) -> ReplicaPod | None:
+        return next((pod for pod in self.pods.values() if log_id in pod.log_ids), None)
+
+    def send(self, sender: ReplicaPod, partition: int, message: Message) -> None:
+        target = self.pod_of(message.to)
+        if target is None or (sender.name, target.name) in self.cut or sender.manager is None or self.drop(message):
+            return
+        self.sent += 1
+        data = encode_message(message)
+        run = target.run
+
+        def deliver() -> None:
+            if target.run == run and target.manager is not None and (sender.name, target.name) not in self.cut:
+                target.manager.receive(partition, decode_message(data))
+
+        loop = asyncio.get_running_loop()
+        if self.delay_s:
+            loop.call_later(self.delay_s, deliver)
+        else:
+            loop.call_soon(deliver)
+
+    def isolate(self, name: str) -> None:
+        for other in self.pods:
+            self.cut |= {(name, other), (other, name)}
+
+    def heal(self) -> None:
+        self.cut.clear()
+
+
+@dataclass
+class _PortOf:
+    pod: ReplicaPod
+
+    def send(self, partition: int, message: Message) -> None:
+        self.pod.network.send(self.pod, partition, message)
+
+
+class ReplicaPod:
+    """One pod. ``manager`` is None while it is down."""
+
+    def __init__(self, name: str, directory: Path, network: InMemoryPeers, **options: Any) -> None:
+        self.name = name
+        self.directory = directory
+        self.network = network
+        self.manager: ShardManager | None = None
+        self.log_ids: set[str] = set()
+        self.disk = KilledDisk()
+        self.run = 0
+        self.boot_id = "boot-1"
+        self.options = options
+        network.pods[name] = self
+
+    @property
+    def up(self) -> ShardManager:
+        assert self.manager is not None, f"{self.name} is down"
+        return self.manager
+
+    async def start(self) -> None:
+        self.run += 1
+        self.disk = KilledDisk()
+        options = dict(self.options)
+        storage = StorageSettings(
+            segment_bytes=options.pop("segment_bytes", 1 << 20),
+            journal_bytes=1 << 20,
+            flush_interval_ms=5,
+            boot_id=self.boot_id,
+            **options.pop("storage", {}),
+        )
+        if options.pop("cleaned", False):
+            options["cleaner_settings"] = CleanerSettings(
+                storage.segment_bytes,
+                min_cleanable_ratio=0.01,
+                delete_retention_ms=0,
+                backoff_ms=10**8,
+                io_max_bytes_per_second=10**9,
+            )
+        if options.pop("checkpoints", False):
+            options["checkpointer_settings"] = CheckpointerSettings(1, check_interval_ms=10**8)
+        self.manager = ShardManager(
+            data_dir=self.directory,
+            disk=self.disk,
+            storage_settings=storage,
+            clock=SystemClock(),
+            peers=_PortOf(self),
+            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            commit_timeout_ms=5000,
+            **options,
+        )
+        await self.manager.start()
+
+    async def stop(self) -> None:
+        """An orderly end of the process."""
+        manager, self.manager = self.manager, None
+        if manager is not None:
+            await manager.stop()
+
+    async def kill(self) -> None:
+        """As SIGKILL: from this moment on nothing is written, sent or answered."""
+        self.disk.dead = True
+        manager, self.manager = self.manager, None
+        self.run += 1
+        if manager is not None:
+            try:
+                await manager.stop()
+            except OSError:
+                pass  # it could not write anything out, as it should be
+
+    def log_id(self, partition: int = 0) -> str:
+        return self.up.replicas[partition].log_id
+
+    def shard(self, partition: int = 0) -> Shard:
+        return self.up.shards[partition]
+
+    def end(self, partition: int = 0) -> int:
+        return self.up.replicas[partition].end_offset
+
+    def leads(self, partition: int = 0) -> bool:
+        shard = self.manager.shards.get(partition) if self.manager is not None else None
+        return shard is not None and shard.state is ShardState.ACTIVE
+
+    def ask(self, request: Any, partition: int = 0) -> Asked:
+        asked = Asked()
+        shard = self.up.shards.get(partition)
+        if shard is None:
+            asked.refuse(ErrorCode.NOT_COORDINATOR)
+        else:
+            shard.submit(request, asked)
+        return asked
+
+    def ask_commit(self, offset: int, partition: int = 0, group: str = "g", metadata: str = "") -> Asked:
+        request = m.OffsetCommitRequest(group, -1, "", None, -1, (("t", ((0, offset, -1, metadata),)),), 7)
+        return self.ask(request, partition)
+
+    async def commit(self, offset: int, partition: int = 0, group: str = "g", metadata: str = "") -> int:
+        """The error code; 0 if it was committed."""
+        response = await asyncio.wait_for(self.ask_commit(offset, partition, group, metadata).done, LIMIT_S)
+        return int(response.topics[0][1][0][1] if isinstance(response, m.OffsetCommitResponse) else response)
+
+    def ask_fetch(self, partition: int = 0, group: str = "g") -> Asked:
+        return self.ask(m.OffsetFetchRequest(group, None, -1, (("t", (0,)),), False), partition)
+
+    async def fetch(self, partition: int = 0, group: str = "g") -> int | ErrorCode:
+        """The committed offset, -1 if there is none; or why not."""
+        response = await asyncio.wait_for(self.ask_fetch(partition, group).done, LIMIT_S)
+        if isinstance(response, m.OffsetFetchResponse):
+            offset: int = response.topics[0][1][0][1]
+            return offset
+        return ErrorCode(response)
+
+    async def delete(self, group: str, partition: int = 0) -> None:
+        await asyncio.wait_for(self.ask(m.DeleteGroupRequest(group), partition).done, LIMIT_S)
+
+
+class ReplicaPods:
+    """``count`` pods on ``directory``, each with a replica of each partition of ``partitions``."""
+
+    def __init__(self, directory: Path, count: int = 3, partitions: int = 1, **options: Any) -> None:
+        self.network = InMemoryPeers()
+        self.pods = [ReplicaPod(f"pod-{n}", directory / f"pod-{n}", self.network, **options) for n in range(count)]
+        self.partitions = partitions
+        self.sets: dict[int, tuple[str, ...]] = {}
+        self.epochs: dict[int, int] = {}
+
+    def __getitem__(self, index: int) -> ReplicaPod:
+        return self.pods[index]
+
+    async def start(self) -> None:
+        for pod in self.pods:
+            await pod.start()
+        for partition in range(self.partitions):
+            for pod in self.pods:
+                await self.create(pod, partition)
+            self.sets[partition] = tuple(pod.log_id(partition) for pod in self.pods)
+
+    async def create(self, pod: ReplicaPod, partition: int = 0) -> str:
+        outcome = await pod.up.create_replica(partition)
+        assert outcome.code is OutcomeCode.ACCEPTED, outcome
+        pod.log_ids.add(outcome.log_id)
+        return outcome.log_id
+
+    async def stop(self) -> None:
+        for pod in self.pods:
+            await pod.stop()
+
+    async def try_elect(self, index: int, partition: int = 0, **flags: Any) -> Outcome:
+        """An election of that pod in a new epoch, with the pods' set unless ``replicas`` says another one."""
+        self.epochs[partition] = self.epochs.get(partition, 0) + 1
+        replicas = flags.pop("replicas", self.sets[partition])
+        epoch = flags.pop("epoch", self.epochs[partition])
+        return await self.pods[index].up.elect(partition, epoch, replicas, flags.pop("previous", ()), **flags)
+
+    async def elect(self, index: int, partition: int = 0, **flags: Any) -> None:
+        """Until that pod is ACTIVE."""
+        outcome = await self.try_elect(index, partition, **flags)
+        async with asyncio.timeout(LIMIT_S):
+            while outcome.code is not OutcomeCode.ACCEPTED:
+                flags.pop("epoch", None)
+                await asyncio.sleep(0.05)
+                outcome = await self.try_elect(index, partition, **flags)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():
+                await asyncio.sleep(POLL_S)
+
+    async def caught_up(self, partition: int = 0) -> None:
+        """Until all pods that are up have the leader's log and know it to be committed."""
+        up = [pod for pod in self.pods if pod.manager is not None]
+
+        def same() -> bool:
+            hosts = [pod.up.hosts[partition] for pod in up]
+            if any(host.core is None for host in hosts):
+                return False
+            ends = {host.replica.end_offset for host in hosts}
+            return len(ends) == 1 and all(host.commit_point in ends for host in hosts)
+
+        await self.until(same)
+
+    def contents(self, partition: int = 0) -> list[list[bytes]]:
+        """The batches of each pod that is up."""
+        return [
+            [batch.data for batch in pod.up.replicas[partition].log.read_batches(0)]
+            for pod in self.pods
+            if pod.manager is not None
+        ]
