@@ -16,11 +16,12 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.fuzz import frames, logs
+from tests.fuzz.checkpoints import CheckpointFuzz, CutJournalFuzz, disk_with_checkpoints
 from tests.support.pod import SoloPod
 
 SAVED = Path(__file__).parents[2] / ".cache" / "fuzz"
-SLICE_S = 20.0
-"""Time for frames, then for log files, and again: with a new seed and a new pod each."""
+SLICE_S = 10.0
+"""Time for frames, then for files, and again: with a new seed and a new pod each."""
 
 
 def main() -> int:
@@ -42,8 +43,8 @@ async def run_for(seconds: float, seed: int | None) -> int:
     number = 0
     while time.monotonic() < deadline:
         until = min(deadline, time.monotonic() + SLICE_S)
-        fuzz = fuzz_frames if number % 2 == 0 else fuzz_logs
-        if not await fuzz(first + number // 2, until):
+        kind = FUZZERS[number % len(FUZZERS)]
+        if not await kind(first + number // len(FUZZERS), until):
             return 1
         number += 1
     return 0
@@ -67,16 +68,30 @@ async def fuzz_frames(seed: int, until: float) -> bool:
 
 
 async def fuzz_logs(seed: int, until: float) -> bool:
-    fuzz = logs.LogFuzz(await logs.written_disk(), seed)
+    return await fuzz_files("log files", logs.LogFuzz(await logs.written_disk(), seed), seed, until)
+
+
+async def fuzz_checkpoints(seed: int, until: float) -> bool:
+    return await fuzz_files("checkpoints", CheckpointFuzz(await disk_with_checkpoints(), seed), seed, until)
+
+
+async def fuzz_cut_journals(seed: int, until: float) -> bool:
+    return await fuzz_files("cut journals", CutJournalFuzz(await disk_with_checkpoints(), seed), seed, until)
+
+
+async def fuzz_files(what: str, fuzz: logs.LogFuzz, seed: int, until: float) -> bool:
     try:
         while time.monotonic() < until:
             await fuzz.run_round()
     except Exception:
-        path = SAVED / f"logs-{seed}.json"
+        path = SAVED / f"{what.replace(' ', '-')}-{seed}.json"
         logs.save(fuzz.failing, path)
-        return failed(f"log files, seed {seed}, round {fuzz.rounds}", path)
-    print(f"log files, seed {seed}: {fuzz.rounds} rounds, {fuzz.active} partitions served, nothing found", flush=True)
+        return failed(f"{what}, seed {seed}, round {fuzz.rounds}", path)
+    print(f"{what}, seed {seed}: {fuzz.rounds} rounds, {fuzz.active} partitions served, nothing found", flush=True)
     return True
+
+
+FUZZERS = (fuzz_frames, fuzz_logs, fuzz_frames, fuzz_checkpoints, fuzz_frames, fuzz_cut_journals)
 
 
 def failed(what: str, path: Path) -> bool:

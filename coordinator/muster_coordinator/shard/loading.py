@@ -107,14 +107,15 @@ def _restore_checkpoint(replica: Replica, coordinator: GroupCoordinator) -> Gene
     file = replica.open_checkpoint()
     if file is None:
         return start_offset
+    decode = msgspec.msgpack.Decoder(StatePart).decode
     try:
-        for _ in file.parts():  # every CRC first: what was restored from a damaged file could not be taken back
+        for part in file.parts():  # all of it first: what was restored from a damaged file could not be taken back
+            decode(part)
             yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
         logger.warning("checkpoint_ignored", directory=str(replica.directory), reason=str(error))
         file.close()
         return start_offset
-    decode = msgspec.msgpack.Decoder(StatePart).decode
     try:
         for part in file.parts():
             coordinator.restore(decode(part))
