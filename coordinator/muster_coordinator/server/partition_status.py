@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from muster_coordinator.podapi.models import PartitionStatus
+import msgspec
+
+from muster_coordinator.podapi.models import FollowerStatus, PartitionStatus
+from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.states import FailureReason, ShardState
 
@@ -16,17 +19,16 @@ def partition_status(manager: ShardManager, partition: int) -> PartitionStatus |
     if replica is None:
         return _unreadable_replica(partition, damage) if damage else None
     shard = manager.shards.get(partition)
-    leads = shard is not None and shard.state in (ShardState.LOADING, ShardState.ACTIVE)
+    host = manager.hosts.get(partition)
+    core = host.core if host is not None else None
     state = shard.state if shard is not None else ShardState.INITIAL
     reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
     if damage:
         state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
-    return PartitionStatus(
+    status = PartitionStatus(
         partition=partition,
         state=state.value,
-        role="leader" if leads else "none",
         epoch=replica.promised.epoch,
-        leader_epoch=shard.epoch if shard is not None and leads else -1,
         log_id=replica.log_id,
         used=not replica.is_open or not replica.never_used,
         log_end_offset=replica.end_offset if replica.is_open else -1,
@@ -34,6 +36,32 @@ def partition_status(manager: ShardManager, partition: int) -> PartitionStatus |
         reason=reason,
         message=message,
         groups=sum(shard.coordinator.group_counts().values()) if shard is not None else 0,
+        leader=replica.promised.leader,
+        rebuilding=replica.promised.rebuilding,
+    )
+    return status if core is None or damage else _with_role(status, core)
+
+
+def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
+    """What the protocol core adds. A candidate that promised its epoch to itself is about to lead."""
+    leading_epoch = core.leading_epoch
+    if leading_epoch < 0 and core.is_candidate and core.promise.leader == core.log_id:
+        leading_epoch = core.promise.epoch
+    state = status.state
+    if leading_epoch >= 0 and state != ShardState.ACTIVE:
+        state = ShardState.LOADING.value
+    sets = core.log.sets
+    return msgspec.structs.replace(
+        status,
+        state=state,
+        role="leader" if leading_epoch >= 0 else "follower" if core.live_leader else "none",
+        leader_epoch=leading_epoch,
+        high_watermark=max(status.high_watermark, core.commit_point),
+        replicas=sets.replicas if sets is not None else (),
+        previous_replicas=sets.previous_replicas if sets is not None else (),
+        sets_committed=sets is not None and core.commit_point > core.log.sets_offset,
+        needs_higher_epoch=core.needs_higher_epoch,
+        followers=tuple(FollowerStatus(*follower) for follower in core.followers),
     )
 
 

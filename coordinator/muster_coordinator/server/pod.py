@@ -108,6 +108,7 @@ class Pod:
         outcomes = await asyncio.gather(
             *(self._manager.create_replica(r.partition, r.segment_bytes) for r in request.partitions)
         )
+        self._set_learners(r.partition for r in request.partitions)
         return p.ReplicasResponse(
             tuple(
                 p.ReplicaResult.of(
@@ -126,7 +127,15 @@ class Pod:
         self.operator_heard()
         outcomes = await asyncio.gather(
             *(
-                self._manager.elect(e.partition, e.epoch, e.replicas, e.previous_replicas, bootstrap=e.bootstrap)
+                self._manager.elect(
+                    e.partition,
+                    e.epoch,
+                    e.replicas,
+                    e.previous_replicas,
+                    bootstrap=e.bootstrap,
+                    force=e.force,
+                    allow_data_loss=e.allow_data_loss,
+                )
                 for e in request.elections
             )
         )
@@ -164,15 +173,21 @@ class Pod:
         return p.MetadataAnswer(accepted, current.token, current.version)
 
     def _tell_replicas(self, image: p.MetadataImage) -> None:
-        """Where the others are."""
+        """Where the others are, and whom a leader here feeds besides those that its log counts."""
         self._network.update(image)
         places: dict[int, tuple[str, ...]] = {}
         for place in image.places:
             places[place.partition] = (*places.get(place.partition, ()), place.log_id)
         self._places = places
+        self._set_learners(self._manager.replicas)
+
+    def _set_learners(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._manager.set_learners(partition, self._places.get(partition, ()))
 
     def operator_heard(self) -> None:
         self._operator_heard_s = asyncio.get_running_loop().time()
+        self._manager.operator_heard()
 
     @property
     def _operator_is_near(self) -> bool:
@@ -273,4 +288,7 @@ def _election_result(outcome: Outcome) -> p.ElectionResult:
         epoch=outcome.epoch,
         message=outcome.message,
         log_id=outcome.log_id,
+        replicas=outcome.replicas,
+        previous_replicas=outcome.previous_replicas,
+        better_log_id=outcome.better_log_id,
     )

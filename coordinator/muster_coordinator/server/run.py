@@ -1,6 +1,7 @@
 """Puts one pod together, runs it until it is asked to stop, and takes it down in order.
 
-Up: storage recovers, the pod API listens (so that the operator sees the pod at once), the Kafka listener listens.
+Up: storage finds the replicas, the peer network listens and finds the others by the last image, the pod API listens (so
+that the operator sees the pod at once), the Kafka listener listens; the logs are recovered meanwhile.
 Down: drain (the operator moves the partitions away, what is left is resigned), close the listener, write everything
 out.
 """
@@ -84,7 +85,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     view = ClusterView(options.pod)
     network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
     last_image = LastImage(disk, options.data_dir)
-    manager = _manager(options, boot_id, disk, clock, view)
+    manager = _manager(options, boot_id, disk, clock, view, network)
     try:
         await manager.start()
     except Exception as error:
@@ -107,6 +108,12 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
+    host, _ = options.advertise
+    try:
+        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
+    except OSError as error:
+        raise StartError(f"cannot listen for other pods: {error}") from error
+    stack.push_async_callback(network.stop)
     runner = web.AppRunner(
         build_app(pod, PodMetrics(listener, manager, network).render), access_log=None, shutdown_timeout=1.0
     )
@@ -126,13 +133,16 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         kafka="{}:{}".format(*options.kafka_listen),
         advertised=advertised,
         api="{}:{}".format(*options.api_listen),
+        peers=network.address,
         data_dir=str(options.data_dir),
         replicas=len(manager.replicas),
     )
     return pod
 
 
-def _manager(options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, view: ClusterView) -> ShardManager:
+def _manager(
+    options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, view: ClusterView, network: PeerNetwork
+) -> ShardManager:
     settings = options.settings
     return ShardManager(
         data_dir=options.data_dir,
@@ -153,8 +163,10 @@ def _manager(options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, vi
         checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
         archiver_settings=_archiver_settings(settings),
         clock=clock,
+        peers=network,
         new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
         commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
+        self_nomination_ms=settings.peers.self_nomination_after_ms,
     )
 
 

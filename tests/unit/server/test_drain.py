@@ -28,9 +28,18 @@ class FakeManager:
         self.replicas = {p: SimpleNamespace(promised=SimpleNamespace(epoch=4), partition=p) for p in (0, 1)}
         self.shards = {p: SimpleNamespace(state=ShardState.ACTIVE, partition=p) for p in (0, 1)}
         self.damage: dict[int, str] = {}
+        self.hosts: dict[int, object] = {}
+        self.learners: dict[int, tuple[str, ...]] = {}
+        self.operator_heard_count = 0
         self.draining = False
         self.cannot_write = ""
         self.resigned: list[tuple[int, int]] = []
+
+    def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
+        self.learners[partition] = log_ids
+
+    def operator_heard(self) -> None:
+        self.operator_heard_count += 1
 
     async def resign(self, partition: int, epoch: int) -> None:
         assert self.draining
@@ -76,6 +85,16 @@ async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(tmp_
     del manager.shards[0]  # another pod was elected
     await draining
     assert manager.resigned == [(1, 5)]
+    await pod.stop()
+
+
+async def test_replicas_hear_of_the_operator_and_of_their_places(tmp_path: Path) -> None:
+    manager = FakeManager()
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=0)
+    assert manager.learners == {0: ("log-0", "log-1", "log-2"), 1: ("single",)}
+    assert manager.operator_heard_count == 1
+    pod.operator_heard()
+    assert manager.operator_heard_count == 2
     await pod.stop()
 
 
