@@ -116,6 +116,22 @@ def status(data: DataDir, as_json: bool) -> None:
     run_local_status(data, as_json=as_json)
 
 
+@local.command()
+@click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
+@click.option("--pods", type=click.IntRange(1, 100), default=1, help="Pods to spread the partitions over.")
+@data_dir_option
+def adopt(logs: tuple[str, ...], pods: int, data: DataDir) -> None:
+    """Make a data directory from logs, to be started with `muster local up`.
+
+    LOGS are directories __consumer_offsets-N from 0 on, or directories of those: what `muster reshard` wrote, or of a
+    Kafka broker that was stopped. They are copied. You vouch for them: nothing can tell whether they are complete.
+    """
+    from muster_cli.adopt import run_adopt
+
+    partitions = run_adopt(data, logs, pods)
+    click.echo(f"{partitions} partitions on {pods} pods: muster local up --data-dir {data.root}")
+
+
 @cli.command()
 def demo() -> None:
     """The main job, live: real consumers on a local cluster, their coordinator killed, nothing lost."""

@@ -1,0 +1,130 @@
+"""`muster local adopt`: an embedded instance that begins with the logs of another place.
+
+A pod takes no log without a promise file: records that nobody vouches for would become a partition's history. Here a
+person vouches for them. Each log is copied, gets a log id and a promise of its own, and ends with a leader-change
+record that names this log as the only replica, in an epoch above all of its records; the partitions are declared with
+the pod that holds them, without which the operator takes no log with data. Source: replication.md, "Identity", "Sets".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster_cli.datadir import DataDir
+from muster_cli.declare import CLUSTER, OFFSETS_TOPIC
+from muster_cli.errors import CliError
+from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.history import History
+from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.control import LeaderChange, encode_leader_change
+from muster_coordinator.replication.log_id import new_log_id
+from muster_coordinator.replication.promise import PromiseFile
+from muster_operator.api.models import (
+    ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsPartitionSpec,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+    TopicRef,
+    partition_object_name,
+)
+from muster_operator.store.sqlite import SqliteStore
+
+EPOCHS_NAME = "leader-epoch-checkpoint"
+SEGMENT_BYTES = 100 << 20
+
+
+def run_adopt(data: DataDir, logs: Sequence[str], pods: int) -> int:
+    """Make the instance; returns how many partitions it has. All at once: an interrupted one leaves nothing that
+    `muster local up` would start on. Raises CliError.
+    """
+    if data.root.exists():
+        raise CliError(f"{data.root} exists already: adopt makes a new data directory")
+    sources = _directories(logs)
+    making = DataDir(data.root.with_name(data.root.name + ".partial"))
+    if making.root.exists():
+        raise CliError(f"{making.root} is left of an interrupted run: remove it")
+    try:
+        making.create()
+        for partition, directory in enumerate(sources):
+            _adopt_log(directory, making.pod(_pod(partition, pods)), partition)
+        asyncio.run(_declare(making, pods, len(sources)))
+        making.root.rename(data.root)
+    except DamagedLogError as error:
+        shutil.rmtree(making.root)
+        raise CliError(f"cannot adopt a damaged log: {error}") from error
+    except OSError as error:
+        raise CliError(f"{error.filename or making.root}: {error.strerror or error}") from error
+    return len(sources)
+
+
+def _directories(logs: Sequence[str]) -> list[Path]:
+    """The log of each partition. Raises CliError: one is missing."""
+    try:
+        from muster_pipeline.decode.errors import PipelineError
+        from muster_pipeline.source.files import find_segments
+    except ImportError as exc:
+        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
+    try:
+        found = {each.offsets_partition: Path(each.path).parent for each in find_segments(logs)}
+    except PipelineError as exc:
+        raise CliError(str(exc)) from exc
+    numbers = [number for number in found if number is not None]
+    missing = sorted(set(range(max(numbers, default=0) + 1)) - set(numbers))
+    if missing or len(numbers) < len(found):
+        raise CliError(f"no log of offsets partition {missing[0] if missing else '?'} under {', '.join(logs)}")
+    return [found[number] for number in sorted(numbers)]
+
+
+def _pod(partition: int, pods: int) -> str:
+    return f"{CLUSTER.name}-{partition % pods}"
+
+
+def _adopt_log(source: Path, pod: Path, partition: int) -> None:
+    """Raises DamagedLogError, OSError."""
+    disk = OsDisk()
+    directory = partition_directory(pod, partition)
+    disk.mkdir(pod)
+    disk.mkdir(directory)
+    for file in source.iterdir():
+        if file.suffix == ".log" or file.name == EPOCHS_NAME:
+            shutil.copyfile(file, directory / file.name)
+    log_id = new_log_id()
+    log = PartitionLog.open(disk, directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), History(boot_id=""))
+    epoch = log.epochs.last_epoch + 1
+    end = log.end_offset
+    if end:  # an empty log gets its first set from the bootstrap, as every new one
+        now_ms = int(time.time() * 1000)
+        change = encode_leader_change(LeaderChange(log_id, (log_id,)))
+        batch = encode_batch([change], base_offset=end, leader_epoch=epoch, timestamp_ms=now_ms, control=True)
+        log.append(batch, end, end + 1, epoch)
+        log.journaled_end = end + 1  # there is no journal: the sync below makes it durable
+    log.sync()
+    log.close()
+    promise = PromiseFile.create(disk, directory, log_id)
+    if end:
+        promise.store(epoch, log_id)
+
+
+async def _declare(data: DataDir, pods: int, partitions: int) -> None:
+    store = SqliteStore(data.store)
+    try:
+        namespace = CLUSTER.namespace
+        await store.apply(CoordinatorCluster(ObjectMeta(CLUSTER.name, namespace), CoordinatorClusterSpec(pods=pods)))
+        spec = OffsetsTopicSpec(cluster_ref=ClusterRef(CLUSTER.name), partitions=partitions, replication_factor=1)
+        await store.apply(OffsetsTopic(ObjectMeta(OFFSETS_TOPIC, namespace), spec))
+        for index in range(partitions):
+            place = OffsetsPartitionSpec(TopicRef(OFFSETS_TOPIC), index, replicas=(_pod(index, pods),))
+            meta = ObjectMeta(partition_object_name(OFFSETS_TOPIC, index), namespace)
+            await store.apply(OffsetsPartition(meta, place))
+    finally:
+        store.close()
