@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -91,7 +92,7 @@ class KubeCluster(ObservedCluster):
 
     def delete(self, pod: str, *, grace_s: int | None = None) -> None:
         """As kubectl delete pod; ``grace_s`` 0: forced."""
-        self._pod(pod).delete(grace_period_seconds=grace_s)
+        _delete(self.api, self._pod(pod), grace_s)
 
     def evict(self, pod: str) -> None:
         """As kubectl drain does. Raises HarnessError when it is refused."""
@@ -120,7 +121,7 @@ class KubeCluster(ObservedCluster):
 
     def delete_operator(self) -> None:
         for pod in pykube.Pod.objects(self.api, namespace=OPERATOR_NAMESPACE):
-            pod.delete(grace_period_seconds=0)
+            _delete(self.api, pod, 0)
 
     def wait_operator(self) -> None:
         kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/muster-operator", "--timeout=55s")
@@ -197,6 +198,12 @@ def _wait_for_api_server() -> None:
         if time.monotonic() > deadline:
             raise HarnessError("the API server did not come back")
         time.sleep(0.2)
+
+
+def _delete(api: Any, pod: Any, grace_s: int | None) -> None:
+    """pykube's own delete knows no grace period."""
+    body = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+    api.raise_for_status(api.delete(**pod.api_kwargs(data=json.dumps(body))))
 
 
 def _place(pod: dict[str, Any]) -> Place:

@@ -38,14 +38,13 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def print_verdict(verdict: Verdict) -> None:
+    """On standard error: why a scenario failed, or was skipped."""
+    if verdict.skipped:
+        print(f"{verdict.scenario}: skipped: {verdict.skipped}", file=sys.stderr)
     if verdict.reasons:
         print(f"{verdict.scenario}: FAILED", file=sys.stderr)
         for line in verdict.explain():
             print(f"  {line}", file=sys.stderr)
-
-
-def print_skipped(verdict: Verdict) -> None:
-    print(f"{verdict.scenario}: skipped: {verdict.skipped}", file=sys.stderr)
 
 
 def _row(verdict: Verdict) -> list[str]:

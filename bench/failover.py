@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Failover: how long groups are interrupted, beside Kafka; election of a warm standby and cold start over a million
+stored offsets.
+
+The interruptions are those of `make chaos`: three pods (nodes), 50 partitions, 100 groups that commit every 10 ms, the
+leader of a third of them killed or asked to end. Kafka 4.1.0 runs the same on this machine where Java is and its jars
+were fetched; otherwise the figures of bench/kafka-failover.json, from another machine, stand beside it and say so.
+The results are also written to bench/results/.
+
+Exit codes: 0 measured; 1 something failed or was lost; 2 wrong usage, or a program is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from typing import Any
+
+import builds
+import stored
+from report import REPOSITORY, machine, write
+from servers import data_directory
+
+FAULTS = {"SIGKILL": ("kill", "kafka-kill"), "SIGTERM": ("terminate", "kafka-terminate"), "planned move": ("drain", "")}
+BASELINE = REPOSITORY / "bench" / "kafka-failover.json"
+COLUMNS = ("interrupted_p50", "interrupted_p99", "interrupted_max", "elsewhere_p99", "lost")
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    try:
+        muster = chaos([ours for ours, _ in FAULTS.values()], options)
+        kafka = with_kafka(options)
+        with data_directory(REPOSITORY) as directory:
+            figures = stored.measure(directory, options.offsets)
+    except builds.MissingTool as missing:
+        print(f"bench: {missing}", file=sys.stderr)
+        return 2
+    except builds.BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    report = {"machine": machine(), "muster": muster, "kafka": kafka, "stored": figures}
+    written = write("failover", report)
+    print(json.dumps(report, indent=2) if options.json else text(report))
+    print(f"written to {written}", file=sys.stderr)
+    return 1 if any(row.get("lost") or row.get("skipped") for row in muster.values()) else 0
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of faults of each kind (default 20)")
+    parser.add_argument("--offsets", type=int, default=1_000_000, help="stored ones (default 1,000,000)")
+    parser.add_argument("--without-kafka", action="store_true", help="compare with the baseline file")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def chaos(scenarios: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Scenario -> figures. Raises BenchError when it says nothing."""
+    print(f"faults: {', '.join(scenarios)}", file=sys.stderr)
+    command = [sys.executable, "-m", "tests.chaos", *scenarios, "--seconds", str(options.seconds), "--json"]
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        rows = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise builds.BenchError(f"`{' '.join(command[1:])}` ended with exit code {done.returncode}") from None
+    return {row["scenario"]: row for row in rows}
+
+
+def with_kafka(options: argparse.Namespace) -> dict[str, Any]:
+    """Kafka's figures from here, or those of the baseline file; ``source`` says which."""
+    scenarios = [theirs for _, theirs in FAULTS.values() if theirs]
+    if not options.without_kafka:
+        try:
+            builds.kafka_jars()
+            return chaos(scenarios, options) | {"source": "this machine"}
+        except builds.MissingTool as missing:
+            print(f"Kafka's figures are those of the baseline: {missing}", file=sys.stderr)
+    figures: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))
+    return figures
+
+
+def text(report: dict[str, Any]) -> str:
+    lines = ["interruption of groups, ms" + " " * 14 + "p50      p99      max   elsewhere p99   lost"]
+    for fault, (ours, theirs) in FAULTS.items():
+        lines.append(_line(f"Muster, {fault}", report["muster"][ours]))
+        if theirs:
+            lines.append(_line(f"Kafka 4.1.0, {fault}", report["kafka"][theirs]))
+    lines.append(f"Kafka's figures: {report['kafka']['source']}")
+    return "\n".join([*lines, "", stored.text(report["stored"])])
+
+
+def _line(name: str, row: dict[str, Any]) -> str:
+    values = ["-" if row.get(key) is None else f"{row[key]:,.0f}" for key in COLUMNS]
+    return f"{name:<30}" + "".join(f"{value:>{width}}" for value, width in zip(values, (13, 9, 9, 16, 7), strict=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
