@@ -29,6 +29,7 @@ class RunningPod(msgspec.Struct, frozen=True, rename="camel"):
     kafka_address: str
     api_address: str
     process: ProcessRef | None
+    peer_address: str = ""
 
     @property
     def alive(self) -> bool:

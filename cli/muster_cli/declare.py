@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from muster_cli.errors import CliUsageError
 from muster_operator.api.models import (
@@ -25,15 +26,16 @@ CLUSTER = ClusterKey("local", "muster")
 OFFSETS_TOPIC = "offsets"
 DEFAULT_PODS = 3
 DEFAULT_PARTITIONS = 50
+DEFAULT_REPLICATION_FACTOR: Literal[1, 3, 5] = 1
 
 
 @dataclass(frozen=True)
 class UpOptions:
-    """Options of `muster local up`. `pods` and `partitions` are None when they were not given."""
+    """Options of `muster local up`. Numbers are None when they were not given."""
 
     pods: int | None
     partitions: int | None
-    replication_factor: int
+    replication_factor: Literal[1, 3, 5] | None
     base_port: int
     topics: Mapping[str, int]
     any_topic: bool
@@ -41,12 +43,12 @@ class UpOptions:
 
 
 def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorCluster:
-    """Raises CliUsageError when fewer pods are asked for than there were: some partitions' only log would be gone."""
+    """Raises CliUsageError when fewer pods are asked for than there were: their logs would be gone."""
     previous = before.cluster.spec.pods if before.cluster is not None else None
     pods = options.pods if options.pods is not None else previous or DEFAULT_PODS
     if previous is not None and pods < previous:
         raise CliUsageError(
-            f"--pods {pods}: this data directory has {previous} pods, and each holds the only log of some partitions. "
+            f"--pods {pods}: this data directory has {previous} pods, and each holds logs of partitions. "
             f"Use {previous} or more, or another --data-dir"
         )
     spec = CoordinatorClusterSpec(
@@ -58,8 +60,9 @@ def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorC
     return CoordinatorCluster(metadata=_meta(CLUSTER.name), spec=spec)
 
 
-def declared_offsets_topic(options: UpOptions, before: ClusterRecords) -> OffsetsTopic:
-    """Raises CliUsageError when another number of partitions is asked for: a group's partition is a hash modulo it."""
+def declared_offsets_topic(options: UpOptions, before: ClusterRecords, pods: int) -> OffsetsTopic:
+    """Raises CliUsageError when another number of partitions is asked for: a group's partition is a hash modulo it;
+    and when there are fewer pods than replicas are asked for."""
     previous = before.topics[0].spec.partitions if before.topics else None
     partitions = options.partitions if options.partitions is not None else previous or DEFAULT_PARTITIONS
     if previous is not None and partitions != previous:
@@ -67,8 +70,24 @@ def declared_offsets_topic(options: UpOptions, before: ClusterRecords) -> Offset
             f"--partitions {partitions}: this data directory has {previous} partitions, and groups are spread over "
             f"exactly so many. Leave the option out, or use another --data-dir"
         )
-    spec = OffsetsTopicSpec(cluster_ref=ClusterRef(name=CLUSTER.name), partitions=partitions, replication_factor=1)
+    spec = OffsetsTopicSpec(
+        cluster_ref=ClusterRef(name=CLUSTER.name),
+        partitions=partitions,
+        replication_factor=_replication_factor(options, before, pods),
+    )
     return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
+
+
+def _replication_factor(options: UpOptions, before: ClusterRecords, pods: int) -> Literal[1, 3, 5]:
+    """As asked for, else as it was, else the default where there are pods for it."""
+    asked = options.replication_factor
+    if asked is not None:
+        if asked > pods:
+            raise CliUsageError(f"--replication-factor {asked}: there are {pods} pods; use --pods {asked} or more")
+        return asked
+    if before.topics:
+        return before.topics[0].spec.replication_factor
+    return DEFAULT_REPLICATION_FACTOR if pods >= DEFAULT_REPLICATION_FACTOR else 1
 
 
 def _meta(name: str) -> ObjectMeta:

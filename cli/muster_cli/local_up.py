@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import click
@@ -17,7 +17,7 @@ from muster_cli.operator_loop import operator_running
 from muster_cli.ports import consecutive_ports, free_ports
 from muster_cli.procfs import own_process, stop_processes
 from muster_cli.report import stall_causes
-from muster_cli.workload import LocalWorkload, PodPorts
+from muster_cli.workload import LocalWorkload, PodNetwork, PodPorts
 from muster_operator.api.models import PartitionState
 from muster_operator.store.port import ClusterRecords
 from muster_operator.store.sqlite import SqliteStore
@@ -27,13 +27,13 @@ PROGRESS_EVERY_S = 2.0
 NO_EPOCH = -1
 
 
-def run_local_up(data: DataDir, options: UpOptions) -> None:
+def run_local_up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork] = ()) -> None:
     """Returns when a signal asked it to stop and everything is stopped. Raises CliError, CliUsageError."""
     data.create()
     with data.locked():
         _stop_leftovers(data)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_up(data, options))
+            runner.run(_up(data, options, networks))
 
 
 def _stop_leftovers(data: DataDir) -> None:
@@ -44,25 +44,28 @@ def _stop_leftovers(data: DataDir) -> None:
     data.remove_run()
 
 
-async def _up(data: DataDir, options: UpOptions) -> None:
+async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork]) -> None:
     store = SqliteStore(data.store)
     try:
         before = await store.observe(CLUSTER)
         cluster = declared_cluster(options, before)
-        topic = declared_offsets_topic(options, before)
+        topic = declared_offsets_topic(options, before, cluster.spec.pods)
         ports = choose_ports(options.base_port, cluster.spec.pods)
         await store.apply(cluster)
         await store.apply(topic)
-        await _Instance(data, store, ports, topic.spec.partitions, _led_epochs(before)).run()
+        await _Instance(data, store, ports, topic.spec.partitions, _led_epochs(before), networks).run()
     finally:
         store.close()
 
 
 def choose_ports(base_port: int, pods: int) -> list[PodPorts]:
-    """Kafka ports as asked for; API ports are free ones. Raises CliError for a port that is taken."""
+    """Kafka ports as asked for; the others are free ones. Raises CliError for a port that is taken."""
     kafka = consecutive_ports(base_port, pods) if base_port else free_ports(pods)
-    api = free_ports(pods, frozenset(kafka))
-    return [PodPorts(kafka=each, api=other) for each, other in zip(kafka, api, strict=True)]
+    others = free_ports(2 * pods, frozenset(kafka))
+    return [
+        PodPorts(kafka=each, api=api, peer=peer)
+        for each, api, peer in zip(kafka, others[:pods], others[pods:], strict=True)
+    ]
 
 
 class _Instance:
@@ -75,6 +78,7 @@ class _Instance:
         ports: list[PodPorts],
         partitions: int,
         led_before: Mapping[int, int],
+        networks: Sequence[PodNetwork],
     ) -> None:
         self._data = data
         self._store = store
@@ -83,7 +87,9 @@ class _Instance:
         self._me = own_process()
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
-        self._workload = LocalWorkload(CLUSTER, data, ports, changed=self._pods_changed, report=_report)
+        self._workload = LocalWorkload(
+            CLUSTER, data, ports, changed=self._pods_changed, report=_report, networks=networks
+        )
 
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)

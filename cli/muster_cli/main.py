@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from muster_cli.datadir import DataDir, default_data_dir
-from muster_cli.errors import CliError, CliUsageError
+from muster_cli.errors import CliError
 from muster_cli.pipeline import pipeline
 from muster_cli.reshard import reshard
 
@@ -54,7 +55,12 @@ def local() -> None:
     show_default="50, or as many as there are",
     help="Partitions of the offsets topic.",
 )
-@click.option("--replication-factor", type=int, default=1, help="Replicas of each offsets partition; 1 for now.")
+@click.option(
+    "--replication-factor",
+    type=click.Choice([1, 3, 5]),
+    show_default="1, or as many as there are",
+    help="Replicas of each offsets partition, each on another pod.",
+)
 @click.option(
     "--base-port",
     type=click.IntRange(0, 65_535),
@@ -76,7 +82,7 @@ def local() -> None:
 def up(
     pods: int | None,
     partitions: int | None,
-    replication_factor: int,
+    replication_factor: Literal[1, 3, 5] | None,
     base_port: int,
     data: DataDir,
     topics: tuple[str, ...],
@@ -92,8 +98,6 @@ def up(
     from muster_cli.local_up import run_local_up
     from muster_cli.options import parse_settings, parse_topics
 
-    if replication_factor != 1:
-        raise CliUsageError(f"--replication-factor {replication_factor}: only 1 is implemented so far")
     options = UpOptions(
         pods=pods,
         partitions=partitions,

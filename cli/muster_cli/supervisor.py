@@ -99,6 +99,10 @@ class PodSupervisor:
             lived_s = time.monotonic() - started
             await self._pause(f"{describe_exit(status)} after {lived_s:.1f} s", lived_s)
 
+    def restart(self) -> None:
+        """Ask the pod to end (SIGTERM), and start it again."""
+        self._signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """Ask the pod to end (SIGTERM), and do not start it again."""
         self._stopping.set()

@@ -11,7 +11,7 @@ from muster_cli.ports import LOOPBACK
 from muster_cli.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
-from muster_operator.store.workload import PodInfo, PodPhase
+from muster_operator.store.workload import PodInfo, PodPhase, pod_settings
 
 STOP_DEADLINE_S = 10.0
 
@@ -20,6 +20,15 @@ STOP_DEADLINE_S = 10.0
 class PodPorts:
     kafka: int
     api: int
+    peer: int
+
+
+@dataclass(frozen=True)
+class PodNetwork:
+    """Where a pod listens, and what is put before its command line (to run it in a network namespace, for instance)."""
+
+    host: str = LOOPBACK
+    prefix: tuple[str, ...] = ()
 
 
 def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapping[str, str]) -> list[str]:
@@ -28,6 +37,7 @@ def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapp
     command += ["--pod", pod.name, "--pod-uid", uid, "--node-id", str(pod.node_id)]
     command += ["--data-dir", str(data.pod(pod.name)), "--api-listen", pod.api_address]
     command += ["--kafka-listen", pod.kafka_address, "--advertise", pod.kafka_address]
+    command += ["--peer-listen", pod.peer_address, "--peer-advertise", pod.peer_address]
     for name, value in settings.items():
         command += ["--config", f"{name}={value}"]
     return command
@@ -36,8 +46,8 @@ def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapp
 class LocalWorkload:
     """Pods `<cluster>-0` ... as supervised processes.
 
-    `ports` are those of the pods by ordinal; `changed` is called after each start and death of one, after the operator
-    was notified; `report` gets lines for the person at the terminal.
+    `ports` and `networks` are those of the pods by ordinal (no networks: loopback); `changed` is called after each
+    start and death of one, after the operator was notified; `report` gets lines for the person at the terminal.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class LocalWorkload:
         changed: Callable[[], None],
         report: Callable[[str], None],
         command: Callable[[RunningPod, str, DataDir, Mapping[str, str]], Sequence[str]] = coordinator_command,
+        networks: Sequence[PodNetwork] = (),
     ) -> None:
         self.supervisors: list[PodSupervisor] = []
         self._key = key
@@ -57,6 +68,7 @@ class LocalWorkload:
         self._changed = changed
         self._report = report
         self._command = command
+        self._networks = networks
         self._notify: list[Notify] = []
 
     def watch(self, notify: Notify) -> None:
@@ -66,8 +78,14 @@ class LocalWorkload:
         """Starts what is declared and not supervised yet. Keeping it alive is the supervisors' work."""
         missing = range(len(self.supervisors), min(cluster.spec.pods, len(self._ports)))
         for ordinal in missing:
-            self._start(ordinal, cluster.spec.settings)
+            self._start(ordinal, pod_settings(cluster))
         return f"started {len(missing)} pods" if missing else f"{len(self.supervisors)} pods are supervised"
+
+    async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
+        """See the port. A template that changes is for the next `muster local up`, so nothing asks for it here."""
+        for supervisor in self.supervisors:
+            if (supervisor.pod.name, supervisor.uid) == (name, uid):
+                supervisor.restart()
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         if key != self._key:
@@ -91,17 +109,19 @@ class LocalWorkload:
 
     def _start(self, ordinal: int, settings: Mapping[str, str]) -> None:
         ports = self._ports[ordinal]
+        network = self._networks[ordinal] if self._networks else PodNetwork()
         pod = RunningPod(
             name=f"{self._key.name}-{ordinal}",
             node_id=ordinal,
-            kafka_address=f"{LOOPBACK}:{ports.kafka}",
-            api_address=f"{LOOPBACK}:{ports.api}",
+            kafka_address=f"{network.host}:{ports.kafka}",
+            api_address=f"{network.host}:{ports.api}",
             process=None,
+            peer_address=f"{network.host}:{ports.peer}",
         )
         self._data.pod(pod.name).mkdir(exist_ok=True)
         supervisor = PodSupervisor(
             pod,
-            lambda uid: self._command(pod, uid, self._data, settings),
+            lambda uid: [*network.prefix, *self._command(pod, uid, self._data, settings)],
             self._data.logs / f"{pod.name}.log",
             on_change=self._on_change,
             report=self._report,

@@ -1,4 +1,4 @@
-"""Elections under way and their failures: one at a time per partition, the next one held back with jitter."""
+"""Elections under way and what was answered: one at a time per partition, the next one held back with jitter."""
 
 from __future__ import annotations
 
@@ -8,21 +8,35 @@ from dataclasses import dataclass
 from muster_operator.api.conditions import Reason
 from muster_operator.plan.observation import Attempt
 
-__all__ = ["Attempts"]
+__all__ = ["Answer", "Attempts"]
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
+REFUSED_S = 1.0
+"""A pod that said that it cannot lead is not asked again for so long, if there is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an election call came to. `refused`: this pod cannot lead now. `better`: the log id that should be elected.
+    `sets`: the ones that the log names, when they are others than those of the call."""
+
+    reason: Reason | None = None
+    message: str = ""
+    refused: bool = False
+    better: str = ""
+    sets: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
 
 @dataclass(slots=True)
 class _Election:
     pod: str
+    epoch: int
     started: float
     tries: int = 1
     in_flight: bool = True
     not_before: float = 0.0
-    reason: Reason | None = None
-    message: str = ""
+    answer: Answer = Answer()
 
 
 class Attempts:
@@ -31,23 +45,29 @@ class Attempts:
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
         self._elections: dict[str, _Election] = {}
+        self._refused: dict[str, dict[str, float]] = {}  # partition -> pod -> until when
 
-    def start(self, partition: str, pod: str, now: float) -> None:
+    def start(self, partition: str, pod: str, epoch: int, now: float) -> None:
         before = self._elections.get(partition)
-        self._elections[partition] = _Election(pod, now, 1 if before is None else before.tries + 1)
+        self._elections[partition] = _Election(pod, epoch, now, 1 if before is None else before.tries + 1)
 
-    def answer(self, partition: str, now: float, reason: Reason | None = None, message: str = "") -> None:
-        """The call is over. Whatever it said, another one has to wait, unless the leader becomes ACTIVE (`settle`).
+    def answer(self, partition: str, epoch: int, now: float, answer: Answer) -> None:
+        """The call of this epoch is over. Whatever it said, another one has to wait, unless the leader becomes ACTIVE
+        (`settle`).
 
-        The second try comes at once: a stale epoch is put right by the answer itself.
+        The second try comes at once: a stale epoch, or a better log elsewhere, is put right by the answer itself.
         """
-        election = self._elections[partition]
+        election = self._elections.get(partition)
+        if election is None or election.epoch != epoch:
+            return  # given up meanwhile: its pod died
         delay_s = 0.0
         if election.tries > 1:
             delay_s = min(FIRST_DELAY_S * 2.0 ** (election.tries - 2), MAX_DELAY_S) * (0.5 + 0.5 * self._jitter())
         election.in_flight = False
         election.not_before = now + delay_s
-        election.reason, election.message = reason, message
+        election.answer = answer
+        if answer.refused:
+            self._refused.setdefault(partition, {})[election.pod] = now + max(REFUSED_S, delay_s)
 
     def settle(self, partition: str, now: float) -> float | None:
         """The partition has an active leader: forget its failures. How long the election took, if one was made."""
@@ -63,15 +83,45 @@ class Attempts:
         for partition, election in [*self._elections.items()]:
             if election.pod in gone and not election.in_flight:
                 del self._elections[partition]
+        for refusals in self._refused.values():
+            for pod in gone & refusals.keys():
+                del refusals[pod]
 
     def view(self, now: float) -> Mapping[str, Attempt]:
-        return {
-            partition: Attempt(each.in_flight, now < each.not_before, each.reason, each.message)
-            for partition, each in self._elections.items()
-            if each.in_flight or now < each.not_before
+        self._refused = {
+            partition: left
+            for partition, refusals in self._refused.items()
+            if (left := {pod: until for pod, until in refusals.items() if now < until})
         }
+        return {
+            partition: self._view(partition, now)
+            for partition in dict.fromkeys((*self._elections, *self._refused))
+            if partition in self._refused or self._is_recent(self._elections[partition], now)
+        }
+
+    def _is_recent(self, election: _Election, now: float) -> bool:
+        said = election.answer
+        return election.in_flight or now < election.not_before or bool(said.better) or said.sets is not None
+
+    def _view(self, partition: str, now: float) -> Attempt:
+        election = self._elections.get(partition)
+        refused = frozenset(self._refused.get(partition, ()))
+        if election is None:
+            return Attempt(False, False, refused=refused)
+        said = election.answer
+        return Attempt(
+            election.in_flight,
+            now < election.not_before,
+            said.reason,
+            said.message,
+            election.pod,
+            refused,
+            said.better,
+            said.sets,
+        )
 
     def next_due(self, now: float) -> float | None:
         """Seconds until the first partition that is held back may be elected again."""
-        waits = [each.not_before - now for each in self._elections.values() if not each.in_flight]
-        return min((wait for wait in waits if wait > 0), default=None)
+        ends = [each.not_before for each in self._elections.values() if not each.in_flight]
+        ends += [until for refusals in self._refused.values() for until in refusals.values()]
+        return min((end - now for end in ends if end > now), default=None)

@@ -25,7 +25,8 @@ class OperatorMetrics:
         )
         self.failover_seconds = Histogram(
             "muster_operator_failover_seconds",
-            "From the loss of a leader, as seen here, to an active one.",
+            "From the loss of a leader, as seen here, to an active one. kind: lost, or planned (a move).",
+            ["kind"],
             buckets=_SECONDS,
             registry=self.registry,
         )

@@ -9,10 +9,11 @@ from typing import Any
 import structlog
 
 from muster_operator.api.durations import parse_duration
+from muster_operator.api.models import CoordinatorCluster
 from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
-from muster_operator.plan.observation import Observation, PodView, ReplicaView
+from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
@@ -137,6 +138,7 @@ class Reconciler:
         self._pods.sync(key, infos if cluster else (), suspect_after_s)
         pods = self._pods.views(key)
         self._settle(key, memory, records, pods)
+        memory.steady_in_s = _next_steady(cluster, pods)
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -159,7 +161,7 @@ class Reconciler:
         memory.attempts.forget(pod for pod, run in runs.items() if run != memory.runs.get(pod))
         memory.runs = runs
         now = self._clock.monotonic()
-        active = {(pod.name, index) for pod in pods for index, replica in pod.replicas.items() if _serves(replica)}
+        active = {(pod.name, index) for pod in pods for index, replica in pod.replicas.items() if replica.is_active}
         led = 0
         for partition in records.partitions:
             if (partition.status.leader, partition.spec.index) in active:
@@ -173,7 +175,8 @@ class Reconciler:
         """Seconds until this key is due without any event."""
         memory = self._memory.get(key)
         due = memory.attempts.next_due(self._clock.monotonic()) if memory is not None else None
-        return RESYNC_S if due is None else min(due, RESYNC_S)
+        soon = memory.steady_in_s if memory is not None else None
+        return min((each for each in (due, soon) if each is not None), default=RESYNC_S)
 
     def _retry_delay(self, key: ClusterKey) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -199,5 +202,11 @@ class Reconciler:
             self._crashed.set_exception(error)
 
 
-def _serves(replica: ReplicaView) -> bool:
-    return replica.state == "ACTIVE" and replica.leader_epoch == replica.epoch
+def _next_steady(cluster: CoordinatorCluster | None, pods: tuple[PodView, ...]) -> float | None:
+    """Seconds until a pod has been up, or away, for so long that the plan may change."""
+    if cluster is None:
+        return None
+    failover = cluster.spec.failover
+    up_s, away_s = parse_duration(failover.rebalance_after), parse_duration(failover.replace_after)
+    left = [(up_s if pod.is_up else away_s) - pod.steady_s for pod in pods]
+    return min((each for each in left if 0 < each < RESYNC_S), default=None)

@@ -31,7 +31,6 @@ REFUSED = [
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions="many"), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(segmentBytes=-1), "spec.segmentBytes"),
-    ("OffsetsTopic", "t", topic_spec(replicationFactor=3), "only replicationFactor 1"),
     ("OffsetsTopic", "t", topic_spec(replicationFactor=2), "spec.replicationFactor"),
     ("OffsetsTopic", "t", {}, "spec.clusterRef"),
     ("OffsetsTopic", "t", {"clusterRef": {"name": "No_Such.Name"}}, "spec.clusterRef.name"),
@@ -49,10 +48,19 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "-1s"}}, "spec.failover.suspectAfter"),
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "100ms"}}, "at least 400ms"),
     ("CoordinatorCluster", "a", {"failover": {"suspectAfter": "20s"}}, "electionTimeout must not be below"),
+    ("CoordinatorCluster", "a", {"failover": {"nominateAfter": "1s"}}, "nominateAfter must be 0s"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"failover": {"suspectAfter": "9s", "nominateAfter": "3s"}},
+        "nominateAfter must be 0s",
+    ),
+    ("CoordinatorCluster", "a", {"failover": {"replaceAfter": "5s"}}, "replaceAfter must be 0s"),
     ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
     ("CoordinatorCluster", "1st", {}, "DNS label"),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1000), "spec.index"),
+    ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
     ("OffsetsPartition", "p", {"index": 0}, "spec.topicRef"),
 ]
 

@@ -82,6 +82,7 @@ KINDS = (
             Column("Ready", f"{READY}.status"),
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Partitions", ".spec.partitions", "integer"),
+            Column("Replication", ".spec.replicationFactor", "integer"),
             Column("Led", ".status.led", "integer"),
             STATE,
             Column("Message", f"{READY}.message", priority=1),
@@ -98,11 +99,18 @@ KINDS = (
             Column("Leader", ".status.leader"),
             Column("Epoch", ".status.epoch", "integer"),
             Column("State", ".status.state"),
+            Column("Following", ".status.following", "integer"),
             Column("Reason", ".status.reason", priority=1),
             Column("Message", f"{READY}.message", priority=1),
             AGE,
         ),
-        (),
+        (
+            (
+                "!has(self.spec.allowDataLoss) || has(self.status) && has(self.status.epoch)"
+                " && self.spec.allowDataLoss <= self.status.epoch",
+                "spec.allowDataLoss must not be above status.epoch: it is about a loss that has happened",
+            ),
+        ),
     ),
 )
 

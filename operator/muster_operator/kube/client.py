@@ -105,6 +105,14 @@ class KubeClient:
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
         return await self._request("PATCH", path, query, body, {"Content-Type": "application/apply-patch+yaml"})
 
+    async def delete(self, path: str, uid: str) -> None:
+        """Delete this very object; one that is gone, or another one of its name, is left alone."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            await self._request("DELETE", path, body=body)
+        except (ConflictError, NotFoundError):
+            pass
+
     async def _request(
         self,
         method: str,

@@ -10,10 +10,12 @@ from typing import Any
 
 from muster_operator.api.models import GROUP, CoordinatorCluster
 from muster_operator.kube.objects import API_VERSION
+from muster_operator.store.workload import pod_settings
 
 __all__ = [
     "API_PORT",
     "CLUSTER_LABEL",
+    "PEER_PORT",
     "bootstrap_service",
     "disruption_budget",
     "headless_service",
@@ -27,6 +29,7 @@ CLUSTER_LABEL = f"{GROUP}/cluster"
 """On every object of a cluster: the name of the CoordinatorCluster."""
 
 API_PORT = 9640
+PEER_PORT = 9641
 DATA_DIRECTORY = "/var/lib/muster"
 USER_ID = 65532
 GRACE_PERIOD_S = 30
@@ -70,7 +73,11 @@ def headless_service(cluster: CoordinatorCluster) -> Manifest:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": _selector(cluster),
-            "ports": [_service_port(cluster), {"name": "api", "port": API_PORT, "targetPort": "api"}],
+            "ports": [
+                _service_port(cluster),
+                {"name": "api", "port": API_PORT, "targetPort": "api"},
+                {"name": "peer", "port": PEER_PORT, "targetPort": "peer"},
+            ],
         },
     }
 
@@ -112,6 +119,8 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "serviceName": headless_service_name(cluster.metadata.name),
             "replicas": spec.pods,
             "podManagementPolicy": "Parallel",
+            # The operator replaces pods, one at a time, after it has moved their leaders (ADR 0005).
+            "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": _selector(cluster)},
             # The log is the data: neither scaling down nor deleting the cluster may drop it.
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
@@ -142,19 +151,16 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "affinity": {
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        "weight": 100,
-                        "podAffinityTerm": {
-                            "topologyKey": "kubernetes.io/hostname",
-                            "labelSelector": {"matchLabels": _selector(cluster)},
-                        },
-                    }
-                ]
+        # A node or a zone that is lost should take one replica. Preferences: a small cluster must still start.
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": _selector(cluster)},
             }
-        },
+            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
         "containers": [_container(cluster, default_image, name)],
     }
 
@@ -165,7 +171,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
     host = "$(POD_IP)"
     if kafka.advertise == "PodDNS":
         host = pod_dns_name("$(MUSTER_POD)", name, cluster.metadata.namespace)
-    settings = "\n".join(f"{key}={value}" for key, value in sorted(spec.settings.items()))
+    settings = "\n".join(f"{key}={value}" for key, value in sorted(pod_settings(cluster).items()))
     return {
         "name": "coordinator",
         "image": spec.image or default_image,
@@ -180,11 +186,14 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             {"name": "MUSTER_KAFKA_LISTEN", "value": f"0.0.0.0:{kafka.port}"},
             {"name": "MUSTER_ADVERTISE", "value": f"{host}:{kafka.port}"},
             {"name": "MUSTER_API_LISTEN", "value": f"0.0.0.0:{API_PORT}"},
+            {"name": "MUSTER_PEER_LISTEN", "value": f"0.0.0.0:{PEER_PORT}"},
+            {"name": "MUSTER_PEER_ADVERTISE", "value": f"$(POD_IP):{PEER_PORT}"},
             {"name": "MUSTER_CONFIG", "value": settings},
         ],
         "ports": [
             {"name": "kafka", "containerPort": kafka.port, "protocol": "TCP"},
             {"name": "api", "containerPort": API_PORT, "protocol": "TCP"},
+            {"name": "peer", "containerPort": PEER_PORT, "protocol": "TCP"},
         ],
         # A slow start (recovery of a long log) is no reason to kill; a pod that is not ready is still elected.
         "startupProbe": _probe("started", period=1, failures=600),

@@ -5,20 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import structlog
 
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_service_name, manifests, pod_dns_name
-from muster_operator.store.port import ClusterKey, Notify
+from muster_operator.store.port import ClusterKey, Notify, StoreError
 from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
+
+log = structlog.get_logger(__name__)
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
@@ -52,6 +57,8 @@ class KubeWorkload:
         self._clock = clock
         self._pods: Cache[Json] = Cache(cluster_of)
         self._applied: dict[ClusterKey, _Applied] = {}
+        self._revisions: dict[ClusterKey, str] = {}
+        self._zones: dict[str, str] = {}
         self._notify: list[Notify] = []
 
     # Feeding the cache
@@ -81,8 +88,17 @@ class KubeWorkload:
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
-        """Take a watch event of a StatefulSet: somebody else's change of its spec makes us apply ours again."""
+        """Take a watch event of a StatefulSet: somebody else's change of its spec makes us apply ours again.
+
+        Its update revision says which pods are of an older template (see ADR 0005).
+        """
         key = cluster_of(raw)
+        status = raw.get("status", {})
+        if event != "DELETED" and status.get("observedGeneration", 0) >= raw["metadata"]["generation"]:
+            revision = status.get("updateRevision", "")
+            if self._revisions.get(key) != revision:
+                self._revisions[key] = revision
+                self._tell(key)
         applied = self._applied.get(key)
         if applied is not None and (event == "DELETED" or raw["metadata"]["generation"] > applied.generation):
             del self._applied[key]
@@ -109,6 +125,7 @@ class KubeWorkload:
         digest = hashlib.sha256(msgspec.json.encode(wanted)).digest()
         known = self._applied.get(key)
         now = self._clock()
+        await self._learn_zones(key)
         if known is not None and known.digest == digest and now - known.at < REAPPLY_S:
             return f"StatefulSet {cluster.metadata.name} is as declared"
         generation = 0
@@ -122,7 +139,23 @@ class KubeWorkload:
         """See the port. Answers from memory. A pod that somebody else gave our label is not one of ours."""
         name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
         ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
-        return tuple(sorted((pod_info(raw) for raw in ours), key=lambda pod: pod.node_id))
+        revision = self._revisions.get(key, "")
+        return tuple(sorted((pod_info(raw, revision, self._zones) for raw in ours), key=lambda pod: pod.node_id))
+
+    async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
+        """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
+        await self._client.delete(f"/api/v1/namespaces/{key.namespace}/pods/{name}", uid)
+
+    async def _learn_zones(self, key: ClusterKey) -> None:
+        """Zones of nodes that are new to us. An operator without the right to read nodes spreads over nodes only."""
+        nodes = {raw["spec"].get("nodeName", "") for raw in self._pods.indexed(key)} - {""} - self._zones.keys()
+        for node in sorted(nodes):
+            try:
+                labels = (await self._client.get(f"/api/v1/nodes/{node}"))["metadata"].get("labels", {})
+            except StoreError as error:
+                log.warning("zone_not_known", node=node, error=str(error))
+                labels = {}
+            self._zones[node] = labels.get(ZONE_LABEL, "")
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
@@ -137,8 +170,9 @@ def cluster_of(raw: Json) -> ClusterKey:
     return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
 
 
-def pod_info(raw: Json) -> PodInfo:
-    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name."""
+def pod_info(raw: Json, revision: str = "", zones: Mapping[str, str] = {}) -> PodInfo:
+    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name. `revision`: that of the
+    declared template, "" if it is not known; `zones` by node."""
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
     key = cluster_of(raw)
@@ -149,6 +183,9 @@ def pod_info(raw: Json) -> PodInfo:
         api_address=_address(ip, API_PORT),
         kafka_address=_kafka_address(raw, ip, key),
         phase=_phase(meta, status),
+        node=raw["spec"].get("nodeName", ""),
+        zone=zones.get(raw["spec"].get("nodeName", ""), ""),
+        outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
 
 
@@ -156,6 +193,9 @@ def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
     if meta.get("deletionTimestamp"):
         return PodPhase.TERMINATING
     phase = status.get("phase", "")
+    states = [each.get("state", {}) for each in status.get("containerStatuses", ())]
+    if phase == "Running" and any("terminated" in state or "waiting" in state for state in states):
+        return PodPhase.PENDING  # its container ended, and waits for its restart
     # Succeeded cannot last under a StatefulSet; it is not running either.
     return PodPhase(phase) if phase in ("Pending", "Running", "Failed") else PodPhase.UNKNOWN
 

@@ -21,6 +21,8 @@ __all__ = [
     "Elect",
     "PublishMetadata",
     "RecordLeadership",
+    "Refresh",
+    "RestartPod",
     "WriteClusterStatus",
     "WriteTopicStatus",
 ]
@@ -36,14 +38,21 @@ class RecordLeadership:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Call onElection at `pod`. Comes after the record of this epoch and pod, and must not be done if that was lost."""
+    """Call onElection at `pod`. Comes after the record of this epoch and pod, and must not be done if that was lost.
+
+    `resign`: the pod that led until now; once the new leader is there it is told so, in the same epoch (onResignation).
+    """
 
     partition: str  # name of the OffsetsPartition
     index: int
     pod: str
     epoch: int
     replicas: tuple[str, ...]
-    bootstrap: bool
+    previous_replicas: tuple[str, ...] = ()
+    bootstrap: bool = False
+    force: bool = False
+    allow_data_loss: bool = False
+    resign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,21 @@ class CreateReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """Ask `pod` how far its followers are, for a move or a change of the set that waits for one of them."""
+
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPod:
+    """Have a pod replaced by one of the declared template. It leads nothing that another pod could lead."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTopicStatus:
     seen: OffsetsTopic
     status: OffsetsTopicStatus
@@ -90,6 +114,8 @@ Action = (
     | PublishMetadata
     | CreatePartitions
     | CreateReplicas
+    | Refresh
+    | RestartPod
     | WriteTopicStatus
     | WriteClusterStatus
 )

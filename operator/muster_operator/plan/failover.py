@@ -1,146 +1,313 @@
-"""Who leads a partition, in which epoch: first election, re-election after a restart, and why there is none.
+"""Who leads a partition, in which epoch: first election, failover, what is adopted from the log, and why there is none.
 
 The rules (replication specification, "The operator"): leader and epoch are recorded before a pod is called; an epoch is
 never lowered and never issued to a second pod; an epoch seen on a pod that is higher than the recorded one is recorded,
-and the next election goes above both; one election per partition at a time; a replica is its log id.
+and the next election goes above both; one election per partition at a time; a replica is its log id. The log holds the
+set: what an active leader says of it is recorded, never the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.actions import Elect
-from muster_operator.plan.observation import Attempt, Connection, PodView, ReplicaView
+from muster_operator.plan.observation import Attempt, Connection
+from muster_operator.plan.standing import CAUGHT_UP_RECORDS, Member, Scene, Standing, log_ids
 
-__all__ = ["Decision", "decide"]
+__all__ = [
+    "Decision",
+    "elect",
+    "leaderless",
+    "message_of",
+    "preferred_pod",
+    "stalled",
+    "without_leader",
+    "without_logs",
+]
 
-_LOG_DAMAGED = "LogDamaged"  # this and the next: podapi.models.PartitionReason
 _FAILURES = {"CannotWrite": Reason.CANNOT_WRITE, "LoadFailed": Reason.LOAD_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What shall be recorded of a partition (without conditions and times), and what follows once it is recorded."""
+    """What shall be recorded of a partition (without conditions and times), and what follows once it is recorded.
+
+    `create_on`: pods that shall create a log; `refresh`: the pod that is asked how far its followers are.
+    """
 
     status: OffsetsPartitionStatus
     message: str
     elect: Elect | None = None
-    create_on: str | None = None
+    create_on: tuple[str, ...] = ()
+    refresh: str = ""
 
 
-def decide(partition: OffsetsPartition, pods: Mapping[str, PodView], attempt: Attempt | None) -> Decision:
-    """For a partition that has its place (`status.replicas` is not empty)."""
-    status = partition.status
-    # With one replica there is one candidate. Its log is the partition: no other pod can take over.
-    replica = status.replicas[0]
-    pod = pods.get(replica.pod)
-    if pod is None:
-        return _leaderless(status, Reason.POD_DOWN, f"its log is on pod {replica.pod}, which does not exist")
-    if pod.connection is Connection.UNSURE:
-        return Decision(status, _message_of(partition))
-    if pod.connection is Connection.DOWN:
-        return _leaderless(status, Reason.POD_DOWN, f"its log is on pod {pod.name}, which is down: {pod.detail}")
-    view = pod.replicas.get(partition.spec.index)
-    if pod.draining and not (view is not None and view.state == "ACTIVE"):
-        return _leaderless(status, Reason.POD_DOWN, f"its log is on pod {pod.name}, which is about to end")
-    if not replica.log_id:
-        return _without_log(partition, pod, view)
-    if view is None or view.log_id != replica.log_id:
-        there = f"has log {view.log_id}" if view else "has none"
-        return _stalled(
-            status,
-            Reason.LOG_LOST,
-            f"log {replica.log_id} is not on pod {pod.name} any more, which {there}: volume lost?",
-        )
-    if not view.used and status.high_watermark is not None:
-        return _stalled(
-            status, Reason.LOG_LOST, f"log {replica.log_id} on pod {pod.name} was led before and is now empty"
-        )
-    return _with_log(partition, pod, view, attempt)
+# The first election
 
 
-def _without_log(partition: OffsetsPartition, pod: PodView, view: ReplicaView | None) -> Decision:
-    """The place is chosen, no log id is recorded: create the log, or record the one that an earlier try created."""
-    status, name = partition.status, pod.name
-    if view is None:
+def without_logs(partition: OffsetsPartition, scene: Scene) -> Decision:
+    """Places are chosen, log ids are not recorded: create the logs, or record those that an earlier try created.
+
+    All ids are recorded in one piece with the first election, so no other set can ever be opened as the first.
+    """
+    status, index = partition.status, partition.spec.index
+    missing: list[str] = []
+    replicas: list[Replica] = []
+    for each in status.replicas:
+        pod = scene.pods.get(each.pod)
+        if pod is not None and pod.connection is Connection.UNSURE:
+            return Decision(status, message_of(partition))
+        if pod is None or not pod.is_up:
+            why = pod.detail if pod is not None else "it does not exist"
+            return leaderless(status, Reason.POD_DOWN, f"its log is on pod {each.pod}, which is down: {why}")
+        view = pod.replicas.get(index)
+        if view is None:
+            missing.append(pod.name)
+        elif view.used and pod.name not in partition.spec.replicas:
+            # Somebody's acknowledged offsets: neither dropped nor taken for this partition's without being told so.
+            text = f"pod {pod.name} holds log {view.log_id} with data and no record names it; spec.replicas can"
+            return stalled(status, Reason.UNKNOWN_LOG, text)
+        else:
+            replicas.append(Replica(pod.name, view.log_id))
+    if missing:
         pending = replace(status, state=PartitionState.PENDING, reason=Reason.PLACING)
-        return Decision(pending, f"pod {name} creates its log", create_on=name)
-    if view.used and name not in partition.spec.replicas:
-        # Somebody's acknowledged offsets: neither dropped nor taken for this partition's without being told so.
-        return _stalled(
-            status,
-            Reason.UNKNOWN_LOG,
-            f"pod {name} holds log {view.log_id} with data and no record names it; spec.replicas can",
+        named = ", ".join(missing)
+        return Decision(pending, f"pod {named} creates its log", create_on=tuple(missing))
+    named_logs = replace(partition, status=replace(status, replicas=tuple(replicas)))
+    return without_leader(Standing(named_logs, scene), None)
+
+
+# A partition that nobody leads
+
+
+def without_leader(standing: Standing, attempt: Attempt | None) -> Decision:
+    """Wait, elect, or say why neither helps."""
+    status, scene = standing.status, standing.scene
+    if attempt is not None and attempt.in_flight and not standing.is_gone(attempt.pod):
+        return Decision(status, message_of(standing.partition))
+    doubtful = status.leader is not None and status.leader in scene.pods and not standing.is_gone(status.leader)
+    if doubtful and not scene.pods[status.leader or ""].is_up:
+        return Decision(status, message_of(standing.partition))
+    seen = replace(status, epoch=standing.highest_epoch())
+    if len(standing.members) == 1 and (alone := _alone(standing)) is not None:
+        return alone
+    loss = False
+    if standing.lacks_majority():
+        if not standing.lacks_majority(hoped=True):
+            return Decision(status, message_of(standing.partition))
+        loss = _loss_is_allowed(standing)
+        if not loss:
+            return _no_majority(standing, seen)
+    candidates = [each for each in standing.members if _may_lead(standing, each)]
+    willing = [each for each in candidates if attempt is None or each.replica.pod not in attempt.refused]
+    if not candidates:
+        return _no_candidate(standing, seen)
+    another = bool(willing) and attempt is not None and all(each.replica.pod != attempt.pod for each in willing)
+    if attempt is not None and attempt.held_back and not another:
+        return _held_back(standing, attempt)
+    chosen = _best(standing, willing or candidates, attempt)
+    if loss:
+        return _with_loss(standing, chosen)
+    return elect(standing, chosen, Reason.ELECTING, force=_must_force(standing, chosen, attempt))
+
+
+def _must_force(standing: Standing, chosen: Member, attempt: Attempt | None) -> bool:
+    """Without force the pod first asks if a leader lives or a better log exists: the guard against a wrong suspicion.
+
+    Not where the record itself ends a leader that is seen alive (a move, a change of the set), or where the better log
+    cannot be elected: the seal takes it from there in any case.
+    """
+    if attempt is not None and attempt.better and attempt.better != chosen.log_id:
+        return True
+    led = standing.leader()
+    return led is not None and led[1].is_active
+
+
+def _may_lead(standing: Standing, member: Member) -> bool:
+    view, pod = member.view, member.pod
+    if view is None or pod is None or not member.counts or standing.scene.is_leaving(pod):
+        return False
+    return view.used or _is_first(standing)
+
+
+def _is_first(standing: Standing) -> bool:
+    """No leader ever was: no record says so, and no log has a record.
+
+    An election that died between its promise and its first record leaves promises and empty logs behind. The set in
+    the call is the recorded one, and the only one that any bootstrap of this partition ever names.
+    """
+    status = standing.status
+    if status.high_watermark is not None or status.led_epoch >= 0:
+        return False
+    return all(each.view is None or each.view.end_offset == 0 for each in standing.members)
+
+
+def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | None) -> Member:
+    """The best log that is known, then who is wanted, then balance.
+
+    Positions come with events, not with every commit, so small differences between them say nothing; if another log is
+    better after all, the pod that is called says so.
+    """
+    status, led = standing.status, standing.scene.led
+    better = attempt.better if attempt is not None else ""
+    ends = [each.view.end_offset for each in candidates if each.view is not None]
+    nearly = max(ends) - CAUGHT_UP_RECORDS
+    wanted = preferred_pod(standing.partition)
+    in_new_set = set(log_ids(status.replicas))
+
+    def rank(place: int) -> tuple[bool | int, ...]:
+        member = candidates[place]
+        view = member.view
+        assert view is not None
+        pod = member.replica.pod
+        issued = pod == status.leader and view.epoch < status.epoch
+        return (
+            member.log_id != better,
+            not issued,
+            not view.is_active,
+            member.log_id not in in_new_set,
+            pod == status.leader and status.state is PartitionState.LED and len(candidates) > 1,  # it just failed
+            view.state == "FAILED",
+            view.epoch < status.led_epoch or view.end_offset < nearly,
+            pod != wanted,
+            led[pod],
+            place,
         )
-    placed = (Replica(name, view.log_id), *status.replicas[1:])
-    return _elect(partition, replace(status, replicas=placed, epoch=max(status.epoch, view.epoch)), pod, view)
+
+    return candidates[min(range(len(candidates)), key=rank)]
 
 
-def _with_log(partition: OffsetsPartition, pod: PodView, view: ReplicaView, attempt: Attempt | None) -> Decision:
-    status = partition.status
-    leads = view.leader_epoch >= 0 and view.leader_epoch == view.epoch
-    if leads and view.epoch >= status.epoch and view.state == "ACTIVE":
-        # Also in an epoch that nobody recorded: it was promised, so it is the truth, and is recorded.
-        led = replace(status, leader=pod.name, epoch=view.epoch, state=PartitionState.LED, reason=Reason.LED)
-        return Decision(_with_watermark(led, status, view), f"pod {pod.name} leads in epoch {view.epoch}")
-    if leads and view.epoch >= status.epoch and view.state == "LOADING":
-        loading = replace(
-            status, leader=pod.name, epoch=view.epoch, state=PartitionState.ELECTING, reason=Reason.LOADING
-        )
-        return Decision(loading, f"pod {pod.name} loads the log for epoch {view.epoch}")
-    if view.state == "FAILED" and view.reason == _LOG_DAMAGED:
-        seen = replace(status, epoch=max(status.epoch, view.epoch))
-        return _stalled(seen, Reason.LOG_DAMAGED, f"pod {pod.name} refuses to serve its log: {view.message}")
-    if attempt is not None and attempt.in_flight:
-        return Decision(status, _message_of(partition))
-    if attempt is not None and attempt.held_back:
-        seen = replace(status, epoch=max(status.epoch, view.epoch))
-        if view.state == "FAILED":
-            return _leaderless(seen, _FAILURES.get(view.reason, Reason.LOAD_FAILED), f"pod {pod.name}: {view.message}")
-        return _leaderless(
-            seen, attempt.reason or Reason.ELECTING, attempt.message or f"pod {pod.name} does not lead yet"
-        )
-    return _elect(partition, status, pod, view)
+def preferred_pod(partition: OffsetsPartition) -> str:
+    """The pod that shall lead: the declared one if it has a replica, else the first replica, as in Kafka."""
+    replicas = [each.pod for each in partition.status.replicas]
+    wanted = partition.spec.preferred_leader
+    return wanted if wanted is not None and wanted in replicas else next(iter(replicas), "")
 
 
-def _elect(partition: OffsetsPartition, status: OffsetsPartitionStatus, pod: PodView, view: ReplicaView) -> Decision:
-    """Issue an epoch to the pod, or repeat the one that is issued and that its replica has not promised yet."""
-    issued = status.leader == pod.name and view.epoch < status.epoch
-    epoch = status.epoch if issued else max(status.epoch, view.epoch) + 1
-    electing = replace(status, leader=pod.name, epoch=epoch, state=PartitionState.ELECTING, reason=Reason.ELECTING)
-    elect = Elect(
-        partition=partition.metadata.name,
-        index=partition.spec.index,
-        pod=pod.name,
+def elect(standing: Standing, chosen: Member, reason: Reason, *, force: bool = False, resign: str = "") -> Decision:
+    """Issue an epoch to the pod, or repeat the one that is issued and that nobody has promised yet."""
+    status, view = standing.status, chosen.view
+    assert view is not None
+    pod = chosen.replica.pod
+    highest = standing.highest_epoch()
+    others = [each.view.epoch for each in standing.members if each.view is not None]
+    issued = pod == status.leader and max(others) < status.epoch == highest
+    epoch = highest if issued else highest + 1
+    standing.scene.led[pod] += 1
+    electing = replace(status, leader=pod, epoch=epoch, state=PartitionState.ELECTING, reason=reason)
+    call = Elect(
+        partition=standing.partition.metadata.name,
+        index=standing.index,
+        pod=pod,
         epoch=epoch,
-        replicas=tuple(replica.log_id for replica in electing.replicas),
-        # Only a log that never led may be opened as the first: an empty log alone is no reason.
-        bootstrap=not view.used and status.high_watermark is None,
+        replicas=log_ids(electing.replicas),
+        previous_replicas=log_ids(electing.previous_replicas),
+        bootstrap=_is_first(standing),
+        force=force,
+        resign=resign,
     )
-    return Decision(electing, f"pod {pod.name} is elected in epoch {epoch}", elect=elect)
+    return Decision(electing, f"pod {pod} is elected in epoch {epoch}", elect=call)
 
 
-def _with_watermark(
-    led: OffsetsPartitionStatus, before: OffsetsPartitionStatus, view: ReplicaView
-) -> OffsetsPartitionStatus:
-    """The commit point is recorded once per leadership: it moves with every commit, and the record must not."""
-    if before.state is PartitionState.LED and (before.leader, before.epoch) == (led.leader, led.epoch):
-        return led
-    return replace(led, high_watermark=view.high_watermark)
+# Why nobody can be elected
 
 
-def _leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
-    return Decision(replace(status, state=PartitionState.LEADERLESS, reason=reason), message)
+def _alone(standing: Standing) -> Decision | None:
+    """With one replica there is one candidate. Its log is the partition: no other pod can take over."""
+    (member,) = standing.members
+    status, pod, view, name = standing.status, member.pod, member.view, member.replica.pod
+    if pod is None:
+        return leaderless(status, Reason.POD_DOWN, f"its log is on pod {name}, which does not exist")
+    if pod.connection is Connection.UNSURE:
+        return Decision(status, message_of(standing.partition))
+    if not pod.is_up:
+        return leaderless(status, Reason.POD_DOWN, f"its log is on pod {name}, which is down: {pod.detail}")
+    if view is None:
+        other = pod.replicas.get(standing.index)
+        there = f"has log {other.log_id}" if other is not None else "has none"
+        text = f"log {member.log_id} is not on pod {name} any more, which {there}: volume lost?"
+        return stalled(status, Reason.LOG_LOST, text)
+    if not view.used and not _is_first(standing):
+        return stalled(status, Reason.LOG_LOST, f"log {member.log_id} on pod {name} was led before and is now empty")
+    if member.is_damaged:
+        seen = replace(status, epoch=standing.highest_epoch())
+        return stalled(seen, Reason.LOG_DAMAGED, f"pod {name} refuses to serve its log: {view.message}")
+    if pod.draining:
+        return leaderless(status, Reason.POD_DOWN, f"its log is on pod {name}, which is about to end")
+    return None
 
 
-def _stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
-    return Decision(replace(status, state=PartitionState.STALLED, reason=reason), message)
+def _no_majority(standing: Standing, seen: OffsetsPartitionStatus) -> Decision:
+    troubles = [each.trouble for each in standing.members if each.trouble]
+    counted = sum(each.counts for each in standing.members)
+    text = f"{counted} of {len(standing.members)} replicas can be counted: {'; '.join(troubles)}"
+    if any(2 * sum(m.is_lost or m.is_damaged for m in each) >= len(each) for each in (standing.replicas,) if each):
+        hint = f"; spec.allowDataLoss: {seen.led_epoch} would lead it from what is left"
+        return stalled(seen, Reason.NO_MAJORITY, text + hint)
+    return leaderless(seen, Reason.NO_MAJORITY, text)
 
 
-def _message_of(partition: OffsetsPartition) -> str:
+def _no_candidate(standing: Standing, seen: OffsetsPartitionStatus) -> Decision:
+    text = "no replica that can be counted may lead now: "
+    text += "; ".join(_why_not(standing, each) for each in standing.members)
+    return leaderless(seen, Reason.POD_DOWN, text)
+
+
+def _why_not(standing: Standing, member: Member) -> str:
+    if member.trouble:
+        return member.trouble
+    leaving = member.pod is not None and standing.scene.is_leaving(member.pod)
+    return f"pod {member.replica.pod} {'is about to end' if leaving else 'has an empty log'}"
+
+
+def _held_back(standing: Standing, attempt: Attempt) -> Decision:
+    seen = replace(standing.status, epoch=standing.highest_epoch())
+    view = next((each.view for each in standing.members if each.replica.pod == attempt.pod), None)
+    if view is not None and view.state == "FAILED":
+        return leaderless(seen, _FAILURES.get(view.reason, Reason.LOAD_FAILED), f"pod {attempt.pod}: {view.message}")
+    text = attempt.message or f"pod {attempt.pod} does not lead yet"
+    return leaderless(seen, attempt.reason or Reason.ELECTING, text)
+
+
+# A person accepts the loss
+
+
+def _loss_is_allowed(standing: Standing) -> bool:
+    """The word is about the loss that it names: what was led since is not meant."""
+    allowed, status = standing.partition.spec.allow_data_loss, standing.status
+    return allowed is not None and status.led_epoch <= allowed and any(_may_lead(standing, m) for m in standing.members)
+
+
+def _with_loss(standing: Standing, chosen: Member) -> Decision:
+    """The set becomes what is left of it; the others come back as new replicas."""
+    left = tuple(each.replica for each in standing.members if each.counts)
+    ordered = (chosen.replica, *(each for each in left if each != chosen.replica))
+    status = replace(standing.status, replicas=ordered, previous_replicas=(), learners=())
+    small = Standing(replace(standing.partition, status=status), standing.scene)
+    decision = elect(small, small.replicas[0], Reason.DATA_LOSS_ALLOWED, force=True)
+    assert decision.elect is not None
+    pods = ", ".join(each.pod for each in ordered)
+    text = (
+        f"by spec.allowDataLoss, pod {chosen.replica.pod} is elected in epoch {decision.elect.epoch} from the logs on"
+    )
+    text += f" {pods}, without a majority: what only the others had is lost"
+    return Decision(decision.status, text, elect=with_fields(decision.elect, allow_data_loss=True, bootstrap=False))
+
+
+def leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
+    return Decision(replace(status, state=PartitionState.LEADERLESS, reason=reason, following=0), message)
+
+
+def stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
+    return Decision(replace(status, state=PartitionState.STALLED, reason=reason, following=0), message)
+
+
+def message_of(partition: OffsetsPartition) -> str:
+    """What was said last: for a decision that changes nothing."""
     return next((each.message for each in partition.status.conditions if each.type == "Ready"), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
@@ -35,7 +35,19 @@ def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, Offs
         leaders=tuple(_leader(partitions.get(index), alive) for index in range(topic.spec.partitions)),
         topics=tuple((declared.name, declared.partitions) for declared in spec.topics),
         any_topic=spec.any_topic,
+        peers=tuple((pod.name, pod.peer_address) for pod in seen.pods if pod.peer_address),
+        places=tuple(sorted(_places(partitions))),
     )
+
+
+def _places(partitions: Mapping[int, OffsetsPartitionStatus]) -> Iterator[tuple[int, str, str]]:
+    """Where each replica is: of the sets, and learners, which the leader feeds because its log does not count them."""
+    for index, status in partitions.items():
+        for log_id, pod in {
+            each.log_id: each.pod for each in (*status.previous_replicas, *status.replicas, *status.learners)
+        }.items():
+            if log_id and pod:
+                yield index, log_id, pod
 
 
 def _broker(pod: PodView) -> Broker:

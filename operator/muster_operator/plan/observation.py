@@ -12,6 +12,8 @@ from muster_operator.api.models import CoordinatorCluster, FailoverRecord, Offse
 __all__ = [
     "CREATE",
     "PUBLISH",
+    "REFRESH",
+    "RESTART",
     "Attempt",
     "Broker",
     "Connection",
@@ -19,13 +21,16 @@ __all__ = [
     "ImageNumber",
     "Observation",
     "PodView",
+    "Position",
     "ReplicaView",
 ]
 
 
 CREATE = "create"
 PUBLISH = "publish"
-"""Kinds of pod calls, next to elections, that can be under way."""
+REFRESH = "refresh"
+RESTART = "restart"
+"""Kinds of calls, next to elections, that can be under way for a pod."""
 
 
 class Connection(Enum):
@@ -33,12 +38,21 @@ class Connection(Enum):
 
     UP = "up"  # its stream delivers; what the view says is current
     UNSURE = "unsure"  # the stream ended a moment ago, the reconnect is under way: wait
-    DOWN = "down"  # refused, silent, unreachable, or no pod at all
+    SUSPECT = "suspect"  # silent or unreachable from here: dead only if the other pods do not hear it either
+    DOWN = "down"  # refused, or no pod at all
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Another replica, or a learner, as the leader sees it. `end_offset` -1: not known."""
+
+    end_offset: int = -1
+    rebuilding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One replica as its pod reports it (podapi.models.PartitionStatus)."""
+    """One replica as its pod reports it (podapi.models.PartitionStatus). Offsets are those of the last event."""
 
     state: str
     epoch: int  # the highest that it promised
@@ -48,6 +62,19 @@ class ReplicaView:
     high_watermark: int = 0
     reason: str = ""
     message: str = ""
+    end_offset: int = 0  # -1: not known
+    follows: str = ""  # the log id of the leader that it hears
+    replicas: tuple[str, ...] = ()  # the sets that the log names; none: it names none
+    previous_replicas: tuple[str, ...] = ()
+    sets_committed: bool = False
+    rebuilding: bool = False
+    needs_higher_epoch: bool = False
+    followers: Mapping[str, Position] = field(default_factory=dict)  # the leader's view, by log id
+
+    @property
+    def is_active(self) -> bool:
+        """It leads, and answers."""
+        return self.state == "ACTIVE" and self.leader_epoch >= 0 and self.leader_epoch == self.epoch
 
 
 ImageNumber = tuple[int, int]
@@ -56,7 +83,12 @@ ImageNumber = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election."""
+    """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election.
+
+    `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it does not hear.
+    `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
+    `uid`: which of the pods that had this name it is.
+    """
 
     name: str
     node_id: int
@@ -67,16 +99,35 @@ class PodView:
     replicas: Mapping[int, ReplicaView] = field(default_factory=dict)
     detail: str = ""
     draining: bool = False
+    peer_address: str = ""
+    lost_peers: frozenset[str] = frozenset()
+    steady_s: float = 0.0
+    node: str = ""
+    zone: str = ""
+    outdated: bool = False
+    uid: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        return self.connection is Connection.UP
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last election of a partition, as long as it is under way or its failure holds the next one back."""
+    """The elections of a partition since it was last led: what is under way, and what the answers say.
+
+    `held_back`: the next one has to wait. `refused`: pods that said lately that they cannot lead. `better`: the log id
+    that an answer named as the better one. `sets`: (replicas, previous replicas) that the log names, if an answer says.
+    """
 
     in_flight: bool
     held_back: bool
     reason: Reason | None = None
     message: str = ""
+    pod: str = ""
+    refused: frozenset[str] = frozenset()
+    better: str = ""
+    sets: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +147,8 @@ class Image:
     leaders: tuple[tuple[int, int], ...]
     topics: tuple[tuple[str, int], ...]
     any_topic: bool
+    peers: tuple[tuple[str, str], ...] = ()  # (pod, address) where its replicas are reached
+    places: tuple[tuple[int, str, str], ...] = ()  # (partition, log id, pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +156,7 @@ class Observation:
     """Everything under one key at one moment.
 
     Objects that do not belong (`topics[1:]`, strange indexes) are in it too, to be told so. `busy`: (kind, pod) of
-    calls under way, CREATE or PUBLISH. `failovers`: those that this operator brought about, newest first.
+    calls under way, CREATE and the like. `failovers`: those that this operator brought about, newest first.
     """
 
     namespace: str

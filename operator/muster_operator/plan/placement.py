@@ -1,43 +1,79 @@
-"""Which pods shall hold a partition: balanced, deterministic, and never changed for a partition that has its place."""
+"""Which pods shall hold a partition: balanced, spread over nodes and zones, deterministic, and never changed for a
+partition that has its place."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from muster_operator.api.models import OffsetsPartition, Replica
+from muster_operator.plan.observation import PodView
 
-__all__ = ["place"]
+__all__ = ["choose_pods", "place"]
 
 
 def place(
     unplaced: Sequence[OffsetsPartition],
     placed: Iterable[OffsetsPartition],
-    pods: Sequence[str],
+    pods: Sequence[PodView],
     replication_factor: int,
 ) -> Mapping[str, tuple[Replica, ...]]:
-    """A place, without log ids yet, for every unplaced partition, by object name.
+    """A place, without log ids yet, for every unplaced partition, by object name. The first replica is to lead.
 
     A partition that names its replicas or its preferred leader gets those. The others go, by index, to the pods with
-    the fewest, the first of `pods` among equals: counts differ by one at most unless partitions name their pods.
+    the fewest, the first of `pods` among equals: counts differ by one at most unless partitions name their pods, or
+    nodes and zones differ in size. Leaders are spread in the same way over the replicas.
     """
-    load = Counter(dict.fromkeys(pods, 0))
+    by_name = {pod.name: pod for pod in pods}
+    held, led = Counter(dict.fromkeys(by_name, 0)), Counter(dict.fromkeys(by_name, 0))
     for partition in placed:
-        load.update(replica.pod for replica in partition.status.replicas)
-    named = {each.metadata.name: _named(each, pods)[:replication_factor] for each in unplaced}
+        held.update(replica.pod for replica in partition.status.replicas)
+        led.update(replica.pod for replica in partition.status.replicas[:1])
+    named = {each.metadata.name: _named(each, by_name)[:replication_factor] for each in unplaced}
     for chosen in named.values():
-        load.update(chosen)
+        held.update(chosen)
+        led.update(chosen[:1])
     places: dict[str, tuple[Replica, ...]] = {}
     for partition in sorted(unplaced, key=lambda each: each.spec.index):
         chosen = named[partition.metadata.name]
-        others = sorted((pod for pod in pods if pod not in chosen), key=lambda pod: load[pod])
-        added = others[: replication_factor - len(chosen)]
-        load.update(added)
+        there = [by_name[name] for name in chosen if name in by_name]
+        free = [pod for pod in pods if pod.name not in chosen]
+        added = [pod.name for pod in choose_pods(free, replication_factor - len(chosen), there, held)]
+        held.update(added)
+        if added and not chosen:
+            leader = min(added, key=lambda name: led[name])
+            led[leader] += 1
+            added = [leader, *(name for name in added if name != leader)]
         places[partition.metadata.name] = tuple(Replica(pod) for pod in (*chosen, *added))
     return places
 
 
-def _named(partition: OffsetsPartition, pods: Sequence[str]) -> tuple[str, ...]:
+def choose_pods(
+    free: Sequence[PodView],
+    count: int,
+    there: Sequence[PodView],
+    held: Mapping[str, int],
+    first: Collection[str] = (),
+) -> list[PodView]:
+    """`count` of `free` (or all, if they are fewer): `first` ones, then on zones and nodes that `there` and the chosen
+    ones use least, then those that hold the fewest replicas (`held`)."""
+    chosen: list[PodView] = []
+    left = list(free)
+    while left and len(chosen) < count:
+        company = [*there, *chosen]
+        zones, nodes = Counter(pod.zone for pod in company), Counter(pod.node for pod in company)
+
+        def rank(pod: PodView, zones: Counter[str] = zones, nodes: Counter[str] = nodes) -> tuple[bool | int, ...]:
+            shared = (zones[pod.zone] if pod.zone else 0, nodes[pod.node] if pod.node else 0)
+            return (pod.name not in first, *shared, held.get(pod.name, 0))
+
+        best = min(left, key=rank)
+        left.remove(best)
+        chosen.append(best)
+    return chosen
+
+
+def _named(partition: OffsetsPartition, pods: Collection[str]) -> tuple[str, ...]:
     """Pods that the partition asks for. A preferred leader that does not exist is only a preference."""
     if partition.spec.replicas:
         return partition.spec.replicas

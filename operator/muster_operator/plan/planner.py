@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from muster_operator.api.conditions import Reason
+from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import (
     CoordinatorCluster,
     OffsetsPartition,
@@ -20,13 +22,16 @@ from muster_operator.plan.actions import (
     CreatePartitions,
     CreateReplicas,
     RecordLeadership,
+    Refresh,
     WriteClusterStatus,
     WriteTopicStatus,
 )
-from muster_operator.plan.failover import Decision, decide
+from muster_operator.plan.failover import Decision, stalled
 from muster_operator.plan.metadata import publish
-from muster_operator.plan.observation import CREATE, Connection, Observation
+from muster_operator.plan.observation import CREATE, REFRESH, Connection, Observation
 from muster_operator.plan.placement import place
+from muster_operator.plan.rollout import next_to_restart, restart
+from muster_operator.plan.standing import Scene
 from muster_operator.plan.status import (
     Verdict,
     cluster_status,
@@ -34,8 +39,14 @@ from muster_operator.plan.status import (
     topic_status,
     verdict_of_partitions,
 )
+from muster_operator.plan.upkeep import decide
 
 __all__ = ["plan"]
+
+MOVES_AT_ONCE = 10
+"""Moves of leaders to where they belong, and no more: each is a pause of milliseconds for some groups."""
+CHANGES_AT_ONCE = 10
+"""Partitions whose set changes: each copies a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     if topic is None:
         return (*refusals, *others, *_cluster(seen, cluster, [], None, now))
 
-    decisions = _decide(seen, objects)
+    scene = _scene(seen, topic, objects)
+    decisions = _decide(seen, objects, scene)
     statuses = {
         index: partition_status(objects.counting[index], decision.status, decision.message, now)
         for index, decision in decisions.items()
@@ -74,7 +86,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses)
     ordered = list(statuses.values())
-    verdict = verdict_of_partitions(topic.spec.partitions, ordered)
+    verdict = verdict_of_partitions(topic.spec.partitions, ordered, _too_few_pods(seen, topic))
     after = topic_status(topic, ordered, verdict, now)
     return (
         *records,
@@ -82,6 +94,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *((image,) if image else ()),
         *_missing(topic, objects),
         *_replicas(seen, topic, decisions),
+        *_refreshes(seen, decisions),
+        *restart(seen, scene, statuses),
         *refusals,
         *((WriteTopicStatus(topic, after),) if after != topic.status else ()),
         *others,
@@ -115,15 +129,51 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     return _Sorted(counting, tuple(refused))
 
 
-def _decide(seen: Observation, objects: _Sorted) -> Mapping[int, Decision]:
-    pods = {pod.name: pod for pod in seen.pods}
+def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
+    """What the decisions share; see there."""
+    assert seen.cluster is not None
+    spec = seen.cluster.spec
+    statuses = [each.status for each in objects.counting.values()]
+    holders: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for pod in seen.pods if topic.spec.replication_factor > 1 else ():
+        for index, view in pod.replicas.items() if pod.is_up else ():
+            if view.log_id:
+                holders[index, view.log_id].append(pod.name)
+    moving = sum(status.reason == Reason.MOVING for status in statuses)
+    changing = sum(bool(status.learners or status.previous_replicas) for status in statuses)
+    return Scene(
+        pods={pod.name: pod for pod in seen.pods},
+        replication_factor=topic.spec.replication_factor,
+        declared=spec.pods,
+        rebalance_after_s=parse_duration(spec.failover.rebalance_after),
+        replace_after_s=parse_duration(spec.failover.replace_after),
+        emptying=next_to_restart(seen),
+        rolling=any(pod.outdated or pod.draining for pod in seen.pods),
+        moves=MOVES_AT_ONCE - moving,
+        changes=CHANGES_AT_ONCE - changing,
+        led=Counter(status.leader for status in statuses if status.leader is not None),
+        held=Counter(replica.pod for status in statuses for replica in status.replicas),
+        holders=holders,
+    )
+
+
+def _decide(seen: Observation, objects: _Sorted, scene: Scene) -> Mapping[int, Decision]:
     placed = {
-        index: decide(each, pods, seen.attempts.get(each.metadata.name))
+        index: decide(each, scene, seen.attempts.get(each.metadata.name))
         for index, each in objects.counting.items()
         if each.status.replicas
     }
     both = placed if len(placed) == len(objects.counting) else {**placed, **_placement(seen, objects)}
     return dict(sorted(both.items()))
+
+
+def _too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
+    """Why the partitions of the topic cannot have their replicas; "" if they can."""
+    assert seen.cluster is not None
+    factor, pods = topic.spec.replication_factor, seen.cluster.spec.pods
+    if factor <= pods:
+        return ""
+    return f"replicationFactor {factor} needs {factor} pods, and CoordinatorCluster {seen.name} has {pods}"
 
 
 def _placement(seen: Observation, objects: _Sorted) -> Mapping[int, Decision]:
@@ -135,12 +185,14 @@ def _placement(seen: Observation, objects: _Sorted) -> Mapping[int, Decision]:
     assert seen.cluster is not None
     unplaced = [each for each in objects.counting.values() if not each.status.replicas]
     placed = [each for each in objects.counting.values() if each.status.replicas]
+    if too_few := _too_few_pods(seen, seen.topics[0]):
+        return {each.spec.index: stalled(each.status, Reason.TOO_FEW_PODS, too_few) for each in unplaced}
     declared = seen.cluster.spec.pods
     silent = [pod.name for pod in seen.pods if pod.connection is not Connection.UP]
     if len(seen.pods) < declared or silent:
         waiting = f"waits for pod {silent[0]}" if silent else f"waits for {declared - len(seen.pods)} more pods"
         return {each.spec.index: _pending(each, f"{waiting} before it gets its place") for each in unplaced}
-    places = place(unplaced, placed, [pod.name for pod in seen.pods], seen.topics[0].spec.replication_factor)
+    places = place(unplaced, placed, seen.pods, seen.topics[0].spec.replication_factor)
     decisions = {}
     for each in unplaced:
         chosen = places[each.metadata.name]
@@ -158,9 +210,8 @@ def _pending(partition: OffsetsPartition, message: str) -> Decision:
 
 
 def _unknown_log(partition: OffsetsPartition, holders: Sequence[str]) -> Decision:
-    stalled = replace(partition.status, state=PartitionState.STALLED, reason=Reason.UNKNOWN_LOG)
-    pods = ", ".join(holders)
-    return Decision(stalled, f"a log with data that no record names is on {pods}; name the pod to use in spec.replicas")
+    text = f"a log with data that no record names is on {', '.join(holders)}; name the pod to use in spec.replicas"
+    return stalled(partition.status, Reason.UNKNOWN_LOG, text)
 
 
 def _missing(topic: OffsetsTopic, objects: _Sorted) -> Iterator[Action]:
@@ -171,9 +222,15 @@ def _missing(topic: OffsetsTopic, objects: _Sorted) -> Iterator[Action]:
 
 def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, Decision]) -> Iterator[Action]:
     for pod in seen.pods:
-        indexes = tuple(index for index, decision in decisions.items() if decision.create_on == pod.name)
+        indexes = tuple(index for index, decision in decisions.items() if pod.name in decision.create_on)
         if indexes and (CREATE, pod.name) not in seen.busy:
             yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
+
+
+def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:
+    for pod in sorted({decision.refresh for decision in decisions.values() if decision.refresh}):
+        if (REFRESH, pod) not in seen.busy:
+            yield Refresh(pod)
 
 
 def _refuse(objects: _Sorted, now: float) -> Iterator[Action]:

@@ -81,9 +81,13 @@ def partition_status(
     )
 
 
-def verdict_of_partitions(expected: int, partitions: Sequence[OffsetsPartitionStatus]) -> Verdict:
+def verdict_of_partitions(
+    expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str = ""
+) -> Verdict:
     """Of a topic from its partitions, the most serious cause first."""
     led = _count(partitions, PartitionState.LED)
+    if too_few_pods and led < expected:
+        return Verdict(Reason.TOO_FEW_PODS, too_few_pods, stalled=True)
     if len(partitions) < expected:
         return Verdict(
             Reason.CREATING_PARTITIONS, f"{len(partitions)} of {expected} partitions exist", reconciling=True

@@ -28,9 +28,9 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 from muster_operator.clock import Clock
-from muster_operator.plan.observation import Connection, PodView, ReplicaView
+from muster_operator.plan.observation import Connection, PodView, Position, ReplicaView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
-from muster_operator.store.workload import PodInfo
+from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["PodSession"]
 
@@ -64,6 +64,7 @@ class PodSession:
         self._changed = changed
         self._connection = Connection.UNSURE if info.api_address else Connection.DOWN
         self._detail = "" if info.api_address else "it has no address yet"
+        self._steady_since = clock.monotonic()
         self._status: PodStatus | None = None
         self._replicas: dict[int, ReplicaView] = {}
         self._ended: Event | None = None
@@ -91,21 +92,30 @@ class PodSession:
         return self._task
 
     def view(self) -> PodView:
-        status = self._status
-        if status is None:
-            return PodView(self.info.name, self.info.node_id, self._connection, detail=self._detail)
-        # Before it has opened its logs a pod knows nothing of its replicas; to believe it would be to call them lost.
-        opening = self._connection is Connection.UP and not status.started
+        status, info = self._status, self.info
+        connection, detail = self._connection, self._detail
+        if connection is not Connection.UP and info.phase in (PodPhase.PENDING, PodPhase.FAILED):
+            connection, detail = Connection.DOWN, detail or "its process does not run"
+        if connection is Connection.UP and status is not None and not status.started:
+            # Before it has opened its logs a pod knows nothing of its replicas; to believe it would call them lost.
+            connection = Connection.UNSURE
         return PodView(
-            name=self.info.name,
-            node_id=status.node_id,
-            connection=Connection.UNSURE if opening else self._connection,
-            kafka_address=status.kafka_address,
-            ready=status.ready,
-            draining=status.draining,
-            image=(status.metadata_token, status.metadata_version),
+            name=info.name,
+            node_id=info.node_id if status is None else status.node_id,
+            connection=connection,
+            kafka_address="" if status is None else status.kafka_address,
+            ready=status is not None and status.ready,
+            draining=info.phase is PodPhase.TERMINATING or (status is not None and status.draining),
+            image=(-1, -1) if status is None else (status.metadata_token, status.metadata_version),
             replicas=dict(self._replicas),
-            detail=self._detail,
+            detail=detail,
+            peer_address="" if status is None else status.peer_address,
+            lost_peers=frozenset(() if status is None else status.lost_peers),
+            steady_s=self._clock.monotonic() - self._steady_since,
+            node=info.node,
+            zone=info.zone,
+            outdated=info.outdated,
+            uid=info.uid,
         )
 
     # What answers to calls say is as true as an event, and often earlier. `run` is that of `runs` when the call was
@@ -129,6 +139,11 @@ class PodSession:
             if result.log_id and result.partition not in self._replicas:
                 self._replicas[result.partition] = ReplicaView("INITIAL", -1, -1, result.log_id, result.used)
 
+    def learn_partitions(self, run: int, partitions: Iterable[PartitionStatus]) -> None:
+        """Newer positions than those of the last events."""
+        for each in partitions if run == self.runs else ():
+            self._put(each.partition, _replica(each))
+
     def learn_image(self, run: int, answer: MetadataAnswer) -> None:
         if self._status is not None and run == self.runs:
             self._status = msgspec.structs.replace(
@@ -136,12 +151,13 @@ class PodSession:
             )
 
     def _put(self, partition: int, view: ReplicaView) -> bool:
-        """Take the view unless it is older than what is known, as events and answers overtake each other."""
+        """Take the view unless it is older than what is known, as events and answers overtake each other. Whether a
+        plan could depend on what is new: positions move with every commit, and who waits for one asks for it."""
         before = self._replicas.get(partition)
         if before is not None and before.log_id == view.log_id and _is_older(view, before):
             return False
         self._replicas[partition] = view
-        return before != view
+        return before is None or _without_positions(before) != _without_positions(view)
 
     # The stream
 
@@ -191,7 +207,10 @@ class PodSession:
     def _move(self, event: Event) -> None:
         before = self._connection, self._detail
         self._connection = TRANSITIONS[self._connection, event]
-        self._detail = DETAILS[event] if self._connection is Connection.DOWN else ""
+        in_doubt = self._connection in (Connection.DOWN, Connection.SUSPECT)
+        self._detail = DETAILS[event] if in_doubt else ""
+        if (self._connection is Connection.UP) != (before[0] is Connection.UP):
+            self._steady_since = self._clock.monotonic()
         if (self._connection, self._detail) != before:
             self._changed()
 
@@ -207,7 +226,12 @@ def _is_older(view: ReplicaView, known: ReplicaView) -> bool:
 
 
 def _leading(before: ReplicaView, epoch: int, state: str) -> ReplicaView:
-    return replace(before, state=state, epoch=epoch, leader_epoch=epoch, used=True, reason="", message="")
+    """What an event would say; of the sets and the followers only the event knows."""
+    return ReplicaView(state, epoch, epoch, before.log_id, True, before.high_watermark, end_offset=before.end_offset)
+
+
+def _without_positions(view: ReplicaView) -> ReplicaView:
+    return replace(view, high_watermark=0, end_offset=0, followers={})
 
 
 def _event_of(error: PodApiError, delivered: bool) -> Event:
@@ -229,4 +253,12 @@ def _replica(status: PartitionStatus) -> ReplicaView:
         high_watermark=status.high_watermark,
         reason=status.reason,
         message=status.message,
+        end_offset=status.log_end_offset,
+        follows=status.leader if status.role == "follower" else "",
+        replicas=status.replicas,
+        previous_replicas=status.previous_replicas,
+        sets_committed=status.sets_committed,
+        rebuilding=status.rebuilding,
+        needs_higher_epoch=status.needs_higher_epoch,
+        followers={each.log_id: Position(each.end_offset, each.rebuilding) for each in status.followers},
     )

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from muster_operator.plan.actions import Action
 from muster_operator.steps.context import Context, Outcome
-from muster_operator.steps.leadership import lead
+from muster_operator.steps.leadership import lead, record
 from muster_operator.steps.metadata import publish_metadata
 from muster_operator.steps.partitions import create_partitions
-from muster_operator.steps.pods import ensure_pods
+from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
 from muster_operator.steps.replicas import create_replicas
 from muster_operator.steps.status import write_status
 
@@ -25,6 +25,9 @@ Step = Callable[[Context, Sequence[Action]], Awaitable[Outcome | None]]
 STEPS: tuple[Step, ...] = (
     lead,
     publish_metadata,
+    record,
+    refresh,
+    restart_pods,
     ensure_pods,
     create_partitions,
     create_replicas,

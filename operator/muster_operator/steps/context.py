@@ -38,8 +38,10 @@ class Memory:
     image_number: ImageNumber = (-1, -1)
     busy: set[tuple[str, str]] = field(default_factory=set)
     runs: dict[str, int] = field(default_factory=dict)
-    lost_at: dict[str, float] = field(default_factory=dict)
-    """When a partition lost its leader (monotonic seconds), until it has one again."""
+    lost_at: dict[str, tuple[float, str | None, bool]] = field(default_factory=dict)
+    """When a partition lost its leader (monotonic seconds), whom, and if that was planned; until it has one again."""
+    steady_in_s: float | None = None
+    """Seconds until a pod has been up, or away, for long enough to matter."""
     said: dict[str, str] = field(default_factory=dict)
     """The last line of each step: a line is logged when it is a new one."""
     failovers: deque[FailoverRecord] = field(default_factory=lambda: deque(maxlen=FAILOVERS_KEPT))

@@ -1,4 +1,4 @@
-"""Step: record leaderships by compare-and-swap, then call the elections whose record was won."""
+"""Steps: record leaderships by compare-and-swap, and call the elections whose record was won; then record the rest."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
+import structlog
+
 from muster_coordinator.podapi.client import PodApiError
-from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult, ElectionsRequest
+from muster_coordinator.podapi.models import (
+    CallStatus,
+    Election,
+    ElectionResult,
+    ElectionsRequest,
+    Resignation,
+    ResignationsRequest,
+)
 from muster_operator.api.conditions import Reason
 from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import FailoverRecord, PartitionState
+from muster_operator.attempts import Answer
 from muster_operator.plan.actions import Action, Elect, RecordLeadership
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
-__all__ = ["lead"]
+__all__ = ["lead", "record"]
+
+log = structlog.get_logger(__name__)
+
+RESIGN_TIMEOUT_S = 2.0
 
 _REASONS = {
     CallStatus.STALE_EPOCH: Reason.STALE_EPOCH,
@@ -24,35 +38,87 @@ _REASONS = {
     CallStatus.CANNOT_WRITE: Reason.CANNOT_WRITE,
     CallStatus.DAMAGED: Reason.LOG_DAMAGED,
     CallStatus.INVALID: Reason.ELECTING,
+    CallStatus.SET_CONFLICT: Reason.SET_CONFLICT,
+    CallStatus.LEADER_LIVES: Reason.LEADER_LIVES,
+    CallStatus.BETTER_LOG: Reason.BETTER_LOG,
+    CallStatus.NO_MAJORITY: Reason.NO_MAJORITY,
 }
+_REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallStatus.DAMAGED))
+"""This pod cannot lead the partition now; another one may."""
 
 
 async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """All records run concurrently, and all elections of one pod go in one call.
+    """Records that an election waits for, all concurrently; each pod is called as soon as its own are written, once for
+    all its partitions.
 
     Repeating it is harmless: a record that is written already loses its compare-and-swap or is not planned again, and
     an election is idempotent. Raises StoreError, after the elections that it does not concern are on their way.
     """
-    records = [each for each in actions if isinstance(each, RecordLeadership)]
-    elections = [each for each in actions if isinstance(each, Elect)]
-    if not records and not elections:
+    elections = {each.partition: each for each in actions if isinstance(each, Elect)}
+    if not elections:
         return None
-    failed = dict(await asyncio.gather(*(_record(context, each) for each in records)))
-    by_pod: dict[str, list[Elect]] = defaultdict(list)
-    for election in elections:
-        if failed.get(election.partition) is None:
-            by_pod[election.pod].append(election)
-    for pod, calls in by_pod.items():
-        for each in calls:
-            context.memory.attempts.start(each.partition, pod, context.clock.monotonic())
-        context.spawn(_elect(context, pod, calls))
-    errors = [error for error in failed.values() if error is not None]
+    records = [each for each in actions if _is_record_of(each, elections)]
+    by_pod: dict[str, list[RecordLeadership]] = defaultdict(list)
+    for each in records:
+        assert isinstance(each, RecordLeadership)
+        by_pod[elections[each.seen.metadata.name].pod].append(each)
+    bare = [each for name, each in elections.items() if all(name != _name(one) for one in records)]
+    for each in bare:  # recorded before, and its call is to be repeated
+        by_pod.setdefault(each.pod, [])
+    results = await asyncio.gather(
+        *(
+            _lead(context, pod, todo, elections, [each for each in bare if each.pod == pod])
+            for pod, todo in by_pod.items()
+        )
+    )
+    errors = [error for failed in results for error in failed]
+    _raise_serious(errors)
+    called = len(elections) - len(errors)
+    text = f"called {called} elections on {len(by_pod)} pods, {len(errors)} records lost to another writer"
+    return Outcome("Elected" if called else "Recorded", text)
+
+
+async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """What is recorded without an election: it must not be in the way of one. Raises StoreError."""
+    elections = {each.partition: each for each in actions if isinstance(each, Elect)}
+    records = [each for each in actions if isinstance(each, RecordLeadership) and not _is_record_of(each, elections)]
+    if not records:
+        return None
+    errors = [error for _, error in await asyncio.gather(*(_record(context, each) for each in records)) if error]
+    _raise_serious(errors)
+    text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer"
+    return Outcome("Recorded", text)
+
+
+def _is_record_of(action: Action, elections: dict[str, Elect]) -> bool:
+    return isinstance(action, RecordLeadership) and action.seen.metadata.name in elections
+
+
+def _name(action: Action) -> str:
+    return action.seen.metadata.name if isinstance(action, RecordLeadership) else ""
+
+
+def _raise_serious(errors: Sequence[StoreError]) -> None:
     serious = [error for error in errors if not isinstance(error, (ConflictError, NotFoundError))]
     if serious:
         raise serious[0]
-    text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer, "
-    text += f"called {sum(map(len, by_pod.values()))} elections on {len(by_pod)} pods"
-    return Outcome("Elected" if by_pod else "Recorded", text)
+
+
+async def _lead(
+    context: Context,
+    pod: str,
+    records: Sequence[RecordLeadership],
+    elections: dict[str, Elect],
+    bare: Sequence[Elect],
+) -> list[StoreError]:
+    """One pod: its records, then one call."""
+    failed = dict(await asyncio.gather(*(_record(context, each) for each in records)))
+    calls = [elections[name] for name, error in failed.items() if error is None] + [*bare]
+    for each in calls:
+        context.memory.attempts.start(each.partition, pod, each.epoch, context.clock.monotonic())
+    if calls:
+        context.spawn(_elect(context, pod, calls))
+    return [error for error in failed.values() if error is not None]
 
 
 async def _record(context: Context, record: RecordLeadership) -> tuple[str, StoreError | None]:
@@ -72,24 +138,28 @@ def _remember(context: Context, record: RecordLeadership) -> None:
     name, before, after = record.seen.metadata.name, record.seen.status, record.status
     memory, now = context.memory, context.clock.monotonic()
     if before.state is PartitionState.LED and after.state is not PartitionState.LED:
-        memory.lost_at[name] = now
+        memory.lost_at[name] = (now, before.leader, after.reason in _PLANNED)
     elif after.state is PartitionState.LED:
-        lost_at = memory.lost_at.pop(name, None)
-        if lost_at is None and (before.state is not PartitionState.LED or before.epoch == after.epoch):
-            return  # the first election
-        gap_s = now - lost_at if lost_at is not None else 0.0
-        context.metrics.failover_seconds.observe(gap_s)
+        lost_at, previous, planned = memory.lost_at.pop(name, (now, before.leader, False))
+        if before.led_epoch < 0 or before.led_epoch == after.epoch:
+            return  # the first election, or the same leader after all
+        gap_s = now - lost_at
+        context.metrics.failover_seconds.labels("planned" if planned else "lost").observe(gap_s)
         memory.failovers.appendleft(
             FailoverRecord(
                 partition=name,
                 epoch=after.epoch,
                 time=format_time(context.clock.wall()),
-                previous_leader=before.leader,
+                previous_leader=previous,
                 leader=after.leader,
                 reason=after.reason,
+                planned=planned,
                 duration_ms=round(gap_s * 1000),
             )
         )
+
+
+_PLANNED = (Reason.MOVING, Reason.CHANGING_REPLICAS, Reason.NEEDS_HIGHER_EPOCH)
 
 
 async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None:
@@ -97,10 +167,7 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
     if session is None:
         _give_up(context, elections, f"pod {pod} is gone")
         return
-    request = ElectionsRequest(
-        context.seen.fencing_token,
-        tuple(Election(each.index, each.epoch, each.replicas, bootstrap=each.bootstrap) for each in elections),
-    )
+    request = ElectionsRequest(context.seen.fencing_token, tuple(_call(each) for each in elections))
     assert context.seen.cluster is not None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
     run = session.runs
@@ -111,6 +178,19 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
         _give_up(context, elections, str(error))
         return
     _take(context, session, run, elections, response.results)
+    _tell_former_leaders(context, elections, response.results)
+
+
+def _call(each: Elect) -> Election:
+    return Election(
+        each.index,
+        each.epoch,
+        each.replicas,
+        each.previous_replicas,
+        bootstrap=each.bootstrap,
+        force=each.force,
+        allow_data_loss=each.allow_data_loss,
+    )
 
 
 def _take(
@@ -122,16 +202,46 @@ def _take(
     for each in elections:
         result = by_index.get(each.index)
         if result is None:
-            context.memory.attempts.answer(
-                each.partition, now, Reason.ELECTING, f"pod {each.pod} did not answer for it"
-            )
+            silent = Answer(Reason.ELECTING, f"pod {each.pod} did not answer for it")
+            context.memory.attempts.answer(each.partition, each.epoch, now, silent)
             continue
         context.metrics.elections.labels(result.status.value).inc()
-        message = f"pod {each.pod} in epoch {each.epoch}: {result.status.value} {result.message}".rstrip()
-        context.memory.attempts.answer(each.partition, now, _REASONS.get(result.status), message)
+        context.memory.attempts.answer(each.partition, each.epoch, now, _answer(each, result))
+
+
+def _answer(call: Elect, result: ElectionResult) -> Answer:
+    conflict = result.status is CallStatus.SET_CONFLICT and result.replicas
+    return Answer(
+        reason=_REASONS.get(result.status),
+        message=f"pod {call.pod} in epoch {call.epoch}: {result.status.value} {result.message}".rstrip(),
+        refused=result.status in _REFUSALS,
+        better=result.better_log_id,
+        sets=(result.replicas, result.previous_replicas) if conflict else None,
+    )
+
+
+def _tell_former_leaders(context: Context, elections: Sequence[Elect], results: Sequence[ElectionResult]) -> None:
+    """onResignation in the same epoch, best effort: the election has sealed them already, unless they were away."""
+    there = {result.partition for result in results if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING)}
+    by_pod: dict[str, list[Resignation]] = defaultdict(list)
+    for each in elections:
+        if each.resign and each.index in there:
+            by_pod[each.resign].append(Resignation(each.index, each.epoch))
+    for pod, resignations in by_pod.items():
+        context.spawn(_resign(context, pod, tuple(resignations)))
+
+
+async def _resign(context: Context, pod: str, resignations: tuple[Resignation, ...]) -> None:
+    session = context.pods.get(context.key, pod)
+    if session is None:
+        return
+    try:
+        await session.client.resign(ResignationsRequest(context.seen.fencing_token, resignations), RESIGN_TIMEOUT_S)
+    except PodApiError as error:
+        log.info("former leader not told", pod=pod, error=str(error))
 
 
 def _give_up(context: Context, elections: Sequence[Elect], message: str) -> None:
     now = context.clock.monotonic()
     for each in elections:
-        context.memory.attempts.answer(each.partition, now, Reason.ELECTING, message)
+        context.memory.attempts.answer(each.partition, each.epoch, now, Answer(Reason.ELECTING, message))

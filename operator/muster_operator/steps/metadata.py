@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from muster_coordinator.podapi.client import PodApiError
-from muster_coordinator.podapi.models import Broker, DeclaredTopic, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.models import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_operator.plan.actions import Action, PublishMetadata
 from muster_operator.plan.observation import PUBLISH
 from muster_operator.steps.context import Context, Outcome
@@ -55,4 +55,11 @@ def _encoded(todo: PublishMetadata) -> MetadataImage:
         leaders=tuple(PartitionLeader(index, node, epoch) for index, (node, epoch) in enumerate(image.leaders)),
         topics=tuple(DeclaredTopic(name, partitions) for name, partitions in image.topics),
         any_topic=image.any_topic,
+        peers=tuple(_peer(pod, address) for pod, address in image.peers),
+        places=tuple(ReplicaPlace(index, log_id, pod) for index, log_id, pod in image.places),
     )
+
+
+def _peer(pod: str, address: str) -> Peer:
+    host, _, port = address.rpartition(":")
+    return Peer(pod, host.strip("[]"), int(port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -16,6 +17,7 @@ __all__ = ["create_replicas"]
 
 log = structlog.get_logger(__name__)
 
+RETRY_S = 0.5
 CREATE_TIMEOUT_S = 30.0
 """A thousand logs with their fsyncs on a slow disk."""
 
@@ -45,7 +47,10 @@ async def _create(context: Context, todo: CreateReplicas) -> None:
         for result in response.results:
             if result.status is not CallStatus.ACCEPTED:
                 log.warning("replica not created", pod=todo.pod, partition=result.partition, message=result.message)
+        if any(result.status is not CallStatus.ACCEPTED for result in response.results):
+            await asyncio.sleep(RETRY_S)
     except PodApiError as error:
         log.info("replicas not created", pod=todo.pod, error=str(error))
+        await asyncio.sleep(RETRY_S)
     finally:
         context.memory.busy.discard((CREATE, todo.pod))

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
 
-__all__ = ["PodInfo", "PodPhase", "Workload"]
+__all__ = ["PodInfo", "PodPhase", "Workload", "pod_settings"]
 
 
 class PodPhase(StrEnum):
@@ -27,7 +28,8 @@ class PodInfo:
     """One pod as whoever runs it sees it.
 
     `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
-    host:port; "" while there is none. An address is no promise that something listens.
+    host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
+    runs ("": not known), `outdated` that it is not of the template that is declared now.
     """
 
     name: str
@@ -36,6 +38,9 @@ class PodInfo:
     api_address: str
     kafka_address: str
     phase: PodPhase
+    node: str = ""
+    zone: str = ""
+    outdated: bool = False
 
 
 class Workload(Protocol):
@@ -47,8 +52,17 @@ class Workload(Protocol):
     async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
         """Make the declared pods exist; return, before they run, one line that says what was done or found."""
 
+    async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
+        """Have this very pod, and no later one of its name, ended and replaced by one of the declared template."""
+
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """The pods that there are now, by node id."""
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """bootstrap.servers for clients of this cluster."""
+
+
+def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
+    """Settings of each pod: those declared, and what the failover block says of pods."""
+    nominate_ms = round(parse_duration(cluster.spec.failover.nominate_after) * 1000)
+    return {"muster.self.nomination.after.ms": str(nominate_ms), **cluster.spec.settings}

@@ -1,35 +1,39 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
-from muster_cli.declare import UpOptions, declared_cluster, declared_offsets_topic
+from muster_cli.declare import DEFAULT_REPLICATION_FACTOR, UpOptions, declared_cluster, declared_offsets_topic
 from muster_cli.errors import CliUsageError
 from muster_operator.store.port import ClusterRecords
 
 PLAIN = UpOptions(
-    pods=None, partitions=None, replication_factor=1, base_port=0, topics={}, any_topic=False, settings={}
+    pods=None, partitions=None, replication_factor=None, base_port=0, topics={}, any_topic=False, settings={}
 )
 
 
-def options(pods: int | None = None, partitions: int | None = None) -> UpOptions:
-    return UpOptions(pods, partitions, 1, 0, {"orders": 6}, True, {"group.max.size": "5"})
+def options(
+    pods: int | None = None, partitions: int | None = None, replication_factor: Literal[1, 3, 5] | None = None
+) -> UpOptions:
+    return UpOptions(pods, partitions, replication_factor, 0, {"orders": 6}, True, {"group.max.size": "5"})
 
 
-def before(pods: int, partitions: int) -> ClusterRecords:
-    chosen = options(pods, partitions)
+def before(pods: int, partitions: int, replication_factor: Literal[1, 3, 5] | None = None) -> ClusterRecords:
+    chosen = options(pods, partitions, replication_factor)
     nothing = ClusterRecords()
-    return ClusterRecords(declared_cluster(chosen, nothing), (declared_offsets_topic(chosen, nothing),))
+    return ClusterRecords(declared_cluster(chosen, nothing), (declared_offsets_topic(chosen, nothing, pods),))
 
 
 def test_new_directory_gets_three_pods_and_fifty_partitions() -> None:
     assert declared_cluster(PLAIN, ClusterRecords()).spec.pods == 3
-    assert declared_offsets_topic(PLAIN, ClusterRecords()).spec.partitions == 50
+    assert declared_offsets_topic(PLAIN, ClusterRecords(), 3).spec.partitions == 50
 
 
 def test_used_directory_keeps_its_numbers_when_none_are_given() -> None:
     assert declared_cluster(PLAIN, before(2, 7)).spec.pods == 2
-    assert declared_offsets_topic(PLAIN, before(2, 7)).spec.partitions == 7
+    assert declared_offsets_topic(PLAIN, before(2, 7), 2).spec.partitions == 7
 
 
 def test_topics_and_settings_are_those_of_this_command_line() -> None:
@@ -48,7 +52,20 @@ def test_more_pods_than_before_are_taken_and_fewer_refused() -> None:
 
 def test_another_number_of_partitions_is_refused() -> None:
     with pytest.raises(CliUsageError, match="has 50 partitions"):
-        declared_offsets_topic(options(partitions=51), before(3, 50))
+        declared_offsets_topic(options(partitions=51), before(3, 50), 3)
+
+
+def test_replication_factor_is_the_one_asked_for_or_that_of_before_or_what_the_pods_allow() -> None:
+    def factor(chosen: UpOptions, records: ClusterRecords, pods: int) -> int:
+        return declared_offsets_topic(chosen, records, pods).spec.replication_factor
+
+    assert factor(options(replication_factor=3), ClusterRecords(), 3) == 3
+    assert factor(PLAIN, before(3, 50, 3), 3) == 3
+    assert factor(options(replication_factor=1), before(3, 50, 3), 3) == 1
+    assert factor(PLAIN, ClusterRecords(), 3) == DEFAULT_REPLICATION_FACTOR
+    assert factor(PLAIN, ClusterRecords(), 2) == 1
+    with pytest.raises(CliUsageError, match="there are 3 pods"):
+        factor(options(replication_factor=5), ClusterRecords(), 3)
 
 
 def test_declared_objects_survive_the_way_through_json() -> None:

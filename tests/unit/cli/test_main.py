@@ -30,7 +30,8 @@ def test_help_is_there_for_every_command(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--replication-factor", "3"), "only 1"),
+        (("--replication-factor", "2"), "--replication-factor"),
+        (("--pods", "1", "--replication-factor", "3"), "there are 1 pods"),
         (("--pods", "0"), "--pods"),
         (("--partitions", "1001"), "--partitions"),
         (("--topic", "orders"), "NAME:PARTITIONS"),

@@ -39,7 +39,7 @@ def cluster(pods: int) -> CoordinatorCluster:
 def workload_in(root: Path, changed: asyncio.Event, pods: int) -> LocalWorkload:
     data = DataDir(root)
     data.create()
-    ports = [PodPorts(kafka=10_000 + each, api=11_000 + each) for each in range(pods)]
+    ports = [PodPorts(kafka=10_000 + each, api=11_000 + each, peer=12_000 + each) for each in range(pods)]
     return LocalWorkload(KEY, data, ports, changed=changed.set, report=print, command=fake_pod)
 
 
@@ -69,19 +69,18 @@ async def test_uid_of_the_pod_and_its_settings_reach_the_process(tmp_path: Path)
     workload = workload_in(tmp_path, asyncio.Event(), pods=1)
     await workload.ensure_pods(cluster(1))
     said = await asyncio.to_thread(first_line, tmp_path / "logs" / "muster-0.log")
-    assert said == f"{(await workload.pods(KEY))[0].uid} 5"
+    assert said.split() == [(await workload.pods(KEY))[0].uid, "10000", "5"]
     await workload.stop()
 
 
 def test_pod_command_says_everything_that_the_pod_must_know(tmp_path: Path) -> None:
-    pod = RunningPod(
-        name="muster-1", node_id=1, kafka_address="127.0.0.1:9093", api_address="127.0.0.1:9641", process=None
-    )
+    pod = RunningPod("muster-1", 1, "127.0.0.1:9093", "127.0.0.1:9641", None, "127.0.0.1:9741")
     command = coordinator_command(pod, "some-uid", DataDir(tmp_path), {"group.max.size": "5"})
     assert command == [
         *(sys.executable, "-m", "muster_coordinator.server.process"),
         *("--pod", "muster-1", "--pod-uid", "some-uid", "--node-id", "1"),
         *("--data-dir", str(tmp_path / "pods" / "muster-1"), "--api-listen", "127.0.0.1:9641"),
         *("--kafka-listen", "127.0.0.1:9093", "--advertise", "127.0.0.1:9093"),
+        *("--peer-listen", "127.0.0.1:9741", "--peer-advertise", "127.0.0.1:9741"),
         *("--config", "group.max.size=5"),
     ]

@@ -63,7 +63,9 @@ def test_image_is_the_clusters_or_else_the_default() -> None:
 
 def test_settings_go_to_the_pod_one_per_line() -> None:
     settings = {"group.max.size": "5", "a.b": "x=y"}
-    assert environment(cluster(settings=settings))["MUSTER_CONFIG"] == "a.b=x=y\ngroup.max.size=5"
+    assert environment(cluster(settings=settings))["MUSTER_CONFIG"].splitlines() == [
+        *("a.b=x=y", "group.max.size=5", "muster.self.nomination.after.ms=10000")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,48 @@ async def test_pods_come_in_order_and_strangers_with_our_label_are_left_out() ->
     workload.deliver_pod("DELETED", pod("a-2", metadata={"resourceVersion": "9"}))
     assert [each.name for each in await workload.pods(key)] == ["a-10"]
     assert set(told) == {key}
+
+
+def test_times_of_failover_that_pods_keep_reach_them_unless_a_setting_says_otherwise() -> None:
+    assert (
+        "muster.self.nomination.after.ms=2500"
+        in environment(cluster(failover={"nominateAfter": "2.5s"}))["MUSTER_CONFIG"]
+    )
+    declared = cluster(settings={"muster.self.nomination.after.ms": "7"})
+    assert environment(declared)["MUSTER_CONFIG"] == "muster.self.nomination.after.ms=7"
+
+
+def test_replicas_reach_one_another_at_the_pods_address() -> None:
+    assert environment(cluster())["MUSTER_PEER_ADVERTISE"] == "$(POD_IP):9641"
+    assert {"name": "peer", "containerPort": 9641, "protocol": "TCP"} in container(cluster())["ports"]
+    headless = next(each for each in built("Service", cluster()) if each["spec"]["clusterIP"] == "None")
+    assert headless["spec"]["publishNotReadyAddresses"]
+    assert {"name": "peer", "port": 9641, "targetPort": "peer"} in headless["spec"]["ports"]
+
+
+def test_pods_are_replaced_by_the_operator_alone_and_spread_over_zones_and_nodes() -> None:
+    (stateful_set,) = built("StatefulSet", cluster())
+    assert stateful_set["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert stateful_set["spec"]["podManagementPolicy"] == "Parallel"
+    spread = stateful_set["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+
+
+def test_pod_of_an_older_template_is_outdated() -> None:
+    labels = {"muster.dev/cluster": "a", "controller-revision-hash": "old"}
+    assert pod_info(pod(metadata={"labels": labels}), "new").outdated
+    assert not pod_info(pod(metadata={"labels": labels}), "old").outdated
+    assert not pod_info(pod(metadata={"labels": labels})).outdated
+
+
+def test_pod_knows_its_node_and_the_zone_of_it() -> None:
+    raw = pod()
+    raw["spec"]["nodeName"] = "n-1"
+    info = pod_info(raw, zones={"n-1": "west"})
+    assert (info.node, info.zone) == ("n-1", "west")
+
+
+def test_pod_whose_container_ended_does_not_run() -> None:
+    ended = pod(containerStatuses=[{"state": {"terminated": {"exitCode": 137}}}])
+    assert pod_info(ended).phase is PodPhase.PENDING
+    assert pod_info(pod(containerStatuses=[{"state": {"running": {}}}])).phase is PodPhase.RUNNING

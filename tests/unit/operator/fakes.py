@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from tests.unit.podapi.fake_pod import FakePod, FakeVolume, Server, start
+from tests.unit.podapi.fake_pod import FakeNet, FakePod, FakeVolume, Server, start
 
 from muster_coordinator.podapi.client import new_session
 from muster_operator.api.models import (
@@ -39,14 +40,17 @@ def cluster(pods: int = 3, **changes: object) -> CoordinatorCluster:
         pods=pods,
         image="muster:test",
         topics=(DeclaredTopic("orders", 6),),
-        failover=Failover(suspect_after="1s", election_timeout="5s"),
+        failover=changes.pop("failover", Failover(suspect_after="1s", election_timeout="5s")),
         **changes,  # type: ignore[arg-type]  # any other field of the spec
     )
     return CoordinatorCluster(ObjectMeta("c", "ns"), spec)
 
 
-def topic(partitions: int = 6, name: str = "t", cluster_name: str = "c") -> OffsetsTopic:
-    return OffsetsTopic(ObjectMeta(name, "ns"), OffsetsTopicSpec(ClusterRef(cluster_name), partitions=partitions))
+def topic(
+    partitions: int = 6, name: str = "t", cluster_name: str = "c", replication_factor: Literal[1, 3, 5] = 1
+) -> OffsetsTopic:
+    spec = OffsetsTopicSpec(ClusterRef(cluster_name), partitions, replication_factor)
+    return OffsetsTopic(ObjectMeta(name, "ns"), spec)
 
 
 @dataclass
@@ -56,6 +60,7 @@ class FakeWorkload:
     infos: dict[str, PodInfo] = field(default_factory=dict)
     notify: list[Notify] = field(default_factory=list)
     ensured: int = 0
+    restarted: list[str] = field(default_factory=list)
 
     def watch(self, notify: Notify) -> None:
         self.notify.append(notify)
@@ -63,6 +68,9 @@ class FakeWorkload:
     async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
         self.ensured += 1
         return "as declared"
+
+    async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
+        self.restarted.append(name)
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         return tuple(sorted(self.infos.values(), key=lambda info: info.node_id)) if key == KEY else ()
@@ -88,18 +96,22 @@ class World:
     servers: dict[int, Server] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
+    net: FakeNet = field(default_factory=FakeNet)
 
     async def start_pod(self, number: int) -> FakePod:
         """On its old volume and its old address, if it had them."""
         volume = self.volumes.setdefault(number, FakeVolume())
-        pod = self.pods[number] = FakePod(f"c-{number}", number, volume)
+        pod = self.pods[number] = FakePod(f"c-{number}", number, volume, self.net)
         server = self.servers[number] = await start(pod, self.addresses.get(number, "127.0.0.1:0"))
         self.addresses[number] = server.address
         info = PodInfo(pod.name, number, f"uid-{number}", server.address, pod.kafka_address, PodPhase.RUNNING)
         self.workload.put(info)
+        self.net.replicate()
         return pod
 
     async def stop_pod(self, number: int) -> None:
+        """As SIGKILL does."""
+        self.net.pods.pop(f"c-{number}", None)
         await self.servers.pop(number).stop()
 
     def reopen_store(self) -> None:
@@ -164,12 +176,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(path: Path, pods: int = 3, partitions: int = 6) -> AsyncIterator[World]:
+async def world(
+    path: Path, pods: int = 3, partitions: int = 6, replication_factor: Literal[1, 3, 5] = 1
+) -> AsyncIterator[World]:
     """The declared objects and running pods, without an operator yet."""
     store = SqliteStore(path / "store.sqlite")
     made = World(store, path / "store.sqlite")
     await store.apply(cluster(pods))
-    await store.apply(topic(partitions))
+    await store.apply(topic(partitions, replication_factor=replication_factor))
     for number in range(pods):
         await made.start_pod(number)
     try:

@@ -5,25 +5,30 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster, topic
-from tests.unit.podapi.fake_pod import FakePod
+from tests.unit.podapi.fake_pod import FakeNet, FakePod
 
 from muster_coordinator.podapi.models import (
+    CallStatus,
     Election,
     ElectionsRequest,
     MetadataImage,
     PartitionLeader,
+    ReplicaPlace,
     ReplicaRequest,
     ReplicasRequest,
+    Resignation,
+    ResignationsRequest,
 )
 from muster_operator.api.models import (
     CoordinatorCluster,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
+    OffsetsPartitionStatus,
     OffsetsTopic,
     PartitionState,
     TopicRef,
@@ -39,8 +44,11 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WriteTopicStatus,
 )
-from muster_operator.plan.observation import Connection, Image, ImageNumber, Observation, PodView, ReplicaView
+from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.planner import plan
+from muster_operator.plan.standing import log_ids
+from muster_operator.pods.session import _replica
+from muster_operator.steps.leadership import _answer
 
 T = TypeVar("T")
 
@@ -58,30 +66,42 @@ def run(call: Coroutine[Any, Any, T]) -> T:
 class Model:
     pods: int = 3
     partitions: int = 4
+    replication_factor: Literal[1, 3, 5] = 1
     cluster: CoordinatorCluster = field(init=False)
     topic: OffsetsTopic = field(init=False)
     objects: dict[str, OffsetsPartition] = field(default_factory=dict)
     running: dict[str, FakePod] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     issued: dict[tuple[str, int], str] = field(default_factory=dict)
+    net: FakeNet = field(default_factory=FakeNet)
+    loss_allowed: bool = False
     version: int = 0
     now: float = 0.0
 
     def __post_init__(self) -> None:
         self.cluster = cluster(self.pods)
-        self.topic = topic(self.partitions)
+        self.topic = topic(self.partitions, replication_factor=self.replication_factor)
         for number in range(self.pods):
-            self.running[f"c-{number}"] = FakePod(f"c-{number}", number)
+            self.running[f"c-{number}"] = FakePod(f"c-{number}", number, net=self.net)
 
     # What happens to pods
 
     def restart(self, name: str) -> None:
         old = self.running[name]
-        self.running[name] = FakePod(name, old.node_id, old.volume)
+        self.running[name] = FakePod(name, old.node_id, old.volume, self.net)
         self.down.discard(name)
+        self.net.replicate()
 
     def stop(self, name: str) -> None:
         self.down.add(name)
+        self.net.pods.pop(name, None)
+
+    def lose_volume(self, name: str) -> None:
+        """The pod comes back with an empty one."""
+        old = self.running[name]
+        self.running[name] = FakePod(name, old.node_id, None, self.net)
+        self.down.discard(name)
+        self.net.replicate()
 
     def view(self, name: str) -> PodView:
         pod = self.running[name]
@@ -95,19 +115,11 @@ class Model:
             status.kafka_address,
             status.ready,
             (status.metadata_token, status.metadata_version),
-            {
-                each.partition: ReplicaView(
-                    each.state,
-                    each.epoch,
-                    each.leader_epoch,
-                    each.log_id,
-                    each.used,
-                    each.high_watermark,
-                    each.reason,
-                    each.message,
-                )
-                for each in status.partitions
-            },
+            {each.partition: _replica(each) for each in status.partitions},
+            draining=status.draining,
+            peer_address=status.peer_address,
+            lost_peers=frozenset(status.lost_peers),
+            steady_s=60.0,
         )
 
     # The store
@@ -122,10 +134,23 @@ class Model:
         if after.epoch > before.epoch and after.state is PartitionState.ELECTING and after.leader is not None:
             holder = self.issued.setdefault((name, after.epoch), after.leader)
             assert holder == after.leader, "an epoch was issued to two pods"
-        if before.replicas and before.replicas[0].log_id:
-            assert after.replicas == before.replicas, "a partition lost its log"
+        self._check_sets(before, after)
         self.objects[name] = replace(current, status=after, metadata=self._meta(name))
         return True
+
+    def _check_sets(self, before: OffsetsPartitionStatus, after: OffsetsPartitionStatus) -> None:
+        """One change at a time: the set is replaced only with the old one named next to it, or by what the log says."""
+        old, new = set(log_ids(before.replicas)), set(log_ids(after.replicas))
+        if not all(old) or not old or old == new or self.loss_allowed:
+            return
+        assert (
+            before.previous_replicas == ()
+            or after.previous_replicas == ()
+            or new == set(log_ids(before.previous_replicas))
+        ), "a second change of the set before the first one was over"
+        if set(log_ids(after.previous_replicas)) != old:
+            named = [pod.volume.replicas.get(index) for pod in self.running.values() for index in pod.volume.replicas]
+            assert any(each is not None and set(each.replicas) == new for each in named), "a set that no log names"
 
     def create(self, indexes: tuple[int, ...]) -> None:
         for index in indexes:
@@ -154,6 +179,7 @@ class Operator:
     number: ImageNumber = (-1, -1)
     todo: list[Action] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def observe(self) -> Observation:
         model = self.model
@@ -168,6 +194,7 @@ class Operator:
             fencing_token=self.token,
             image=self.image,
             image_number=self.number,
+            attempts=self.attempts,
         )
 
     def replan(self) -> tuple[Action, ...]:
@@ -197,8 +224,7 @@ class Operator:
                     self.lost.add(action.seen.metadata.name)
             case Elect():
                 if action.partition not in self.lost and action.pod not in model.down:
-                    election = Election(action.index, action.epoch, action.replicas, bootstrap=action.bootstrap)
-                    run(model.running[action.pod].elect(ElectionsRequest(self.token, (election,))))
+                    self._elect(action)
             case PublishMetadata():
                 self._publish(action)
             case CreatePartitions():
@@ -212,10 +238,42 @@ class Operator:
             case WriteClusterStatus():
                 model.cluster = replace(model.cluster, status=action.status)
 
+    def _elect(self, action: Elect) -> None:
+        election = Election(
+            action.index,
+            action.epoch,
+            action.replicas,
+            action.previous_replicas,
+            bootstrap=action.bootstrap,
+            force=action.force,
+            allow_data_loss=action.allow_data_loss,
+        )
+        answer = run(self.model.running[action.pod].elect(ElectionsRequest(self.token, (election,))))
+        (result,) = answer.results
+        said = _answer(action, result)
+        self.attempts[action.partition] = Attempt(
+            in_flight=False,
+            held_back=False,
+            reason=said.reason,
+            message=said.message,
+            pod=action.pod,
+            refused=frozenset((action.pod,) if said.refused else ()),
+            better=said.better,
+            sets=said.sets,
+        )
+        if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING):
+            del self.attempts[action.partition]
+            former = self.model.running.get(action.resign)
+            if former is not None and action.resign not in self.model.down:
+                resignation = Resignation(action.index, action.epoch)
+                run(former.resign(ResignationsRequest(self.token, (resignation,))))
+
     def _publish(self, action: PublishMetadata) -> None:
         self.image, self.number = action.image, action.number
         leaders = tuple(PartitionLeader(index, *leader) for index, leader in enumerate(action.image.leaders))
         token, version = action.number
+        places = tuple(ReplicaPlace(index, log_id, pod) for index, log_id, pod in action.image.places)
+        image = MetadataImage(token, version, "c", (), len(leaders), leaders, places=places)
         for pod in action.pods:
             if pod not in self.model.down:
-                self.model.running[pod].update_metadata(MetadataImage(token, version, "c", (), len(leaders), leaders))
+                self.model.running[pod].update_metadata(image)

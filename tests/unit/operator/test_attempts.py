@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.api.conditions import Reason
-from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
+from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, REFUSED_S, Answer, Attempts
 
 
 def failed(attempts: Attempts, times: int, now: float = 0.0) -> None:
     for _ in range(times):
-        attempts.start("p", "c-0", now)
-        attempts.answer("p", now, Reason.CANNOT_WRITE, "disk full")
+        attempts.start("p", "c-0", 1, now)
+        attempts.answer("p", 1, now, Answer(Reason.LOAD_FAILED, "a flipped byte"))
 
 
 def test_election_is_in_flight_until_it_is_answered() -> None:
     attempts = Attempts(lambda: 1.0)
-    attempts.start("p", "c-0", 0.0)
+    attempts.start("p", "c-0", 1, 0.0)
     assert attempts.view(0.0)["p"].in_flight
-    attempts.answer("p", 0.0)
+    attempts.answer("p", 1, 0.0, Answer())
     assert attempts.view(0.0) == {}
 
 
@@ -33,7 +33,7 @@ def test_second_failure_is_held_back_with_its_reason() -> None:
     attempts = Attempts(lambda: 1.0)
     failed(attempts, 2)
     view = attempts.view(0.0)["p"]
-    assert (view.held_back, view.reason, view.message) == (True, Reason.CANNOT_WRITE, "disk full")
+    assert (view.held_back, view.reason, view.message) == (True, Reason.LOAD_FAILED, "a flipped byte")
     assert attempts.next_due(0.0) == pytest.approx(FIRST_DELAY_S)
     assert attempts.view(FIRST_DELAY_S) == {}
 
@@ -48,9 +48,9 @@ def test_delay_grows_to_its_bound_and_jitter_halves_it_at_most() -> None:
 
 def test_active_leader_ends_the_series_and_gives_its_duration() -> None:
     attempts = Attempts(lambda: 1.0)
-    attempts.start("p", "c-0", 1.0)
+    attempts.start("p", "c-0", 1, 1.0)
     assert attempts.settle("p", 1.5) is None  # still in flight: what is active is an older election
-    attempts.answer("p", 2.0)
+    attempts.answer("p", 1, 2.0, Answer())
     assert attempts.settle("p", 3.0) == 2.0
     assert attempts.settle("p", 3.0) is None
 
@@ -62,3 +62,31 @@ def test_restart_of_the_pod_forgets_its_failures_only() -> None:
     assert "p" in attempts.view(0.0)
     attempts.forget(["c-0"])
     assert attempts.view(0.0) == {}
+
+
+def test_late_answer_to_an_election_that_was_given_up_says_nothing() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 1, 0.0)
+    attempts.start("p", "c-1", 2, 0.0)
+    attempts.answer("p", 1, 0.0, Answer(Reason.NO_MAJORITY, "late"))
+    assert attempts.view(0.0)["p"].in_flight
+    assert attempts.view(0.0)["p"].pod == "c-1"
+
+
+def test_pod_that_refused_is_remembered_for_a_while_even_when_another_one_leads() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 1, 0.0)
+    attempts.answer("p", 1, 0.0, Answer(Reason.CANNOT_WRITE, "disk full", refused=True))
+    attempts.settle("p", 0.0)
+    assert attempts.view(0.0)["p"].refused == {"c-0"}
+    assert attempts.next_due(0.0) == REFUSED_S
+    assert attempts.view(REFUSED_S) == {}
+
+
+def test_better_log_is_remembered_until_the_next_election() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 1, 0.0)
+    attempts.answer("p", 1, 0.0, Answer(Reason.BETTER_LOG, better="log-2"))
+    assert attempts.view(0.0)["p"].better == "log-2"
+    attempts.start("p", "c-2", 2, 0.0)
+    assert attempts.view(0.0)["p"].better == ""

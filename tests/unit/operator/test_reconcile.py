@@ -224,7 +224,7 @@ async def test_emptied_log_with_the_old_id_is_not_led(town: World) -> None:
 
 async def test_pod_with_an_unknown_log_is_not_taken_over(tmp_path: Path) -> None:
     async with world(tmp_path, pods=1, partitions=2) as town:
-        town.volumes[0].replicas[1] = FakeReplica("old", promised=5, used=True, end_offset=100)
+        town.volumes[0].replicas[1] = FakeReplica("old", promised=5, used=True, end_offset=100, replicas=("old",))
         async with town.operator():
             stalled = await town.until_state(1, PartitionState.STALLED)
             assert stalled.status.reason == "UnknownLog"

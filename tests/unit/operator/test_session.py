@@ -91,7 +91,7 @@ async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     await again.stop()
 
 
-async def test_pod_that_falls_silent_is_down(http: aiohttp.ClientSession) -> None:
+async def test_pod_that_falls_silent_is_suspected(http: aiohttp.ClientSession) -> None:
     async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         line = (
@@ -108,7 +108,7 @@ async def test_pod_that_falls_silent_is_down(http: aiohttp.ClientSession) -> Non
     views: list[tuple[Connection, str]] = []
     session._changed = lambda: views.append((session.view().connection, session.view().detail))
     session.start()
-    await eventually(lambda: (Connection.DOWN, "it is silent") in views)
+    await eventually(lambda: (Connection.SUSPECT, "it is silent") in views)
     assert views[0][0] is Connection.UP
     session.stop()
     server.close()

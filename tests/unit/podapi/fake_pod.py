@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from muster_coordinator.podapi.models import (
     ElectionResult,
     ElectionsRequest,
     ElectionsResponse,
+    FollowerStatus,
     MetadataAnswer,
     MetadataImage,
     PartitionEvent,
@@ -42,11 +43,25 @@ _log_numbers = itertools.count(1)
 
 @dataclass
 class FakeReplica:
+    """A log without records: its promise, how far it goes, and the sets that it names last."""
+
     log_id: str
     promised: int = -1
-    leader: str | None = None
+    leader: str | None = None  # log id; "somebody" is nobody here
     used: bool = False
     end_offset: int = 0
+    last_epoch: int = -1
+    replicas: tuple[str, ...] = ()
+    previous: tuple[str, ...] = ()
+    rebuilding: bool = False
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (self.last_epoch, self.end_offset)
+
+    def copy(self, other: FakeReplica) -> None:
+        self.end_offset, self.last_epoch, self.used = other.end_offset, other.last_epoch, True
+        self.replicas, self.previous = other.replicas, other.previous
 
 
 @dataclass
@@ -54,14 +69,44 @@ class FakeVolume:
     replicas: dict[int, FakeReplica] = field(default_factory=dict)
 
 
-class FakePod:
-    """One run. `slow` partitions stay LOADING until `finish_loading`; `full` refuses with 507; `damaged` with 500."""
+@dataclass
+class FakeNet:
+    """The pods that reach one another."""
 
-    def __init__(self, name: str, node_id: int, volume: FakeVolume | None = None) -> None:
+    pods: dict[str, FakePod] = field(default_factory=dict)
+
+    def holders(self, index: int, log_ids: Iterable[str]) -> dict[str, FakePod]:
+        """Pods by the log id that they have."""
+        wanted = set(log_ids)
+        return {
+            replica.log_id: pod
+            for pod in self.pods.values()
+            if (replica := pod.volume.replicas.get(index)) is not None and replica.log_id in wanted
+        }
+
+    def replicate(self) -> None:
+        """Every leader pushes its log to whoever shall have it."""
+        for pod in tuple(self.pods.values()):
+            pod.replicate()
+
+
+class FakePod:
+    """One run. `slow` partitions stay LOADING until `finish_loading`; `full` refuses with 507; `damaged` with 500; a
+    change of the set of a partition in `slow_sets` is not final until `finish_sets`.
+
+    Pods of one `net` promise, seal and follow by the rules: an election needs majorities, takes the best log, and ends
+    who led before.
+    """
+
+    def __init__(self, name: str, node_id: int, volume: FakeVolume | None = None, net: FakeNet | None = None) -> None:
         self.name = name
         self.node_id = node_id
         self.volume = volume if volume is not None else FakeVolume()
+        self.net = net if net is not None else FakeNet()
+        self.net.pods[name] = self
+        self.lost_peers: tuple[str, ...] = ()
         self.slow: set[int] = set()
+        self.slow_sets: set[int] = set()
         self.damaged: set[int] = set()
         self.full = False
         self.kafka_address = f"127.0.0.1:{9092 + node_id}"
@@ -107,28 +152,71 @@ class FakePod:
         self.elections.append(election)
         index = election.partition
         replica = self.volume.replicas.get(index)
-        if replica is None or replica.log_id not in election.replicas:
+        sets = [each for each in (election.replicas, election.previous_replicas) if each]
+        if replica is None or not any(replica.log_id in each for each in sets):
             return self._election(index, CallStatus.WRONG_REPLICA, "no such log here")
         if self._led.get(index) == election.epoch == replica.promised:  # the same election again, in the same run
             return self._election(index, CallStatus.LOADING if index in self._loading else CallStatus.ACCEPTED)
         if election.epoch <= replica.promised:
             return self._election(index, CallStatus.STALE_EPOCH, f"promised {replica.promised}")
-        if self.full:
+        if self.full or self.drained:
             return self._election(index, CallStatus.CANNOT_WRITE, "disk full")
-        if index in self.damaged:
+        if index in self.damaged or replica.rebuilding:
             return self._election(index, CallStatus.DAMAGED, "a flipped byte")
-        if not replica.used and not election.bootstrap:
+        if election.bootstrap and replica.end_offset > 0:
+            return self._election(index, CallStatus.INVALID, "bootstrap of a used log")
+        there = self.net.holders(index, (*election.replicas, *election.previous_replicas))
+        refused = None if election.force or election.bootstrap else self._ask(index, replica, there)
+        return refused or self._seal(election, replica, sets, there)
+
+    def _ask(self, index: int, replica: FakeReplica, there: dict[str, FakePod]) -> ElectionResult | None:
+        for log_id, pod in there.items():
+            if pod is not self and index in pod._led:
+                return self._election(index, CallStatus.LEADER_LIVES, f"{pod.name} leads")
+            if pod.volume.replicas[index].rank > replica.rank:
+                return self._election(index, CallStatus.BETTER_LOG, f"{pod.name} has more", better=log_id)
+        return None
+
+    def _seal(
+        self, election: Election, replica: FakeReplica, sets: list[tuple[str, ...]], there: dict[str, FakePod]
+    ) -> ElectionResult:
+        index, epoch = election.partition, election.epoch
+        sealed: dict[str, FakeReplica] = {}
+        for log_id, pod in there.items():
+            other = pod.volume.replicas[index]
+            if pod is self or other.promised < epoch or (other.promised == epoch and other.leader is None):
+                other.promised, other.leader, other.used = epoch, replica.log_id, True
+                pod._step_down(index)
+                if not other.rebuilding:
+                    sealed[log_id] = other
+        best = max(sealed.values(), key=lambda each: (each.rank, each is replica))
+        named = [each for each in (best.replicas, best.previous) if each]
+        enough = all(2 * sum(one in sealed for one in each) > len(each) for each in (*sets, *named))
+        if not enough and not election.allow_data_loss:
+            self._publish(index)
+            return self._election(index, CallStatus.NO_MAJORITY, f"{len(sealed)} sealed")
+        if not named and not election.bootstrap and not election.allow_data_loss:
             return self._election(index, CallStatus.INVALID, "an empty log without bootstrap")
-        replica.promised, replica.leader, replica.used = election.epoch, self.name, True
+        if named and not election.allow_data_loss and not _may_become(best, election):
+            self._publish(index)
+            return self._election(index, CallStatus.SET_CONFLICT, "the log names other sets", sets=best)
+        replica.copy(best)
         replica.end_offset += 1
-        self._led[index] = election.epoch
-        self.accepted.append((index, election.epoch))
+        replica.last_epoch = epoch
+        replica.replicas, replica.previous = election.replicas, election.previous_replicas
+        self._led[index] = epoch
+        self.accepted.append((index, epoch))
         if index in self.slow:
             self._loading.add(index)
+        if index not in self.slow_sets:
+            self._end_change(index)
+        self.replicate()
         self._publish(index)
         return self._election(index, CallStatus.LOADING if index in self._loading else CallStatus.ACCEPTED)
 
-    def _election(self, index: int, status: CallStatus, message: str = "") -> ElectionResult:
+    def _election(
+        self, index: int, status: CallStatus, message: str = "", better: str = "", sets: FakeReplica | None = None
+    ) -> ElectionResult:
         replica = self.volume.replicas.get(index)
         return ElectionResult.of(
             index,
@@ -136,7 +224,47 @@ class FakePod:
             epoch=replica.promised if replica else -1,
             message=message,
             log_id=replica.log_id if replica else "",
+            replicas=sets.replicas if sets else (),
+            previous_replicas=sets.previous if sets else (),
+            better_log_id=better,
         )
+
+    def _step_down(self, index: int) -> None:
+        self._loading.discard(index)
+        self._led.pop(index, None)
+        self._publish(index)
+
+    def _end_change(self, index: int) -> None:
+        """The set record is committed."""
+        replica = self.volume.replicas[index]
+        replica.previous = ()
+        if replica.log_id not in replica.replicas:
+            self._step_down(index)
+
+    def finish_sets(self, index: int) -> None:
+        self.slow_sets.discard(index)
+        if index in self._led:
+            self._end_change(index)
+            self.replicate()
+            self._publish(index)
+
+    def replicate(self) -> None:
+        """Push what this pod leads to the replicas of the sets, and to learners as the image places them."""
+        places = [each for image in self.images[-1:] for each in image.places]
+        for index in tuple(self._led):
+            replica = self.volume.replicas[index]
+            learners = [each.log_id for each in places if each.partition == index]
+            for log_id, pod in self.net.holders(index, (*replica.replicas, *replica.previous, *learners)).items():
+                other = pod.volume.replicas[index]
+                if log_id == replica.log_id or other.promised > replica.promised:
+                    continue
+                before = (other.promised, other.leader, other.rank)
+                other.promised, other.leader, other.rebuilding = replica.promised, replica.log_id, False
+                other.copy(replica)
+                if before != (other.promised, other.leader, other.rank):
+                    pod._publish(index)
+        for index in tuple(self._led):
+            self._publish(index)
 
     async def resign(self, request: ResignationsRequest) -> ResignationsResponse:
         return ResignationsResponse(tuple(self._resign(resignation) for resignation in request.resignations))
@@ -167,6 +295,8 @@ class FakePod:
             metadata_token=self.images[-1].token if self.images else -1,
             metadata_version=self.images[-1].version if self.images else -1,
             partitions=self.partitions(),
+            peer_address=f"127.0.0.1:{19092 + self.node_id}",
+            lost_peers=self.lost_peers,
         )
 
     def partitions(self) -> tuple[PartitionStatus, ...]:
@@ -176,17 +306,33 @@ class FakePod:
         replica = self.volume.replicas[index]
         led = self._led.get(index, -1)
         leads = led == replica.promised and led >= 0
+        others = self.net.holders(index, (*replica.replicas, *replica.previous, *self._placed(index)))
+        heard = any(index in pod._led and pod._led[index] == replica.promised for pod in others.values())
         return PartitionStatus(
             index,
             ("LOADING" if index in self._loading else "ACTIVE") if leads else "INITIAL",
-            "leader" if leads else "none",
+            "leader" if leads else "follower" if heard and replica.leader in others else "none",
             replica.promised,
             led if leads else -1,
             replica.log_id,
             replica.used,
             replica.end_offset,
             replica.end_offset,
+            leader=replica.leader or "",
+            replicas=replica.replicas,
+            previous_replicas=replica.previous,
+            sets_committed=leads and not replica.previous,
+            rebuilding=replica.rebuilding,
+            needs_higher_epoch=leads and any(p.volume.replicas[index].promised > led for p in others.values()),
+            followers=tuple(
+                FollowerStatus(log_id, pod.volume.replicas[index].end_offset)
+                for log_id, pod in others.items()
+                if leads and log_id != replica.log_id
+            ),
         )
+
+    def _placed(self, index: int) -> list[str]:
+        return [each.log_id for image in self.images[-1:] for each in image.places if each.partition == index]
 
     def finish_loading(self, index: int) -> None:
         self._loading.discard(index)
@@ -208,6 +354,7 @@ class FakePod:
             return MetadataAnswer(False, current.token, current.version)
         self.images.append(image)
         self._hub.publish_status()
+        self.replicate()
         return MetadataAnswer(True, image.token, image.version)
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
@@ -221,6 +368,8 @@ class FakePod:
         self._hub.publish_status()
         for index, epoch in tuple(self._led.items()):
             replica = self.volume.replicas[index]
+            if len(replica.replicas) > 1:
+                continue  # led on, until another one is elected
             replica.promised, replica.leader = epoch + 1, None
             del self._led[index]
             self._publish(index)
@@ -233,6 +382,16 @@ class FakePod:
 
     def started(self) -> tuple[bool, str]:
         return True, "started"
+
+
+def _may_become(log: FakeReplica, call: Election) -> bool:
+    now, before = set(log.replicas), set(log.previous)
+    wanted, named = set(call.replicas), set(call.previous_replicas)
+    if (now, before) == (wanted, named):
+        return True
+    if not before:
+        return named == now
+    return (wanted, named) == (before, now)
 
 
 @dataclass

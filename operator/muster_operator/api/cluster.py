@@ -1,0 +1,219 @@
+"""The CoordinatorCluster: pods, listeners, failover times; and what the operator says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from muster_operator.api.meta import MAX_PODS, Conditions, Duration, ObjectMeta, Quantity, Time, rules
+
+__all__ = [
+    "CoordinatorCluster",
+    "CoordinatorClusterSpec",
+    "CoordinatorClusterStatus",
+    "DeclaredTopic",
+    "Failover",
+    "FailoverRecord",
+    "KafkaListener",
+    "Listeners",
+    "PodTemplate",
+    "Resources",
+    "Storage",
+]
+
+
+def _is_off(field: str) -> str:
+    """CEL: the duration is zero."""
+    return f"duration(self.{field}) == duration('0s')"
+
+
+class Storage(msgspec.Struct, frozen=True, rename="camel"):
+    """The PersistentVolumeClaim of each pod."""
+
+    size: Annotated[Quantity, Meta(description="Size of the volume of each pod, such as 10Gi.")] = "10Gi"
+    storage_class_name: Annotated[
+        str | None,
+        Meta(description="StorageClass of the volumes; the default class of the Kubernetes cluster if absent."),
+    ] = None
+
+
+class KafkaListener(msgspec.Struct, frozen=True, rename="camel"):
+    """The listener that Kafka clients connect to."""
+
+    port: Annotated[int, Meta(ge=1, le=65535, description="Port of the listener on every pod.")] = 9092
+    advertise: Annotated[
+        Literal["PodDNS", "PodIP"],
+        Meta(
+            description="What clients are told to connect to: the pod's stable DNS name, or its IP address (for"
+            " clients without cluster DNS; changes when the pod is replaced)."
+        ),
+    ] = "PodDNS"
+
+
+class Listeners(msgspec.Struct, frozen=True, rename="camel"):
+    """Listeners of the pods."""
+
+    kafka: KafkaListener = KafkaListener()
+
+
+class DeclaredTopic(msgspec.Struct, frozen=True, rename="camel"):
+    """A topic of the data cluster that groups may subscribe to and commit offsets for."""
+
+    name: Annotated[
+        str, Meta(pattern=r"^[a-zA-Z0-9._-]+$", min_length=1, max_length=249, description="Kafka's name of the topic.")
+    ]
+    partitions: Annotated[int, Meta(ge=1, le=100_000, description="Number of its partitions.")]
+
+
+class Failover(msgspec.Struct, frozen=True, rename="camel"):
+    """Every time of failover. Heartbeats of pods, 200 ms apart, are what the others are measured against."""
+
+    suspect_after: Annotated[
+        Duration,
+        Meta(
+            description="A pod whose status stream is silent for longer is suspected. It counts as dead when most of"
+            " the other pods with replicas of a partition do not hear it either; at once when it refuses connections."
+        ),
+    ] = "1s"
+    election_timeout: Annotated[
+        Duration, Meta(description="An election call that took longer is given up and planned again.")
+    ] = "10s"
+    rebalance_after: Annotated[
+        Duration,
+        Meta(
+            description="Partitions go back to their preferred leader when its pod has been up for so long. 0s: never."
+        ),
+    ] = "10s"
+    replace_after: Annotated[
+        Duration,
+        Meta(
+            description="Replicas of a pod that has been away for so long are replaced on another pod, if there is one"
+            " that does not hold the partition yet. 0s: never. A lost volume is replaced at once."
+        ),
+    ] = "10m"
+    nominate_after: Annotated[
+        Duration,
+        Meta(
+            description="Replicas that have heard neither operator nor leader for so long (up to twice this time) elect"
+            " one of themselves. 0s: never."
+        ),
+    ] = "10s"
+
+
+class Resources(msgspec.Struct, frozen=True, rename="camel"):
+    """Compute resources of the coordinator container."""
+
+    requests: Annotated[Mapping[str, Quantity], Meta(description="Such as cpu: 500m, memory: 512Mi.")] = {}
+    limits: Annotated[Mapping[str, Quantity], Meta(description="Such as memory: 1Gi.")] = {}
+
+
+class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
+    """What may be added to the pods."""
+
+    labels: Annotated[Mapping[str, str], Meta(description="Additional labels.")] = {}
+    annotations: Annotated[Mapping[str, str], Meta(description="Additional annotations.")] = {}
+    node_selector: Annotated[Mapping[str, str], Meta(description="Labels that a node must have.")] = {}
+
+
+class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """A set of coordinator pods that serve as brokers of one Kafka cluster to clients."""
+
+    pods: Annotated[int, Meta(ge=1, le=MAX_PODS, description="Number of coordinator pods.")] = 3
+    image: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="Image of the pods; that of the operator if absent."),
+    ] = None
+    image_pull_policy: Annotated[
+        Literal["Always", "IfNotPresent", "Never"], Meta(description="imagePullPolicy of the coordinator container.")
+    ] = "IfNotPresent"
+    storage: Annotated[
+        Storage,
+        Meta(
+            extra_json_schema=rules(
+                ("self == oldSelf", "storage is immutable: a StatefulSet's volume claims cannot change")
+            )
+        ),
+    ] = Storage()
+    listeners: Listeners = Listeners()
+    settings: Annotated[
+        Mapping[str, Annotated[str, Meta(max_length=1024)]],
+        Meta(max_length=200, description='Coordinator settings under Kafka\'s names, such as group.max.size: "500".'),
+    ] = {}
+    topics: Annotated[
+        tuple[DeclaredTopic, ...],
+        Meta(
+            max_length=10_000,
+            description="Topics that the coordinator answers Metadata for.",
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    any_topic: Annotated[bool, Meta(description="Accept commits for any topic name, declared or not.")] = False
+    failover: Annotated[
+        Failover,
+        Meta(
+            extra_json_schema=rules(
+                (
+                    "duration(self.suspectAfter) >= duration('400ms')",
+                    "suspectAfter must be at least 400ms: a pod sends a heartbeat every 200 ms",
+                ),
+                (
+                    "duration(self.electionTimeout) >= duration(self.suspectAfter)",
+                    "electionTimeout must not be below suspectAfter",
+                ),
+                (
+                    f"{_is_off('nominateAfter')} || duration(self.nominateAfter) >= duration('2s')"
+                    " && duration(self.nominateAfter) > duration(self.suspectAfter)",
+                    "nominateAfter must be 0s, or at least 2s and above suspectAfter: a leader is dead after 1 s",
+                ),
+                (
+                    f"{_is_off('replaceAfter')} || duration(self.replaceAfter) > duration(self.electionTimeout)",
+                    "replaceAfter must be 0s, or above electionTimeout: a pod that restarts keeps its replicas",
+                ),
+            )
+        ),
+    ] = Failover()
+    resources: Resources = Resources()
+    pod_template: PodTemplate = PodTemplate()
+    suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects nobody.")] = False
+
+
+class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """One change of leader."""
+
+    partition: str
+    epoch: int
+    time: Time
+    previous_leader: str | None = None
+    leader: str | None = None
+    reason: str = ""
+    planned: Annotated[bool, Meta(description="A move of the leader, not the loss of one.")] = False
+    duration_ms: Annotated[
+        int | None, Meta(description="From the loss of the old leader to the answer of the new one.")
+    ] = None
+
+
+class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the operator last saw of the cluster."""
+
+    observed_generation: int = 0
+    conditions: Conditions = ()
+    pods: Annotated[int, Meta(description="Pods that exist.")] = 0
+    ready_pods: Annotated[int, Meta(description="Pods whose API says ready.")] = 0
+    partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
+    led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
+    leaderless: int = 0
+    bootstrap: Annotated[str, Meta(description="bootstrap.servers for Kafka clients.")] = ""
+    last_failovers: Annotated[tuple[FailoverRecord, ...], Meta(max_length=20, description="Newest first.")] = ()
+
+
+class CoordinatorCluster(msgspec.Struct, frozen=True, rename="camel"):
+    """Coordinator pods with the operator in charge of them."""
+
+    plural: ClassVar[str] = "coordinatorclusters"
+
+    metadata: ObjectMeta
+    spec: CoordinatorClusterSpec = CoordinatorClusterSpec()
+    status: CoordinatorClusterStatus = CoordinatorClusterStatus()

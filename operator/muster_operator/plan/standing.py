@@ -1,0 +1,181 @@
+"""The replicas of one partition, as the record names them and pods show them: who is there, who counts, who leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, Replica
+from muster_operator.plan.observation import Connection, PodView, ReplicaView
+
+__all__ = ["LOG_DAMAGED", "Member", "Scene", "Standing", "log_ids"]
+
+LOG_DAMAGED = "LogDamaged"  # podapi.models.PartitionReason
+
+CAUGHT_UP_RECORDS = 1000
+"""So far behind, and a replica still counts as caught up: it is sent the rest within the time of an election. Positions
+come with events and are older than the last commits in any case."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """What the decisions of one plan share. `holders`: UP pods that have a log, by (partition, log id).
+
+    `led` counts the partitions that each pod leads, or is about to; decisions add to it, so that a failover of many
+    partitions spreads them. `moves` and `changes`: how many more moves of leaders that only please, and changes of
+    sets, may begin. `emptying`: the pod that a rollout is to restart next; "" if there is none.
+    """
+
+    pods: Mapping[str, PodView]
+    replication_factor: int
+    declared: int
+    rebalance_after_s: float = 0.0
+    replace_after_s: float = 0.0
+    emptying: str = ""
+    rolling: bool = False
+    moves: int = 0
+    changes: int = 0
+    led: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+    holders: Mapping[tuple[int, str], Sequence[str]] = field(default_factory=dict)
+
+    def is_leaving(self, pod: PodView) -> bool:
+        """It shall lead nothing, and is elected for nothing."""
+        return pod.draining or pod.name == self.emptying
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One replica of a set. `view`: this very log, as its pod showed it last; None if it is not there."""
+
+    replica: Replica
+    pod: PodView | None
+    view: ReplicaView | None
+
+    @property
+    def log_id(self) -> str:
+        return self.replica.log_id
+
+    @property
+    def is_lost(self) -> bool:
+        """Its pod answers, and does not have the log: another volume, or none."""
+        return self.pod is not None and self.pod.is_up and self.view is None
+
+    @property
+    def counts(self) -> bool:
+        """It can be sealed, and counted."""
+        view = self.view
+        if self.pod is None or view is None or not self.pod.is_up:
+            return False
+        return not view.rebuilding and not self.is_damaged
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.view is not None and self.view.state == "FAILED" and self.view.reason == LOG_DAMAGED
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not count, for people; "" if it does."""
+        pod, view = self.pod, self.view
+        if pod is None:
+            return f"pod {self.replica.pod or 'with log ' + self.log_id} does not exist"
+        if pod.connection is not Connection.UP:
+            return f"pod {pod.name} is {'down' if pod.connection is Connection.DOWN else 'in doubt'}: {pod.detail}"
+        if view is None:
+            return f"log {self.log_id} is not on pod {pod.name} any more"
+        if self.is_damaged:
+            return f"pod {pod.name} refuses to serve its log: {view.message}"
+        return f"pod {pod.name} rebuilds its log" if view.rebuilding else ""
+
+
+class Standing:
+    """Of one partition whose replicas have log ids."""
+
+    def __init__(self, partition: OffsetsPartition, scene: Scene) -> None:
+        self.partition = partition
+        self.index = partition.spec.index
+        self.scene = scene
+        status = partition.status
+        self.replicas = tuple(self.member(each) for each in status.replicas)
+        self.previous = tuple(self.member(each) for each in status.previous_replicas)
+        known = {each.log_id: each for each in (*self.previous, *self.replicas)}
+        self.members = tuple(
+            known[log_id] for log_id in dict.fromkeys(log_ids((*status.replicas, *status.previous_replicas)))
+        )
+
+    @property
+    def status(self) -> OffsetsPartitionStatus:
+        return self.partition.status
+
+    def member(self, replica: Replica) -> Member:
+        """Where the log is now: on the recorded pod, or else on the one that has it."""
+        pod = self.scene.pods.get(replica.pod)
+        view = pod.replicas.get(self.index) if pod is not None else None
+        if view is not None and view.log_id == replica.log_id:
+            return Member(replica, pod, view)
+        holders = self.scene.holders.get((self.index, replica.log_id), ()) if replica.log_id else ()
+        if holders:
+            pod = self.scene.pods[holders[0]]
+            return Member(Replica(pod.name, replica.log_id), pod, pod.replicas[self.index])
+        return Member(replica, pod, None)
+
+    @property
+    def doubled(self) -> str:
+        """Pods that have a log with one and the same id; "" if there are none."""
+        for each in self.members:
+            holders = self.scene.holders.get((self.index, each.log_id), ())
+            if len(holders) > 1:
+                return ", ".join(holders)
+        return ""
+
+    def leader(self) -> tuple[PodView, ReplicaView] | None:
+        """Who leads, or is about to, in the highest epoch, of the pods that answer. Also one that no record names."""
+        found = [
+            (pod, view)
+            for pod in self.scene.pods.values()
+            if pod.is_up and (view := pod.replicas.get(self.index)) is not None and _leads(view)
+        ]
+        return max(found, key=lambda each: (each[1].leader_epoch, each[1].is_active), default=None)
+
+    def highest_epoch(self) -> int:
+        """Of the record, and of everything that any replica was seen to have promised."""
+        seen = [pod.replicas[self.index].epoch for pod in self.scene.pods.values() if self.index in pod.replicas]
+        return max([self.status.epoch, *seen])
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a pod counts as dead. Silence alone is none: most of the other replicas must have lost it too."""
+        pod = self.scene.pods.get(name)
+        if pod is None or pod.connection is Connection.DOWN:
+            return True
+        if pod.connection is not Connection.SUSPECT:
+            return False
+        others = [each.pod for each in self.members if each.replica.pod != name]
+        lost = sum(each is not None and each.is_up and name in each.lost_peers for each in others)
+        return not others or 2 * lost > len(others)
+
+    def lacks_majority(self, *, hoped: bool = False) -> bool:
+        """Of any of the sets. `hoped`: pods whose stream was closed a moment ago are taken for alive."""
+
+        def counted(each: Member) -> bool:
+            unsure = each.pod is not None and each.pod.connection is Connection.UNSURE
+            return each.counts or (hoped and unsure)
+
+        sets = [each for each in (self.replicas, self.previous) if each]
+        return any(2 * sum(map(counted, each)) <= len(each) for each in sets)
+
+
+def log_ids(replicas: Iterable[Replica]) -> tuple[str, ...]:
+    return tuple(each.log_id for each in replicas)
+
+
+def _leads(view: ReplicaView) -> bool:
+    return view.leader_epoch >= 0 and view.leader_epoch == view.epoch and view.state in ("ACTIVE", "LOADING")
+
+
+def is_caught_up(leader: ReplicaView, log_id: str) -> bool:
+    """By the leader's own view of it."""
+    position = leader.followers.get(log_id)
+    if position is None or position.rebuilding or position.end_offset < 0:
+        return False
+    return position.end_offset >= leader.end_offset - CAUGHT_UP_RECORDS

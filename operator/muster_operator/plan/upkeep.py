@@ -1,0 +1,299 @@
+"""A partition that is led: what its log says is recorded, its set is repaired, its leader moved where it belongs.
+
+One thing at a time per partition, the most urgent first. Every one of them is an election in a higher epoch, with force
+because a leader lives, of a replica that has caught up: clients see a pause of milliseconds. A change of the set names
+both sets in the record until the log says that the new one is final (replication specification, "Sets and their
+change"), and so do all calls until then, after any crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
+from muster_operator.plan.failover import (
+    Decision,
+    elect,
+    leaderless,
+    preferred_pod,
+    stalled,
+    without_leader,
+    without_logs,
+)
+from muster_operator.plan.observation import Attempt, PodView, ReplicaView
+from muster_operator.plan.placement import choose_pods
+from muster_operator.plan.standing import Member, Scene, Standing, is_caught_up, log_ids
+
+__all__ = ["decide"]
+
+
+def decide(partition: OffsetsPartition, scene: Scene, attempt: Attempt | None) -> Decision:
+    """For a partition that has its places (`status.replicas` is not empty)."""
+    if not all(each.log_id for each in partition.status.replicas):
+        return without_logs(partition, scene)
+    standing = Standing(partition, scene)
+    if standing.doubled:
+        text = f"pods {standing.doubled} have a log with the same id: remove the volume that is a copy"
+        return stalled(partition.status, Reason.DUPLICATE_LOG, text)
+    led = standing.leader()
+    if led is None or led[1].leader_epoch < partition.status.epoch:
+        conflict = attempt.sets if attempt is not None and not attempt.in_flight else None
+        found = _sets(standing, *conflict, committed=True) if conflict is not None else None
+        if found is not None and found != (partition.status.replicas, partition.status.previous_replicas):
+            adopted = replace(partition.status, replicas=found[0], previous_replicas=found[1], learners=())
+            return leaderless(adopted, Reason.SET_CONFLICT, "its log names other replicas than the record: taken over")
+        return without_leader(standing, attempt)
+    pod, view = led
+    if not view.is_active:
+        status = replace(partition.status, leader=pod.name, epoch=view.epoch, state=PartitionState.ELECTING)
+        return Decision(replace(status, reason=Reason.LOADING), f"pod {pod.name} loads the log for epoch {view.epoch}")
+    return _keep(standing, pod, view, attempt)
+
+
+def _keep(standing: Standing, pod: PodView, view: ReplicaView, attempt: Attempt | None) -> Decision:
+    """Also in an epoch that nobody recorded: it was promised, so it is the truth, and is recorded."""
+    before, scene = standing.status, standing.scene
+    replicas, previous = _sets(standing, view.replicas, view.previous_replicas, committed=view.sets_committed)
+    standing = Standing(
+        replace(standing.partition, status=replace(before, replicas=replicas, previous_replicas=previous)), scene
+    )
+    following = sum(_follows(each, view) for each in standing.replicas)
+    led = replace(
+        standing.status,
+        leader=pod.name,
+        epoch=view.epoch,
+        led_epoch=max(before.led_epoch, view.epoch),
+        following=following,
+        state=PartitionState.LED,
+        reason=Reason.LED,
+    )
+    if before.state is not PartitionState.LED or (before.leader, before.epoch) != (led.leader, led.epoch):
+        led = replace(led, high_watermark=view.high_watermark)  # once: it moves with every commit, the record must not
+    text = f"pod {pod.name} leads in epoch {view.epoch}"
+    if len(replicas) > 1:
+        text += f", {following} of {len(replicas)} replicas follow"
+    idle = Decision(led, text)
+    if attempt is not None and (attempt.in_flight or attempt.held_back):
+        return idle
+    refused = attempt.refused if attempt is not None else frozenset()
+    return _next(Standing(replace(standing.partition, status=led), scene), pod, view, idle, refused)
+
+
+def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]) -> Decision:
+    own = next((each for each in standing.members if each.log_id == view.log_id), None)
+    if own is None:
+        return idle  # the log says otherwise than the record, and has not said yet what
+    if view.needs_higher_epoch and not standing.scene.is_leaving(pod):
+        return elect(standing, own, Reason.NEEDS_HIGHER_EPOCH, force=True)
+    if standing.scene.is_leaving(pod):
+        return _hand_over(standing, pod, view, idle, refused)
+    if standing.previous:
+        called = not view.replicas or set(view.replicas) == set(log_ids(standing.status.replicas))
+        return idle if called else elect(standing, own, Reason.CHANGING_REPLICAS, force=True)
+    if view.previous_replicas or (view.replicas and not view.sets_committed):
+        return idle  # the next change is refused before this one is final
+    change = _change(standing, own, view, idle)
+    if change is not None:
+        return change
+    return idle if preferred_pod(standing.partition) in refused else _rebalance(standing, pod, view, idle)
+
+
+# What the log says
+
+
+def _sets(
+    standing: Standing, log_replicas: tuple[str, ...], log_previous: tuple[str, ...], *, committed: bool
+) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
+    """(replicas, previous replicas) to record, when the log names these log ids."""
+    status = standing.status
+    mine, before = set(log_ids(status.replicas)), set(log_ids(status.previous_replicas))
+    theirs, their_previous = set(log_replicas), set(log_previous)
+    located = tuple(each.replica for each in standing.replicas), tuple(each.replica for each in standing.previous)
+    if not theirs or (theirs, their_previous) == (mine, before):
+        return located
+    if not their_previous and theirs == mine:
+        return (located[0], ()) if committed else located
+    if not their_previous and theirs == before:
+        return located  # the change is recorded, and its election still to come
+    known = {each.log_id: each.replica for each in standing.members}
+
+    def named(log_id: str) -> Replica:
+        recorded = known.get(log_id, Replica("", log_id))
+        return standing.member(recorded).replica
+
+    return tuple(map(named, log_replicas)), tuple(map(named, log_previous))
+
+
+def _follows(member: Member, leader: ReplicaView) -> bool:
+    view = member.view
+    if view is None or member.pod is None or not member.pod.is_up or view.rebuilding:
+        return False
+    return leader.log_id in (view.log_id, view.follows)
+
+
+# Moves
+
+
+def _hand_over(
+    standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]
+) -> Decision:
+    """The leader's pod is about to end."""
+    followers = [each for each in standing.replicas if _may_take_over(standing, each, view)]
+    candidates = [each for each in followers if each.replica.pod not in refused]
+    if not candidates:
+        return idle
+    ready = [each for each in candidates if is_caught_up(view, each.log_id)]
+    if not ready:
+        return Decision(idle.status, idle.message, refresh=pod.name)
+    return _move(standing, pod, ready)
+
+
+def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision) -> Decision:
+    scene = standing.scene
+    wanted = preferred_pod(standing.partition)
+    if wanted == pod.name or scene.moves <= 0 or scene.rolling or not scene.rebalance_after_s:
+        return idle
+    target = next((each for each in standing.replicas if each.replica.pod == wanted), None)
+    if target is None or target.pod is None or not _may_take_over(standing, target, view):
+        return idle
+    if target.pod.steady_s < scene.rebalance_after_s:
+        return idle
+    scene.moves -= 1
+    if not is_caught_up(view, target.log_id):
+        return Decision(idle.status, idle.message, refresh=pod.name)
+    return _move(standing, pod, [target])
+
+
+def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> bool:
+    pod, view = member.pod, member.view
+    if pod is None or view is None or not member.counts or standing.scene.is_leaving(pod):
+        return False
+    return view.follows == leader.log_id and view.state != "FAILED"
+
+
+def _move(standing: Standing, pod: PodView, targets: Sequence[Member]) -> Decision:
+    wanted, led = preferred_pod(standing.partition), standing.scene.led
+    target = min(targets, key=lambda each: (each.replica.pod != wanted, led[each.replica.pod]))
+    led[pod.name] -= 1
+    return elect(standing, target, Reason.MOVING, force=True, resign=pod.name)
+
+
+# Changes of the set
+
+
+def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) -> Decision | None:
+    """The next step towards the replicas that there should be; None if they are there."""
+    status, scene = idle.status, standing.scene
+    staying = [each.replica for each in standing.replicas if not _is_to_go(standing, each)]
+    staying = staying[: scene.replication_factor]
+    lacking = scene.replication_factor - len(staying)
+    learners = [standing.member(each) for each in status.learners]
+    useful = [each for each in learners if not _is_hopeless(each, scene)][: max(lacking, 0)]
+    if tuple(each.replica for each in useful) != status.learners:
+        found = replace(status, learners=tuple(each.replica for each in useful))
+        return Decision(found, idle.message)
+    if len(useful) < lacking:
+        added = _add(standing, staying, useful, lacking - len(useful))
+        if added:
+            if scene.changes <= 0 and not useful:
+                return idle
+            scene.changes -= 1
+            return _with_learners(standing, status, [*(each.replica for each in useful), *added], idle)
+        return None  # no pods to put them on: the set stays as it is
+    if any(each.view is None or not each.log_id for each in useful):
+        return _with_learners(standing, status, [each.replica for each in useful], idle)
+    wanted = tuple(staying) + tuple(each.replica for each in useful)
+    if set(log_ids(wanted)) == set(log_ids(status.replicas)):
+        return None
+    if not all(is_caught_up(view, each.log_id) for each in useful):
+        return Decision(status, f"{idle.message}; {len(useful)} new ones are catching up", refresh=own.replica.pod)
+    changing = replace(status, replicas=wanted, previous_replicas=status.replicas, learners=())
+    changed = Standing(replace(standing.partition, status=changing), scene)
+    chosen = next((each for each in changed.replicas if each.log_id == own.log_id), None)
+    if chosen is None:  # the leader's own replica is to go: one that stays takes over
+        ready = [each for each in changed.replicas if each.view is not None and _may_take_over(changed, each, view)]
+        if not ready:
+            return idle
+        chosen = ready[0]
+    return elect(changed, chosen, Reason.CHANGING_REPLICAS, force=True)
+
+
+def _is_to_go(standing: Standing, member: Member) -> bool:
+    """Lost for good, away for too long, or not where the partition shall be."""
+    scene, pod = standing.scene, member.pod
+    asked = standing.partition.spec.replicas
+    if asked and member.replica.pod not in asked:
+        return True
+    if member.is_lost or (pod is not None and pod.is_up and member.is_damaged):
+        return True
+    if pod is None:
+        return _ordinal(member.replica.pod) >= scene.declared
+    return not pod.is_up and 0 < scene.replace_after_s <= pod.steady_s
+
+
+def _ordinal(pod: str) -> int:
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _is_hopeless(learner: Member, scene: Scene) -> bool:
+    """The log that was there is not, or its pod has been away for too long: another one is begun."""
+    pod = learner.pod
+    if pod is None:
+        return True
+    if pod.is_up:
+        return bool(learner.log_id) and learner.view is None
+    return 0 < scene.replace_after_s <= pod.steady_s
+
+
+def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Member], count: int) -> list[Replica]:
+    """Places for new replicas: pods that are up and have none of the partition, best those whose replica is lost."""
+    scene = standing.scene
+    taken = {each.pod for each in staying} | {each.replica.pod for each in learners}
+    asked = standing.partition.spec.replicas
+    free = [
+        pod
+        for pod in scene.pods.values()
+        if pod.is_up
+        and not scene.is_leaving(pod)
+        and pod.name not in taken
+        and (not asked or pod.name in asked)
+        and pod.node_id < scene.declared
+        and not _has_log_of(standing, pod)
+    ]
+    lost = {each.replica.pod for each in standing.replicas if each.is_lost}
+    there = [scene.pods[name] for name in taken if name in scene.pods]
+    chosen = choose_pods(free, count, there, scene.held, first=lost)
+    for pod in chosen:
+        scene.held[pod.name] += 1
+    return [Replica(pod.name) for pod in chosen]
+
+
+def _has_log_of(standing: Standing, pod: PodView) -> bool:
+    """A log of the present set (damaged, or it would stay), or one that has no readable id."""
+    view = pod.replicas.get(standing.index)
+    return view is not None and (not view.log_id or view.log_id in log_ids(standing.status.replicas))
+
+
+def _with_learners(
+    standing: Standing, status: OffsetsPartitionStatus, learners: Sequence[Replica], idle: Decision
+) -> Decision:
+    """Record the places, then have the logs created, then record their ids: a crash between any two is gone on from."""
+    found: list[Replica] = []
+    missing: list[str] = []
+    for each in learners:
+        pod = standing.scene.pods.get(each.pod)
+        view = pod.replicas.get(standing.index) if pod is not None and pod.is_up else None
+        if view is not None and view.log_id and view.log_id not in log_ids(status.replicas):
+            found.append(Replica(each.pod, view.log_id))
+        else:
+            found.append(Replica(each.pod))
+            missing.append(each.pod)
+    pods = ", ".join(each.pod for each in learners)
+    recorded = replace(status, learners=tuple(found))
+    placed = status.learners == recorded.learners
+    create_on = tuple(name for name in missing if name in standing.scene.pods) if placed else ()
+    return Decision(recorded, f"{idle.message}; pod {pods} gets a replica", create_on=create_on)
