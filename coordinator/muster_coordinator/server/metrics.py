@@ -38,7 +38,9 @@ class PodCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._connections()
         yield from self._shards()
+        yield from self._background()
         yield from self._groups()
+        yield from self._replication()
         yield from self._peers()
 
     def _connections(self) -> Iterator[Metric]:
@@ -86,6 +88,9 @@ class PodCollector(Collector):
             ("muster_load_failures", "Loads that failed.", counts.load_failures),
             ("muster_records_loaded", "Records read by loading.", counts.records_loaded),
             ("muster_unknown_records", "Records of unknown type that loading skipped.", counts.unknown_records),
+            ("muster_leaderships", "Leaderships that became active.", counts.leaderships),
+            ("muster_step_downs", "Leaderships that ended by themselves or by a higher epoch.", counts.step_downs),
+            ("muster_read_confirmations", "Rounds in which a majority confirmed reads.", counts.read_rounds),
         ):
             yield CounterMetricFamily(name, text, value)
         for name, text, histogram in (
@@ -94,8 +99,32 @@ class PodCollector(Collector):
             ("muster_queue_seconds", "Wait of a turn's first request until the turn.", counts.queue_time),
             ("muster_processing_seconds", "Operations of a turn.", counts.processing_time),
             ("muster_flush_seconds", "Durable writes of a turn.", counts.flush_time),
+            ("muster_commit_seconds", "Appends until their commit by several replicas, sampled.", counts.commit_time),
         ):
             yield _histogram(name, text, histogram)
+
+    def _background(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily(
+            "muster_background_runs", "Runs of cleaner, checkpoint and archive by outcome.", labels=["kind", "outcome"]
+        )
+        taken = CounterMetricFamily(
+            "muster_background_bytes",
+            "Bytes read and written to clean, written as checkpoints, archived.",
+            labels=["kind"],
+        )
+        lag = GaugeMetricFamily(
+            "muster_background_lag_bytes", "Bytes of logs that are still to be gone through.", labels=["kind"]
+        )
+        for kind, counts in self._manager.background_counts.items():
+            for outcome in ("done", "given_up", "failed"):
+                runs.add_metric([kind, outcome], getattr(counts, outcome))
+            taken.add_metric([kind], counts.byte_count)
+            lag.add_metric([kind], counts.lag_bytes)
+        yield from (runs, taken, lag)
+        uncleanable = sum(bool(r.is_open and r.log.cannot_clean) for r in self._manager.replicas.values())
+        yield GaugeMetricFamily(
+            "muster_uncleanable_logs", "Logs that the cleaner cannot read and leaves as they are.", uncleanable
+        )
 
     def _groups(self) -> Iterator[Metric]:
         totals: Counter[str] = Counter()
@@ -112,6 +141,24 @@ class PodCollector(Collector):
         events = self._manager.metrics.events(active)
         for event, text in _EVENT_TEXTS.items():
             yield CounterMetricFamily(f"muster_{event}", text, events[event])
+
+    def _replication(self) -> Iterator[Metric]:
+        elections = CounterMetricFamily("muster_elections", "Calls of onElection by outcome.", labels=["outcome"])
+        for outcome, count in sorted(self._manager.metrics.elections.items()):
+            elections.add_metric([outcome], count)
+        yield elections
+        cores = [host.core for host in self._manager.hosts.values() if host.core is not None]
+        lags = [core.log.end - max(end, 0) for core in cores for _, end, _ in core.followers]
+        yield GaugeMetricFamily(
+            "muster_follower_lag",
+            "Records that the follower furthest behind lacks of a partition led here.",
+            max(lags, default=0),
+        )
+        yield GaugeMetricFamily(
+            "muster_rebuilding_replicas",
+            "Replicas that lack what they acknowledged once, and are counted nowhere.",
+            sum(core.promise.rebuilding for core in cores),
+        )
 
     def _peers(self) -> Iterator[Metric]:
         network, counters = self._network, self._network.counters

@@ -35,6 +35,8 @@ class ArchiverSettings:
 class Archiver(Background):
     """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread."""
 
+    kind = "archive"
+
     def __init__(
         self,
         disk: Disk,
@@ -59,6 +61,13 @@ class Archiver(Background):
                 async with host.log_lock:
                     if host.commit_point >= 0:
                         await self._archive_log(host)
+        self.counts.lag_bytes = sum(
+            segment.size
+            for host in self._hosts.values()
+            if host.shard is not None
+            for segment, end_offset in host.replica.log.closed_segments(host.commit_point)
+            if end_offset > self.archived_to(host)
+        )
 
     async def _archive_log(self, host: ReplicaHost) -> None:
         replica = host.replica
@@ -69,10 +78,14 @@ class Archiver(Background):
             for segment, end_offset in replica.log.closed_segments(host.commit_point):
                 if end_offset > done:
                     if not await self._copy(host, segment, end_offset):
+                        self.counts.given_up += 1
                         return
+                    self.counts.done += 1
+                    self.counts.byte_count += segment.size
                     self._archived[replica.log_id] = end_offset
                     logger.info("segment_archived", partition=host.partition, file=segment.path.name)
         except Exception as error:  # of the archive, most likely: the next round tries again
+            self.counts.failed += 1
             logger.warning("segment_not_archived", partition=host.partition, error=f"{type(error).__name__}: {error}")
 
     async def _copy(self, host: ReplicaHost, segment: Segment, end_offset: int) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+from muster_coordinator.shard.metrics import RunCounts
+
 __all__ = ["Background"]
 
 
 class Background:
-    """Calls ``work`` on the event loop with pauses of ``interval_s`` until ``stop``."""
+    """Calls ``work`` on the event loop with pauses of ``interval_s`` until ``stop``. ``kind`` names it in metrics."""
+
+    kind: str
 
     def __init__(self, interval_s: float) -> None:
+        self.counts = RunCounts()
         self._interval_s = interval_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

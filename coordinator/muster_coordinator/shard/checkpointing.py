@@ -47,6 +47,8 @@ class CheckpointerSettings:
 class Checkpointer(Background):
     """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread."""
 
+    kind = "checkpoint"
+
     def __init__(
         self,
         disk: Disk,
@@ -69,8 +71,18 @@ class Checkpointer(Background):
         for host in tuple(self._hosts.values()):
             if host.commit_point >= 0 and self._is_due(host):
                 await self.take(host)
+        self.counts.lag_bytes = sum(
+            host.replica.log.bytes_from(self._newest(host)[0])
+            for host in self._hosts.values()
+            if host.commit_point >= 0
+        )
 
     def _is_due(self, host: ReplicaHost) -> bool:
+        offset, size = self._newest(host)
+        return host.replica.log.bytes_from(offset) >= max(self._settings.interval_bytes, size)
+
+    def _newest(self, host: ReplicaHost) -> tuple[int, int]:
+        """Offset and bytes of the newest checkpoint; the start of the log if there is none."""
         replica = host.replica
         last = self._last.get(replica.log_id)
         if last is None:
@@ -79,8 +91,7 @@ class Checkpointer(Background):
             if file is not None:
                 file.close()
             self._last[replica.log_id] = last
-        offset, size = last
-        return replica.log.bytes_from(offset) >= max(self._settings.interval_bytes, size)
+        return last
 
     async def take(self, host: ReplicaHost) -> bool:
         """False if none was taken. Says why in the log."""
@@ -89,10 +100,14 @@ class Checkpointer(Background):
             async with host.log_lock:
                 head = await self._take(host)
         except Exception as error:
+            self.counts.failed += 1
             logger.warning("checkpoint_not_taken", partition=host.partition, error=f"{type(error).__name__}: {error}")
             return False
         if head is None:
+            self.counts.given_up += 1
             return False
+        self.counts.done += 1
+        self.counts.byte_count += self._last[host.replica.log_id][1]
         duration_ms = self._clock.monotonic_ms() - started_ms
         logger.info("checkpoint_taken", partition=host.partition, offset=head.offset, duration_ms=duration_ms)
         return True

@@ -35,11 +35,14 @@ class CleanerSettings:
     backoff_ms: int = 15_000
 
 
+def dirty_bytes(log: PartitionLog, limit: int) -> int:
+    """Bytes of closed segments below ``limit`` that were not cleaned yet."""
+    return sum(segment.size for segment, end in log.closed_segments(limit) if end > log.cleaned_to.end_offset)
+
+
 def dirty_ratio(log: PartitionLog, limit: int) -> float:
-    """Bytes of closed segments below ``limit`` that were not cleaned yet, as a part of all closed ones; 0 for none."""
-    closed = log.closed_segments(limit)
-    dirty = sum(segment.size for segment, end_offset in closed if end_offset > log.cleaned_to.end_offset)
-    return dirty / (sum(segment.size for segment, _ in closed) or 1)
+    """The same as a part of all closed ones; 0 for none."""
+    return dirty_bytes(log, limit) / (sum(segment.size for segment, _ in log.closed_segments(limit)) or 1)
 
 
 class LogCleaner(Background):
@@ -47,6 +50,8 @@ class LogCleaner(Background):
     ``sync_failed`` hears of a log that must not be written any more; ``archived_to``: if there is an archive, nothing
     is cleaned that is not in it.
     """
+
+    kind = "cleaner"
 
     def __init__(
         self,
@@ -69,6 +74,9 @@ class LogCleaner(Background):
 
     async def work(self) -> None:
         await self.clean_dirtiest()
+        self.counts.lag_bytes = sum(
+            dirty_bytes(host.replica.log, self._limit(host)) for host in self._hosts.values() if host.commit_point >= 0
+        )
 
     async def clean_dirtiest(self) -> bool:
         """One pass over the log that has most to clean; False if none has enough."""
@@ -104,13 +112,17 @@ class LogCleaner(Background):
             )
             whole = await self._slices(cleaning, host)
         except OSError as error:  # no room, most likely: the next pass tries again
+            self.counts.failed += 1
             logger.warning("log_not_cleaned", partition=host.partition, error=str(error))
             if log.failed is not None:
                 self._sync_failed(error)
         except Exception as error:  # the log cannot be read: nothing of it is thrown away
+            self.counts.failed += 1
             log.cannot_clean = f"{type(error).__name__}: {error}"
             logger.error("log_not_cleaned", partition=host.partition, error=log.cannot_clean)
         else:
+            self.counts.done += whole
+            self.counts.given_up += not whole
             logger.info(
                 "log_cleaned" if whole else "log_cleaning_given_up",
                 partition=host.partition,
@@ -127,6 +139,7 @@ class LogCleaner(Background):
                 size = await self._blocking(next, steps, None)
                 if size is None:
                     return True
+                self.counts.byte_count += size
                 cleaning.hand_over()
                 host.cleaned()
                 if await self.pause(size / self._settings.io_max_bytes_per_second):

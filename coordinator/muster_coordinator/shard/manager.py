@@ -23,7 +23,7 @@ from muster_coordinator.shard.archiving import Archiver, ArchiverSettings
 from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings, LogCleaner
-from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.opening import log_state
 from muster_coordinator.shard.outcome import Outcome, OutcomeCode
 from muster_coordinator.shard.ports import Clock, Peers
@@ -113,6 +113,11 @@ class ShardManager:
             self._background.append(
                 Checkpointer(disk, checkpointer_settings, clock, self.hosts, new_coordinator, runtime.blocking)
             )
+
+    @property
+    def background_counts(self) -> dict[str, RunCounts]:
+        """What background work that is switched on has done, by its kind."""
+        return {background.kind: background.counts for background in self._background}
 
     @property
     def replicas(self) -> dict[int, Replica]:

@@ -4,6 +4,7 @@ scraped."""
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 
@@ -26,6 +27,19 @@ class Histogram:
         self.sum_ms += duration_ms
 
 
+class RunCounts:
+    """Of one kind of background work (cleaner, checkpoint, archive), over all partitions of the pod."""
+
+    __slots__ = ("byte_count", "done", "failed", "given_up", "lag_bytes")
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.given_up = 0  # somebody else needed the log, or the leadership ended
+        self.failed = 0
+        self.byte_count = 0  # that runs have read and written to clean, written as checkpoints, copied to the archive
+        self.lag_bytes = 0  # of logs that it has still to go through, when it looked last
+
+
 class ShardMetrics:
     """Of one pod, shared by its shards. The histograms have Kafka's meaning (CoordinatorRuntimeMetrics), per turn
     instead of per event: a turn runs what came together while the write before was on its way.
@@ -44,6 +58,11 @@ class ShardMetrics:
         self.queue_time = Histogram()  # from the first request of a turn to the turn
         self.processing_time = Histogram()  # of the operations of a turn
         self.flush_time = Histogram()  # of one durable write: from handing it over to the news that it is done
+        self.elections: Counter[str] = Counter()  # calls, by outcome (``outcome.OutcomeCode``)
+        self.leaderships = 0  # that became ACTIVE, nominations of the replicas themselves included
+        self.step_downs = 0
+        self.read_rounds = 0  # confirmations of all reads that waited
+        self.commit_time = Histogram()  # with several replicas: from the append to the commit, sampled
         self._past_events = dict.fromkeys(EVENTS, 0)  # of partitions that are not led here any more
 
     def keep_events(self, coordinator: GroupCoordinator) -> None:
@@ -57,3 +76,25 @@ class ShardMetrics:
             event: past + sum(getattr(c.counters, event) for c in coordinators)
             for event, past in self._past_events.items()
         }
+
+
+class CommitSample:
+    """Measures one append of a partition at a time, from here to its commit."""
+
+    def __init__(self, times: Histogram) -> None:
+        self._times = times
+        self._end_offset: int | None = None
+        self._appended_s = 0.0
+
+    def appended(self, end_offset: int, now_s: float) -> None:
+        if self._end_offset is None:
+            self._end_offset, self._appended_s = end_offset, now_s
+
+    def committed(self, offset: int, now_s: float) -> None:
+        if self._end_offset is not None and self._end_offset <= offset:
+            self._times.observe((now_s - self._appended_s) * 1000)
+            self._end_offset = None
+
+    def forget(self) -> None:
+        """The leadership ended."""
+        self._end_offset = None

@@ -110,6 +110,19 @@ async def test_archive_that_is_full_stops_the_cleaner_and_nothing_else(pod: Arch
     assert await cleaner.clean_dirtiest()
 
 
+async def test_copies_are_counted_and_what_is_not_archived(pod: ArchivedPod) -> None:
+    archiver, _ = pod.workers
+    log = pod.manager.replicas[0].log
+    closed = [segment.size for segment, _ in log.closed_segments(log.end_offset)]
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: ROOT in path.parents)
+    await archiver.work()
+    counts = archiver.counts
+    assert (counts.done, counts.failed, counts.byte_count, counts.lag_bytes) == (0, 1, 0, sum(closed))
+    pod.disk.fault = None
+    await archiver.work()
+    assert (counts.done, counts.failed, counts.byte_count, counts.lag_bytes) == (len(closed), 1, sum(closed), 0)
+
+
 async def test_partition_that_this_pod_does_not_lead_is_not_archived(pod: ArchivedPod) -> None:
     archiver, _ = pod.workers
     await pod.manager.resign(0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -133,8 +134,26 @@ async def test_leadership_that_ends_meanwhile_drops_it(pod: CheckpointedPod, mon
 
     monkeypatch.setattr(GroupCoordinator, "snapshot", resign)
     await pod.checkpointer.work()
+    assert (pod.checkpointer.counts.done, pod.checkpointer.counts.given_up) == (0, 1)
     assert NAME not in pod.disk.listdir(DIRECTORY)
     assert f"{NAME}.tmp" not in pod.disk.listdir(DIRECTORY)
+
+
+async def test_checkpoints_are_counted_and_what_a_load_would_read_behind_them(pod: CheckpointedPod) -> None:
+    counts = pod.checkpointer.counts
+    log = pod.manager.replicas[0].log
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: path.name == f"{NAME}.tmp")
+    await pod.checkpointer.work()
+    assert (counts.done, counts.failed, counts.byte_count) == (0, 1, 0)
+    assert counts.lag_bytes == log.bytes_from(log.start_offset)
+    pod.disk.fault = None
+    await pod.checkpointer.work()
+    assert (counts.done, counts.failed, counts.lag_bytes) == (1, 1, 0)
+    assert counts.byte_count == len(pod.disk.content(DIRECTORY / NAME))
+    await pod.fill(3)
+    await pod.checkpointer.work()
+    assert counts.done == 1
+    assert 0 < counts.lag_bytes < log.bytes_from(log.start_offset)
 
 
 async def damage(pod: CheckpointedPod) -> None:

@@ -125,6 +125,7 @@ async def test_pass_is_given_up_when_the_replica_is(pod: CleanedPod, monkeypatch
     monkeypatch.setattr(Cleaning, "hand_over", give_up)
     before = pod.closed_bytes
     await pod.cleaner.clean_dirtiest()
+    assert (pod.cleaner.counts.done, pod.cleaner.counts.given_up) == (0, 1)
     assert pod.closed_bytes == before
     assert not [name for name in pod.disk.listdir(DIRECTORY) if "compact" in name]
     await pod.lead(3)
@@ -140,6 +141,19 @@ async def test_full_disk_is_tried_again_and_the_pod_serves_on(pod: CleanedPod) -
     pod.disk.fault = None
     assert await pod.cleaner.clean_dirtiest()
     assert pod.closed_bytes < before
+
+
+async def test_passes_are_counted_and_what_there_is_to_clean(pod: CleanedPod) -> None:
+    counts = pod.cleaner.counts
+    before = pod.closed_bytes
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: path.suffix == ".compacting")
+    await pod.cleaner.work()
+    assert (counts.done, counts.failed, counts.lag_bytes) == (0, 1, before)
+    pod.disk.fault = None
+    await pod.cleaner.work()
+    assert (counts.done, counts.failed, counts.lag_bytes) == (1, 1, 0)
+    assert counts.byte_count >= before
+    assert pod.manager.background_counts == {"cleaner": counts}
 
 
 async def test_damaged_log_is_not_cleaned(pod: CleanedPod) -> None:
