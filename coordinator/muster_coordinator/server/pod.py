@@ -139,6 +139,7 @@ class Pod:
                 for e in request.elections
             )
         )
+        self._manager.metrics.elections.update(o.code.value for o in outcomes)
         return p.ElectionsResponse(tuple(_election_result(o) for o in outcomes))
 
     async def resign(self, request: p.ResignationsRequest) -> p.ResignationsResponse:

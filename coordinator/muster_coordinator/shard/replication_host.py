@@ -29,6 +29,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch, Message
 from muster_coordinator.shard.batches import checked, to_batch
+from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.opening import log_state
 from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
@@ -66,6 +67,7 @@ class ReplicaHost:
         self._work: StorageWork | None = None
         self._calls: dict[int, asyncio.Future[fx.Answer]] = {}
         self._last_call = 0
+        self._sample = CommitSample(runtime.metrics.commit_time)
 
     @property
     def shard(self) -> Shard | None:
@@ -218,6 +220,7 @@ class ReplicaHost:
     def _appended(self, batch: Batch) -> None:
         if self.core is not None:
             self.core.appended(batch)
+            self._sample.appended(batch.end_offset, self._runtime.clock.monotonic_s())
             self._turn_soon()
 
     def _confirm_read(self) -> int:
@@ -351,10 +354,13 @@ class ReplicaHost:
     def _active(self, effect: fx.Active) -> None:
         if self.shard is not None:
             self.shard.activate()
+        self._runtime.metrics.leaderships += 1
         self._changed = True
 
     def _stepped_down(self, effect: fx.SteppedDown) -> None:
         self._changed = True
+        self._runtime.metrics.step_downs += 1
+        self._sample.forget()
         self.serving.stepped_down(effect)
 
     def shard_failed(self, shard: Shard) -> None:
@@ -368,9 +374,11 @@ class ReplicaHost:
     def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
         if self.shard is not None:
             self.shard.committed(effect.offset)
+            self._sample.committed(effect.offset, self._runtime.clock.monotonic_s())
 
     def _reads_confirmed(self, effect: fx.ReadsConfirmed) -> None:
         if self.shard is not None:
+            self._runtime.metrics.read_rounds += 1
             self.shard.reads_confirmed(effect.round)
 
     def _set_final(self, effect: fx.SetFinal) -> None:
