@@ -80,10 +80,15 @@ bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of one
 bench-load: $(STAMP) ## loading of 5 million records over 50 partitions: time, memory, and what active groups see of it
 	@$(BIN)/python bench/load.py
 
+.PHONY: bench-failover
+bench-failover: $(STAMP) ## interruption at SIGKILL, SIGTERM and planned moves beside Kafka; a million stored offsets
+	@$(BIN)/python bench/failover.py
+
 .PHONY: bench
-bench: $(STAMP) ## both; bench-commits side by side with Kafka 4.1.0, where Java and Maven are
+bench: $(STAMP) ## all three; side by side with Kafka 4.1.0, where Java and Maven are
 	@$(BIN)/python bench/commits.py --with-kafka
 	@$(BIN)/python bench/load.py
+	@$(BIN)/python bench/failover.py
 
 .PHONY: bench-pipeline
 bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes, per core and through Spark
