@@ -273,7 +273,10 @@ class PartitionLog:
         self.end_offset = offset
 
     def cut_end(self, offset: int) -> int:
-        """End of the last batch that ``begin_truncate(offset)`` leaves; lower than that where records are missing."""
+        """End of the last batch that ``begin_truncate(offset)`` leaves; lower than that where records are missing.
+
+        ``flush_segment`` comes first.
+        """
         return self._cut_point(offset)[2]
 
     def _cut_point(self, offset: int) -> tuple[int, int, int]:
@@ -294,7 +297,6 @@ class PartitionLog:
         The journal must have all that was appended, and then ``stage_truncation`` to ``cut_end`` and a ``stage_gap``
         up to ``offset``, durably. Both steps raise OSError; after the second one the log takes nothing any more.
         """
-        self.flush_segment()
         if self._pending_bytes:
             raise AssertionError(f"{self.directory} is cut at {offset} while batches are not in the journal")
         index, size, end = self._cut_point(offset)

@@ -202,7 +202,10 @@ class Replica:
             log.skip_to(offset)
 
     def stage_truncation(self, offset: int) -> None:
-        """Tell the journal that the log is about to be cut, so that it ends at ``offset``."""
+        """Tell the journal that the log is about to be cut, so that it ends at ``offset``. All that was appended must be
+        durable. Raises OSError.
+        """
+        self.log.flush_segment()
         end = self.log.cut_end(offset)
         self._journal.stage_truncation(self.partition, end)
         if end < offset:

@@ -103,6 +103,7 @@ class Pod:
         self.written[p] = [batch for batch in self.written[p] if read_batch(batch).end_offset <= offset]
         offset = read_batch(self.written[p][-1]).end_offset if self.written[p] else 0
         self.acknowledged[p] = min(self.acknowledged[p], offset)
+        log.flush_segment()
         end = log.cut_end(offset)
         self.journal.stage_truncation(p, end)
         if end < offset:

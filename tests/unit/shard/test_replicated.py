@@ -1,36 +1,46 @@
-"""Three pods in one process: what replication promises, with real logs and journals."""
+"""Several pods in one process, with real logs and journals: commits, elections, and what failures do."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+import asyncio
+from collections.abc import Awaitable, Callable
 
-import pytest_asyncio
+import pytest
 from tests.support.replicas import ReplicaPods
 
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.replication.messages import Append
+from muster_coordinator.shard.outcome import OutcomeCode
+from muster_coordinator.shard.states import ShardState
 
-@pytest_asyncio.fixture
-async def pods(tmp_path: Path) -> AsyncIterator[ReplicaPods]:
-    """Pod 0 leads partition 0."""
-    pods = ReplicaPods(tmp_path)
-    await pods.start()
-    await pods.elect(0, bootstrap=True)
-    yield pods
-    pods.network.heal()
-    await pods.stop()
+NewPods = Callable[..., Awaitable[ReplicaPods]]
 
 
-async def test_commit_is_answered_by_a_majority_and_reaches_all(pods: ReplicaPods) -> None:
+def assert_equal_logs(pods: ReplicaPods, partition: int = 0) -> None:
+    contents = pods.contents(partition)
+    assert len(contents) > 1
+    assert all(content == contents[0] for content in contents)
+
+
+async def test_commit_is_answered_by_a_majority_and_reaches_a_replica_that_was_away(pods: ReplicaPods) -> None:
     await pods[2].kill()
     assert await pods[0].commit(41) == 0
     assert await pods[0].fetch() == 41
     await pods[2].start()
     await pods.caught_up()
-    contents = pods.contents()
-    assert contents[0] == contents[1] == contents[2]
+    assert_equal_logs(pods)
 
 
-async def test_leader_killed_nothing_acknowledged_is_lost(pods: ReplicaPods) -> None:
+async def test_nothing_is_answered_without_a_majority(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(1) == 0
+    pods.network.isolate("pod-0")
+    write, read = pods[0].ask_commit(2), pods[0].ask_fetch()
+    assert await asyncio.wait_for(write.done, 10) == ErrorCode.NOT_COORDINATOR
+    assert await asyncio.wait_for(read.done, 10) == ErrorCode.NOT_COORDINATOR
+    assert not pods[0].leads(), "it stepped down"
+
+
+async def test_leader_killed_and_nothing_acknowledged_is_lost(pods: ReplicaPods) -> None:
     for offset in range(20):
         assert await pods[0].commit(offset) == 0
     await pods[0].kill()
@@ -39,5 +49,255 @@ async def test_leader_killed_nothing_acknowledged_is_lost(pods: ReplicaPods) -> 
     assert await pods[1].commit(20) == 0
     await pods[0].start()
     await pods.caught_up()
-    contents = pods.contents()
-    assert contents[0] == contents[1] == contents[2]
+    assert_equal_logs(pods)
+
+
+async def test_replicas_killed_in_turn_under_load_lose_nothing(pods: ReplicaPods) -> None:
+    acknowledged = -1
+    leader = 0
+    for offset in range(0, 60, 10):
+        asked = [pods[leader].ask_commit(offset + n) for n in range(10)]
+        await asked[4].done
+        await pods[leader].kill()
+        answers = [one.done.result() for one in asked if one.done.done()]
+        acknowledged = max([acknowledged, *(offset + n for n, a in enumerate(answers) if not isinstance(a, ErrorCode))])
+        fallen, leader = leader, (leader + 1) % 3
+        await pods.elect(leader)
+        found = await pods[leader].fetch()
+        assert isinstance(found, int)
+        assert found >= acknowledged
+        await pods[fallen].start()
+        await pods.caught_up()
+        assert_equal_logs(pods)
+
+
+async def test_all_killed_at_once_and_started_again_have_every_acknowledged_commit(pods: ReplicaPods) -> None:
+    for offset in range(50):
+        assert await pods[0].commit(offset) == 0
+    for pod in pods.pods:
+        await pod.kill()
+    for pod in pods.pods:
+        await pod.start()
+    await pods.elect(2)
+    assert await pods[2].fetch() == 49
+    await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_tail_that_no_majority_has_is_cut_where_another_leader_went_on(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(1) == 0
+    await pods.caught_up()
+    pods.network.isolate("pod-0")
+    lost = pods[0].ask_commit(666)
+    await pods.until(lambda: pods[0].end() > pods[1].end())
+    longer = pods[0].end()
+    await pods.elect(1)
+    assert await pods[1].commit(2) == 0
+    pods.network.heal()
+    await pods.caught_up()
+    assert isinstance(lost.done.result(), ErrorCode)
+    assert pods[0].end() >= longer
+    assert_equal_logs(pods)
+    await pods[0].kill()
+    await pods[0].start()
+    await pods.elect(0, force=True)
+    assert await pods[0].fetch() == 2
+
+
+async def test_candidate_takes_the_best_log_even_where_its_own_is_longer(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(1) == 0
+    await pods.caught_up()
+    pods.network.isolate("pod-0")
+    for _ in range(5):
+        pods[0].ask_commit(666)
+    await pods.until(lambda: pods[0].end() >= pods[1].end() + 1)
+    await pods.elect(1)
+    assert await pods[1].commit(2) == 0
+    await pods[1].stop()
+    pods.network.heal()
+    await pods.elect(0, force=True)
+    assert await pods[0].fetch() == 2
+
+
+async def test_better_log_is_named_and_nothing_is_promised(pods: ReplicaPods) -> None:
+    await pods.caught_up()
+    pods.network.isolate("pod-2")
+    assert await pods[0].commit(1) == 0
+    await pods[0].kill()
+    pods.network.heal()
+    outcome = await pods.try_elect(2)
+    assert outcome.code in (OutcomeCode.BETTER_LOG, OutcomeCode.LEADER_LIVES)
+    await pods.until(lambda: not pods[1].up.hosts[0].core.live_leader)  # type: ignore[union-attr]
+    outcome = await pods.try_elect(2)
+    assert (outcome.code, outcome.better_log_id) == (OutcomeCode.BETTER_LOG, pods[1].log_id())
+    assert outcome.epoch == 1
+
+
+async def test_live_leader_is_not_replaced_without_force(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(1) == 0
+    outcome = await pods.try_elect(1)
+    assert (outcome.code, outcome.epoch) == (OutcomeCode.LEADER_LIVES, 1)
+    assert pods[0].leads()
+    outcome = await pods.try_elect(1, force=True)
+    assert outcome.code is OutcomeCode.ACCEPTED
+    await pods.until(lambda: not pods[0].leads())
+    assert await pods[0].commit(2) == ErrorCode.NOT_COORDINATOR
+    assert await pods[1].fetch() == 1
+
+
+async def test_closed_connection_ends_the_wait_for_a_silent_leader(pods: ReplicaPods) -> None:
+    await pods.caught_up()
+    leader = pods[0].log_id()
+    await pods[0].kill()
+    for pod in pods.pods[1:]:
+        pod.up.disconnected(leader)
+    assert (await pods.try_elect(1)).code is OutcomeCode.ACCEPTED
+
+
+async def test_resigned_leader_answers_not_coordinator_and_another_takes_the_epoch(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(7) == 0
+    resigned = await pods[0].up.resign(0, 2)
+    assert (resigned.code, resigned.ended_epoch) == (OutcomeCode.ACCEPTED, 1)
+    assert await pods[0].commit(8) == ErrorCode.NOT_COORDINATOR
+    pods.epochs[0] = 1
+    assert (await pods.try_elect(1, force=True)).code is OutcomeCode.ACCEPTED
+    assert pods[1].shard().epoch == 2
+    assert await pods[1].fetch() == 7
+    await pods.caught_up()
+    assert pods[0].up.replicas[0].promised.leader == pods[1].log_id()
+
+
+async def test_deposed_leader_serves_no_read(pods: ReplicaPods) -> None:
+    """It is cut off, and another one commits: its own state is old, and nobody confirms it."""
+    assert await pods[0].commit(1) == 0
+    pods.network.isolate("pod-0")
+    await pods.elect(1, force=True)
+    assert await pods[1].commit(2) == 0
+    read = pods[0].ask_fetch()
+    answer = await asyncio.wait_for(read.done, 10)
+    assert answer == ErrorCode.NOT_COORDINATOR
+
+
+async def test_read_needs_no_batch_and_costs_one_round(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    await pods.caught_up()
+    end = pods[0].end()
+    assert [await pods[0].fetch() for _ in range(5)] == [5] * 5
+    assert pods[0].end() == end
+
+
+async def test_leader_elected_again_keeps_what_is_loaded_and_what_waits(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    shard = pods[0].shard()
+    waiting = [pods[0].ask_commit(6), pods[0].ask_fetch()]
+    assert (await pods.try_elect(0, force=True)).code is OutcomeCode.ACCEPTED
+    assert pods[0].shard() is shard
+    assert shard.epoch == 2
+    for asked in waiting:
+        assert not isinstance(await asyncio.wait_for(asked.done, 10), ErrorCode)
+    assert await pods[0].fetch() == 6
+
+
+async def test_follower_is_a_warm_standby(pods: ReplicaPods) -> None:
+    for offset in range(300):
+        pods[0].ask_commit(offset, group=f"g{offset}")
+    assert await pods[0].commit(300) == 0
+    await pods.caught_up()
+    end = pods[1].end()
+    standby = pods[1].up.hosts[0].serving
+
+    def replayed() -> bool:
+        return standby._standby is not None and standby._standby.replayed == end
+
+    await pods.until(replayed)
+    loaded = pods[1].up.metrics.records_loaded
+    assert loaded >= 301
+    await pods.elect(1, force=True)
+    assert pods[1].up.metrics.records_loaded == loaded, "nothing was left to load"
+    assert await pods[1].fetch(group="g299") == 299
+
+
+async def test_resigned_leader_whose_state_is_committed_is_a_warm_standby(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    await pods.elect(1, force=True)
+    await pods.caught_up()
+    loads = pods[0].up.metrics.records_loaded
+    await pods.elect(0, force=True)
+    assert await pods[0].fetch() == 5
+    assert pods[0].up.metrics.records_loaded <= loads + 2, "leader-change records only"
+
+
+@pytest.mark.parametrize("away", [1, 2])
+async def test_lost_and_late_messages_delay_commits_and_lose_nothing(pods: ReplicaPods, away: int) -> None:
+    count = 0
+
+    def drop(message: object) -> bool:
+        nonlocal count
+        count += 1
+        return count % 3 == 0
+
+    pods.network.drop = drop
+    pods.network.delay_s = 0.003
+    for offset in range(15):
+        assert await pods[0].commit(offset) == 0
+    pods.network.drop = lambda message: isinstance(message, Append) and message.to == pods[away].log_id()
+    assert await pods[0].commit(15) == 0
+    pods.network.drop = lambda message: False
+    await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_five_replicas_stand_two_failures(new_pods: NewPods) -> None:
+    pods = await new_pods(5)
+    assert await pods[0].commit(1) == 0
+    await pods[0].kill()
+    await pods[1].kill()
+    await pods.elect(2)
+    assert await pods[2].fetch() == 1
+    assert await pods[2].commit(2) == 0
+
+
+async def test_many_partitions_are_elected_at_once(new_pods: NewPods) -> None:
+    pods = await new_pods(3, partitions=20)
+    for partition in range(20):
+        assert await pods[0].commit(partition, partition) == 0
+    await pods[0].kill()
+    await asyncio.gather(*(pods.elect(1 + p % 2, p, force=True) for p in range(20)))
+    for partition in range(20):
+        assert await pods[1 + partition % 2].fetch(partition) == partition
+
+
+async def test_self_nominated_replica_leads_without_an_operator(new_pods: NewPods) -> None:
+    pods = await new_pods(3, self_nomination_ms=300)
+    assert await pods[0].commit(3) == 0
+    await pods.caught_up()
+    await pods[0].kill()
+    await pods.until(lambda: any(pod.leads() for pod in pods.pods))
+    leader = next(pod for pod in pods.pods if pod.leads())
+    assert await leader.fetch() == 3
+    assert leader.shard().epoch > 1
+
+
+async def test_operator_that_is_heard_keeps_replicas_from_nominating_themselves(new_pods: NewPods) -> None:
+    pods = await new_pods(3, self_nomination_ms=300)
+    await pods.caught_up()
+    await pods[0].kill()
+    for _ in range(40):
+        for pod in pods.pods[1:]:
+            pod.up.operator_heard()
+        await asyncio.sleep(0.03)
+    assert not any(pod.leads() for pod in pods.pods)
+
+
+async def test_replica_that_cannot_write_gives_up_and_comes_back(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(1) == 0
+    pods[0].disk.dead = True
+    assert await pods[0].commit(2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert pods[0].shard().state is ShardState.FAILED
+    refused = await pods.try_elect(0)
+    assert refused.code is OutcomeCode.CANNOT_WRITE
+    await pods.elect(1)
+    assert await pods[1].commit(3) == 0
+    pods[0].disk.dead = False
+    await pods.caught_up()
+    assert_equal_logs(pods)
