@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tests.simulation.checker import Checker
+from tests.simulation.files import FileDisk
 from tests.simulation.history import History
 from tests.simulation.members import Members
 from tests.simulation.pod import Pod
 from tests.simulation.replica import Replica
+from tests.simulation.storage import Disk
 from tests.simulation.world import World
 
 from muster_coordinator.replication.rules import Rules
@@ -27,11 +29,16 @@ class Partition:
         self.members = Members()
         self.checker = Checker(self)
         self.replicas: dict[str, Replica] = {}
+        self._by_id: dict[str, Replica] = {}
         self.histories: list[History] = []
         self.named: set[tuple[str, ...]] = set()
 
     def replica_of(self, log_id: str) -> Replica | None:
-        return next((one for one in self.replicas.values() if one.storage.log_id == log_id), None)
+        found = self._by_id.get(log_id)
+        if found is None or found.storage.log_id != log_id:
+            self._by_id = {one.storage.log_id: one for one in self.replicas.values()}
+            found = self._by_id.get(log_id)
+        return found
 
     def damaged(self, also: Replica | None = None) -> set[str]:
         """Log ids of replicas that lost data, and have not caught up since."""
@@ -65,7 +72,9 @@ class Cluster:
         options = world.options
         self.world = world
         settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
-        self.pods = {name: Pod(name, world) for name in (f"pod-{i}" for i in range(options.replicas + options.spares))}
+        new_disk = FileDisk if options.files else Disk
+        names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
+        self.pods = {name: Pod(name, world, new_disk) for name in names}
         self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
         for partition in self.partitions:
             for pod in self.pods.values():

@@ -13,6 +13,7 @@ __all__ = ["minimise"]
 QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"disaster": False},
     {"encode": False},
+    {"files": False},
     {"lazy": False},
     {"partitions": 1},
     {"members": 0},

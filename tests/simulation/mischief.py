@@ -124,8 +124,8 @@ class Mischief:
             pod.crash()
             for replica in pod.replicas:
                 replica.partition.checker.lost_ids.add(replica.storage.log_id)
-                replica.storage = replica.new_storage()
-                self._world.log(f"{replica.name} lost its volume, and comes back as {replica.storage.log_id[:4]}")
+            pod.lose_volume()
+            self._world.log(f"{pod.name} lost its volume: {' '.join(r.storage.log_id[:4] for r in pod.replicas)}")
             self._start_later(pod, 300)
 
     def _fill_disk(self) -> None:

@@ -29,12 +29,12 @@ class Crash(Exception):
 class Pod:
     """``up``: the process runs; ``run`` counts its starts. ``wall_offset_ms``: jumps of its wall clock."""
 
-    def __init__(self, name: str, world: World) -> None:
+    def __init__(self, name: str, world: World, new_disk: Callable[[Random], Disk]) -> None:
         self.name = name
         self.world = world
         self.random = Random(f"pod {name} {world.options.seed}")
         self.replicas: list[Replica] = []
-        self.disk = Disk(self.random)
+        self.disk = new_disk(self.random)
         self.up = False
         self.run = 0
         self.frozen_until = -1
@@ -69,6 +69,7 @@ class Pod:
         self.up = True
         self.run += 1
         self._disk_free_at = 0
+        self.disk.open()
         run = self.run
         for replica in self.replicas:
             self.guard(replica.start)
@@ -80,11 +81,17 @@ class Pod:
             return
         self.world.log(f"{self.name} crashes{' with power loss' if power else ''}")
         self.up = False
-        self.disk.crash()
+        self.disk.crash(power=power)
         for replica in self.replicas:
             replica.crash()
             if self.world.options.flush_os and power:
                 replica.storage.lose_power()
+
+    def lose_volume(self) -> None:
+        """What comes back are other replicas."""
+        self.disk.wipe()
+        for replica in self.replicas:
+            replica.storage = replica.new_storage()
 
     def crash_and_restart(self) -> None:
         self.crash()

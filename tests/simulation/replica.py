@@ -10,7 +10,6 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.cleaning import clean_batches
 from tests.simulation.machine import Machine, leader_change, make_batch, replica_set
 from tests.simulation.pod import Crash, Pod
 from tests.simulation.serving import Request, Serving
@@ -56,13 +55,14 @@ class Replica:
         self._calls = 0
 
     def new_storage(self) -> Storage:
-        return Storage(f"{self.random.getrandbits(64):016x}", self.random)
+        return self.pod.disk.new_storage(f"{self.random.getrandbits(128):032x}", self.partition.index, self.random)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Open what is on the disk."""
         storage = self.storage
+        state = storage.open()
         self.log = storage.durable.copy()
         self.machine.reset()
         self.committed_end = -1
@@ -76,7 +76,7 @@ class Replica:
         self.core = ReplicaCore(
             storage.log_id,
             storage.promise,
-            self.log.state(),
+            state,
             self.pod.now_ms(),
             self.partition.settings,
             (lambda: drawn.randint(period, 2 * period)) if period else None,
@@ -220,9 +220,7 @@ class Replica:
 
     def _store_promise(self, promise: fx.Promise) -> None:
         self.partition.checker.promised(self.storage, promise)
-        self.storage.promise = promise
-        if promise.rebuilding:
-            self.storage.lost, self.storage.power_lost = "", False
+        self.storage.keep_promise(promise)
 
     def _truncate(self, end: int) -> None:
         self.world.log(f"{self.name} cuts its log from {self.log.end} to {end}")
@@ -230,13 +228,7 @@ class Replica:
         self._durable_end = min(self._durable_end, end)
         if self.machine.replayed > end:
             self.machine.reset()
-        storage = self.storage
-
-        def cut() -> None:
-            storage.durable.cut(end)
-            storage.synced_end = min(storage.synced_end, end)
-
-        self.pod.write(cut, self._storage_done)
+        self.pod.write(lambda: self.storage.cut(end), self._storage_done)
 
     def _swap(self) -> None:
         self.world.log(f"{self.name} swaps its log (end {self.log.end}) for a copy (end {self._copy.end})")
@@ -244,14 +236,7 @@ class Replica:
         self._copy = DiskLog()
         self.machine.reset()
         self.partition.checker.restarted(self.storage.log_id)
-        storage = self.storage
-
-        def swap() -> None:
-            storage.durable = copy.copy()
-            storage.synced_end = copy.end
-            storage.checkpoint = None
-
-        self.pod.write(swap, self._storage_done)
+        self.pod.write(lambda: self.storage.swap(copy), self._storage_done)
 
     def _read_log(self, effect: fx.ReadLog) -> None:
         end, batches = self.log.read(effect.start, effect.bytes_max)
@@ -275,9 +260,9 @@ class Replica:
         storage = self.storage
 
         def write() -> None:
-            storage.durable.append(end, batches, runs, horizon)
-            if not self.world.options.flush_os or storage.durable.end % 7 == 0:
-                storage.synced_end = storage.durable.end
+            storage.append(end, batches, runs, horizon)
+            if not self.world.options.flush_os or end % 7 == 0:
+                storage.sync()
 
         self.pod.write(write, lambda: self._log_durable(end))
 
@@ -326,15 +311,12 @@ class Replica:
         if core is None or core.waiting_for_storage:
             return
         limit = min(core.commit_point, self.storage.durable.end)
-        changed, horizon = clean_batches([b for b in self.log.batches if b.end_offset <= limit], self.pod.wall_ms())
+        changed, horizon = self.storage.clean(limit, self.pod.wall_ms())
         if not changed:
             return
         self.partition.checker.cleaned(limit)
         self.world.log(f"{self.name} cleans below {limit}, horizon {horizon}")
-        for log in (self.log, self.storage.durable):
-            kept = (changed.get(batch.base_offset, batch) for batch in log.batches)
-            log.batches = [batch for batch in kept if batch is not None]
-            log.horizon = max(log.horizon, horizon)
+        self.log.clean(changed, horizon)
         core.log.horizon = max(core.log.horizon, horizon)
 
     # -- clients ------------------------------------------------------------------------------------------------------

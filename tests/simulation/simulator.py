@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import structlog
 from tests.simulation.client import Caller, Client
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.consumer import Consumer, histories_of
@@ -159,11 +161,22 @@ def _pending_of(partition: Partition, record: Record) -> str:
 
 def simulate(options: Options, rules: Rules | None = None, replica_class: type[Replica] = Replica) -> Outcome:
     """Raises Failure. Equal arguments, equal run."""
-    with _failing(options) as trace:
+    with _quiet(), _failing(options) as trace:
         simulation = Simulation(options, rules or Rules(), replica_class)
         trace.append(simulation.world)
         return simulation.run()
     raise AssertionError("not reached")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Real files are opened thousands of times; what they would log is in no trace."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.simulation.cleaning import clean_batches
+
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch
@@ -50,6 +52,11 @@ class DiskLog:
             self.batches.pop()
         self.runs = [run for run in self.runs if run[1] < end]
         self.end = min(self.end, end)
+
+    def clean(self, changed: dict[int, Batch | None], horizon: int) -> None:
+        kept = (changed.get(batch.base_offset, batch) for batch in self.batches)
+        self.batches = [batch for batch in kept if batch is not None]
+        self.horizon = max(self.horizon, horizon)
 
     def copy(self) -> DiskLog:
         return DiskLog(list(self.batches), list(self.runs), self.end, self.horizon)
@@ -94,6 +101,15 @@ class Disk:
         self._random = random
         self._under_way: list[Callable[[], None]] = []
 
+    def open(self) -> None:
+        """The process starts."""
+
+    def new_storage(self, log_id: str, partition: int, random: Random) -> Storage:
+        return Storage(log_id, random)
+
+    def wipe(self) -> None:
+        """The volume is lost."""
+
     def begin(self, write: Callable[[], None]) -> Callable[[], bool]:
         """``write`` is under way; the result makes it durable, and says False if the process died before."""
         self._under_way.append(write)
@@ -104,16 +120,25 @@ class Disk:
             while self._under_way[0] is not write:  # in order
                 self._under_way.pop(0)()
             self._under_way.pop(0)()
+            self.flush()
             return True
 
         return finish
 
-    def crash(self) -> None:
+    def flush(self) -> None:
+        """Make durable what was written since the last time."""
+
+    def crash(self, *, power: bool) -> None:
         """Any prefix of what is under way reached the disk."""
         kept = self._random.randint(0, len(self._under_way))
         for write in self._under_way[:kept]:
             write()
+        del self._under_way[:kept]
+        self.die(power=power)
         self._under_way.clear()
+
+    def die(self, *, power: bool) -> None:
+        """In the middle of what is still under way."""
 
 
 class Storage:
@@ -127,12 +152,46 @@ class Storage:
         self.checkpoint: Checkpoint | None = None
         self.lost = ""  # why data that was acked may be missing; "" if none is
         self.power_lost = False
-        self._random = random
+        self.random = random
 
     @property
     def is_damaged(self) -> bool:
         """Something that was acked may be missing, and the replica has not caught up since."""
         return bool(self.lost) or self.power_lost or self.promise.rebuilding
+
+    def open(self) -> LogState:
+        """The process starts. ``durable`` and ``lost`` say what was found."""
+        return self.durable.state()
+
+    # -- writes, when they become durable -----------------------------------------------------------------------------
+
+    def keep_promise(self, promise: Promise) -> None:
+        self.promise = promise
+        if promise.rebuilding:
+            self.lost, self.power_lost = "", False
+
+    def append(self, end: int, batches: Sequence[Batch], runs: Sequence[tuple[int, int]], horizon: int) -> None:
+        self.durable.append(end, batches, runs, horizon)
+
+    def sync(self) -> None:
+        self.synced_end = self.durable.end
+
+    def cut(self, end: int) -> None:
+        self.durable.cut(end)
+        self.synced_end = min(self.synced_end, end)
+
+    def swap(self, copy: DiskLog) -> None:
+        self.durable = copy.copy()
+        self.synced_end = copy.end
+        self.checkpoint = None
+
+    def clean(self, limit: int, wall_ms: int) -> tuple[dict[int, Batch | None], int]:
+        """Compact what is durable below ``limit``: (base offset -> what is left of a batch, the horizon)."""
+        changed, horizon = clean_batches([one for one in self.durable.batches if one.end_offset <= limit], wall_ms)
+        self.durable.clean(changed, horizon)
+        return changed, horizon
+
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def lose_power(self) -> None:
         """Under flush os: the page cache is gone."""
@@ -143,7 +202,7 @@ class Storage:
         """In a record of the log. False: there is none."""
         if not self.durable.batches:
             return False
-        self.durable.cut(self._random.choice(self.durable.batches).base_offset)
+        self.durable.cut(self.random.choice(self.durable.batches).base_offset)
         self.synced_end = min(self.synced_end, self.durable.end)
         self.lost = "damage"
         return True

@@ -11,6 +11,8 @@ from tests.simulation.options import Options
 
 __all__ = ["Violation", "World"]
 
+STOP_EVERY_MS = 10
+
 
 class Violation(Exception):
     """The protocol broke a promise. The text says which one."""
@@ -42,11 +44,15 @@ class World:
         heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0), self._number, run))
 
     def run_until(self, end_ms: int, stop: Callable[[], bool] | None = None) -> None:
+        """``stop`` is asked now and then."""
+        asked_ms = self.now_ms
         while self._queue and self._queue[0][0] <= end_ms:
             self.now_ms, _, run = heapq.heappop(self._queue)
             run()
-            if stop is not None and stop():
-                return
+            if stop is not None and self.now_ms - asked_ms >= STOP_EVERY_MS:
+                asked_ms = self.now_ms
+                if stop():
+                    return
         self.now_ms = max(self.now_ms, end_ms)
 
     def log(self, text: str) -> None:
