@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -106,6 +108,34 @@ async def test_leader_killed_under_commits_a_follower_is_elected_and_nothing_is_
         assert (await pods.status(0, 0)).role == "follower"
         await pods.elect(0, 0, force=True)  # the one that was dead has everything
         await check(pods, *committers)
+
+
+async def test_frozen_leader_is_lost_to_the_others_no_client_is_sent_to_it_and_it_comes_back_as_follower(
+    tmp_path: Path,
+) -> None:
+    async with ReplicatedPods(tmp_path, partitions=1) as pods:
+        group = group_of(0, 1)
+        client = GroupClient(pods)
+        await client.commit(group, 1)
+        frozen = pods.pods[0]
+        assert frozen.process is not None
+        os.kill(frozen.process.pid, signal.SIGSTOP)
+        try:
+            for pod in pods.pods[1:]:
+                await until_lost(pod, "pod-0")
+                assert await client.coordinator_port(group, ask=pod.node_id) != frozen.kafka_port
+            await pods.elect(0, 1, push=False)
+            assert await client.coordinator_port(group, ask=1) == pods.pods[1].kafka_port
+        finally:
+            os.kill(frozen.process.pid, signal.SIGCONT)
+        for pod in pods.pods:
+            await until_lost(pod)
+        await pods.push_image()
+        await client.commit(group, 2)
+        await pods.caught_up(0)
+        status = await pods.status(0, 0)
+        assert (status.role, status.leader) == ("follower", pods.log_ids[0][1])
+        await client.close()
 
 
 async def test_follower_killed_commits_go_on_and_it_catches_up_when_it_is_back(tmp_path: Path) -> None:
