@@ -44,9 +44,10 @@ class GroupConfig:
     """Pause between two searches for expired offsets and groups."""
 
     max_record_bytes: int = _setting(1_048_588, "message.max.bytes")
-    """Largest record batch of one request, in bytes. A commit beyond it is refused as a whole with
-    UNKNOWN_SERVER_ERROR. A group whose metadata is larger cannot become Stable: its members' SyncGroup gets
-    UNKNOWN_SERVER_ERROR and the group rebalances. Both as in Kafka when the append answers MESSAGE_TOO_LARGE."""
+    """Largest record batch, in bytes. What was written together beyond it becomes several batches. A commit beyond it is
+    refused as a whole with UNKNOWN_SERVER_ERROR. A group whose metadata is larger cannot become Stable: its members'
+    SyncGroup gets UNKNOWN_SERVER_ERROR and the group rebalances. Both as in Kafka when the append answers
+    MESSAGE_TOO_LARGE."""
 
     max_groups: int = _setting(1_000_000, None)
     """Groups that one offsets partition holds; a request that would create a further one gets
@@ -61,7 +62,8 @@ class GroupConfig:
     longest is forgotten (Kafka forgets after producer.id.expiration.ms)."""
 
     expiry_slice: int = _setting(5_000, None)
-    """Offsets that one step of the expiry search looks at before other work of the partition gets its turn."""
+    """Offsets that one step of the search for expired ones, and for those of deleted topics, looks at before other work
+    of the partition gets its turn."""
 
     def __post_init__(self) -> None:
         for name in (

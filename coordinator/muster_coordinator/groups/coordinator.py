@@ -21,9 +21,15 @@ from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.deletion import delete_group, expire_group, offset_delete, partitions_deleted
+from muster_coordinator.groups.deletion import delete_group, delete_partitions, expire_group, offset_delete
 from muster_coordinator.groups.description import describe_group, list_groups
-from muster_coordinator.groups.effects import EXPIRE_OFFSETS_TIMER, START_SESSIONS_TIMER, Effects, session_timer
+from muster_coordinator.groups.effects import (
+    DELETE_PARTITIONS_TIMER,
+    EXPIRE_OFFSETS_TIMER,
+    START_SESSIONS_TIMER,
+    Effects,
+    session_timer,
+)
 from muster_coordinator.groups.heartbeat import heartbeat
 from muster_coordinator.groups.join import join_group
 from muster_coordinator.groups.leave import leave_group
@@ -93,6 +99,8 @@ class GroupCoordinator:
         self._active = False
         self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []
+        self._deletion_queue: list[str] = []
+        self._exists: Callable[[str, int], bool] = topics.has
         self.operations: Mapping[type, Operation] = {
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
         }
@@ -204,6 +212,7 @@ class GroupCoordinator:
         self._active = False
         self._start_queue = iter(())
         self._expiry_queue.clear()
+        self._deletion_queue.clear()
         replies: list[Reply] = []
         groups = self._state.groups
         for group in [group for group in groups.values() if not group.is_as_logged()]:
@@ -225,6 +234,8 @@ class GroupCoordinator:
         kind, group_id, member_id = key
         if key == EXPIRE_OFFSETS_TIMER:
             return self._expire(now_ms)
+        if key == DELETE_PARTITIONS_TIMER:
+            return self._delete_partitions()
         effects = Effects()
         if key == START_SESSIONS_TIMER:
             self._start_sessions(effects, now_ms)
@@ -258,8 +269,25 @@ class GroupCoordinator:
 
     def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
         """Tombstones for all offsets of partitions of which ``exists(topic, partition)`` is False: their topic was
-        deleted."""
-        return partitions_deleted(self._state, exists)
+        deleted. A search that is on begins anew."""
+        self._deletion_queue = list({**self._state.offsets.committed, **self._state.offsets.open_transactions})
+        self._exists = exists
+        return self._delete_partitions()
+
+    def _delete_partitions(self) -> Result:
+        """One slice of the search; the next one follows at once."""
+        effects = Effects()
+        looked_at = 0
+        while self._deletion_queue and looked_at < self._state.config.expiry_slice:
+            looked_at += 1 + delete_partitions(self._state, self._deletion_queue.pop(), self._exists, effects)
+        if self._deletion_queue:
+            effects.set_timer(DELETE_PARTITIONS_TIMER, 0)
+        return effects.result()
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """No record batch may be larger; an operation whose records must stay together has seen to it."""
+        return self._state.config.max_record_bytes
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

@@ -97,16 +97,15 @@ def _delete_offset(state: ShardState, group: ClassicGroup, topic: str, partition
     return ErrorCode.NONE
 
 
-def partitions_deleted(state: ShardState, exists: Callable[[str, int], bool]) -> Result:
-    """Tombstones for the offsets, committed and pending, of every partition of which ``exists(topic, partition)`` is
-    False."""
-    effects = Effects()
-    for group_id in {**state.offsets.committed, **state.offsets.open_transactions}:
-        for topic, partition in _all_partitions(state, group_id):
-            if not exists(topic, partition):
-                effects.record(offset_tombstone(group_id, topic, partition))
-                state.counters.offset_deletions += 1
-    return effects.result()
+def delete_partitions(state: ShardState, group_id: str, exists: Callable[[str, int], bool], effects: Effects) -> int:
+    """Tombstones for the offsets of one group, committed and pending, of every partition of which ``exists(topic,
+    partition)`` is False; returns how many offsets were looked at."""
+    partitions = _all_partitions(state, group_id)
+    for topic, partition in partitions:
+        if not exists(topic, partition):
+            effects.record(offset_tombstone(group_id, topic, partition))
+            state.counters.offset_deletions += 1
+    return len(partitions)
 
 
 # -- expiry (KIP-211) -------------------------------------------------------------------------------------------------

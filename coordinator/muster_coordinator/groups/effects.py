@@ -16,6 +16,9 @@ from muster_coordinator.groups.result import (
 EXPIRE_OFFSETS_TIMER: TimerKey = ("expire-offsets", "", "")
 """Search for expired offsets and groups, one per offsets partition."""
 
+DELETE_PARTITIONS_TIMER: TimerKey = ("delete-partitions", "", "")
+"""After a deletion of topics: the groups that have not had their turn yet."""
+
 START_SESSIONS_TIMER: TimerKey = ("start-sessions", "", "")
 """After a load: the sessions of the groups that have not had their turn yet."""
 

@@ -21,6 +21,7 @@ from muster_coordinator.groups.messages import (
 from muster_coordinator.groups.result import CancelTimer, Record, Result, SetTimer, Token, Transaction
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import (
     OffsetCommitRecord,
     OffsetCommitValue,
@@ -38,8 +39,6 @@ _METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 _EMPTY = GroupState.EMPTY
 
 _pack_partition = struct.Struct(">i").pack
-_BATCH_OVERHEAD_BYTES = 61
-_RECORD_OVERHEAD_BYTES = 21
 _RECORD_BYTES_MAX = 100_000
 _PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
 
@@ -195,15 +194,7 @@ def _too_large(topics: ResponseTopics) -> ResponseTopics:
 def _is_too_large(records: list[Record], bytes_max: int) -> bool:
     """Whether one batch cannot hold them. A record is three strings of int16 length and some numbers: a few records are
     not looked at, which is the hot path."""
-    return len(records) * _RECORD_BYTES_MAX > bytes_max and bool(records) and _batch_bytes(records) > bytes_max
-
-
-def _batch_bytes(records: list[Record]) -> int:
-    """Upper bound of the batch's size, as Kafka estimates it (DefaultRecordBatch, DefaultRecord)."""
-    size = _BATCH_OVERHEAD_BYTES
-    for key, value, _ in records:
-        size += _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-    return size
+    return len(records) * _RECORD_BYTES_MAX > bytes_max and bool(records) and batch_bytes(records) > bytes_max
 
 
 def _unknown_group_error(generation_id: int, api_version: int) -> int:

@@ -12,6 +12,7 @@ from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignm
 from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.records.batch import batch_bytes
 
 
 def sync_group(state: ShardState, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
@@ -73,7 +74,7 @@ def _store_assignment(
     out get an empty assignment, ids that are not members are ignored."""
     value = group.to_value(assignments)
     record = group_record(group.group_id, value)
-    if record[1] is not None and len(record[1]) > state.config.max_record_bytes:
+    if batch_bytes((record,)) > state.config.max_record_bytes:
         reset_assignments(group, ErrorCode.UNKNOWN_SERVER_ERROR, effects)
         prepare_rebalance(state, group, effects, now_ms)
         return

@@ -12,9 +12,9 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch, DefaultRecord; refere
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from crc32c import crc32c
@@ -25,18 +25,24 @@ from muster_coordinator.records.varint import SMALL, encode_varint, read_varint
 __all__ = [
     "HEADER_BYTES",
     "LENGTH_OVERHEAD",
+    "RECORD_OVERHEAD_BYTES",
     "BatchRecord",
     "CorruptBatchError",
     "RecordBatch",
+    "batch_bytes",
     "encode_batch",
     "iter_batches",
     "read_batch",
+    "split_records",
 ]
 
 HEADER_BYTES = 61
+RECORD_OVERHEAD_BYTES = 21
+"""At most, beside key and value (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 LENGTH_OVERHEAD = 12
 """Bytes in front of what the length field counts: the base offset and the length itself."""
 
+_Record = TypeVar("_Record", bound=tuple[Any, ...])
 _CRC_START = 21
 _PREFIX = Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
 _SUFFIX = Struct(">hiqqqhii")  # attributes ... records count: the start of what the CRC covers
@@ -218,6 +224,30 @@ def encode_batch(
     )
     checked = b"".join(parts)
     return _PREFIX.pack(base_offset, len(checked) + 9, leader_epoch, 2, crc32c(checked)) + checked
+
+
+def batch_bytes(records: Iterable[tuple[Any, ...]]) -> int:
+    """Upper bound of the size of a batch of (key, value, ...) tuples, as Kafka estimates it before it writes one
+    (AbstractRecords#estimateSizeInBytes)."""
+    size = HEADER_BYTES
+    for record in records:
+        size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+    return size
+
+
+def split_records(records: Iterable[_Record], bytes_max: int) -> Iterator[list[_Record]]:
+    """As few batches in order as hold the records with at most ``bytes_max`` each; a record alone may be larger."""
+    part: list[_Record] = []
+    size = HEADER_BYTES
+    for record in records:
+        added = batch_bytes((record,)) - HEADER_BYTES
+        if part and size + added > bytes_max:
+            yield part
+            part, size = [], HEADER_BYTES
+        part.append(record)
+        size += added
+    if part:
+        yield part
 
 
 def read_batch(buffer: bytes, position: int = 0) -> RecordBatch:

@@ -21,6 +21,7 @@ import structlog
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
+from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
@@ -33,7 +34,8 @@ from muster_coordinator.shard.timers import Timers
 logger = structlog.get_logger(__name__)
 
 MAX_BATCH_RECORDS = 10_000
-"""A batch closes at this many records (an operation's records are never split), so that one turn stays short."""
+"""A batch closes at this many records, or before it would get too large. An operation's records are split only when no
+batch can hold them: tombstones of many offsets, which need not come together."""
 
 _INTERNAL = object()
 """Marks a queue entry as work of our own, (now_ms) -> Result: a timer that fired, or a deletion of topics."""
@@ -213,6 +215,7 @@ class Shard:
         confirm_read = self.confirm_read
         read_round = 0  # of this turn, when something was read
         records: list[Record] = []
+        size, max_bytes = HEADER_BYTES, self.coordinator.max_batch_bytes
         for _ in range(len(queue)):
             request, answer = queue.popleft()
             if request is _INTERNAL:
@@ -226,13 +229,18 @@ class Shard:
             response = result.response
             self._unanswered = answer if response is not None else None
             if result.transaction is not None:
-                self._append(records, now_ms)
-                records = []
+                self._append(records, size, now_ms)
+                records, size = [], HEADER_BYTES
                 end_offset = self._append_transactional(result, result.transaction, now_ms)
             elif result.records:
+                before = size
                 for record in result.records:
                     replay(record[2], end_offset, now_ms)
                     end_offset += 1
+                    size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+                if size > max_bytes and records:
+                    self._append(records, before, now_ms)
+                    records, size = [], size - before + HEADER_BYTES
                 records += result.records
             elif confirm_read is not None and not read_round and (response is not None or result.replies):
                 read_round = confirm_read()
@@ -244,9 +252,9 @@ class Shard:
             if result.timers:
                 self._set_timers(result)
             if len(records) >= MAX_BATCH_RECORDS:
-                self._append(records, now_ms)
-                records = []
-        self._append(records, now_ms)
+                self._append(records, size, now_ms)
+                records, size = [], HEADER_BYTES
+        self._append(records, size, now_ms)
 
     def _operation_failed(self, request: Any, answer: Answer) -> None:
         """A defect of a handler costs its own request, as in Kafka: only replay changes the state."""
@@ -265,9 +273,12 @@ class Shard:
         if isinstance(error, OSError):
             self._host.storage_failed(error)
 
-    def _append(self, records: list[Record], now_ms: int) -> None:
-        if records:
-            self.replica.append_records(records, self.epoch, now_ms)
+    def _append(self, records: list[Record], size: int, now_ms: int) -> None:
+        """``size``: upper bound of the batch's bytes."""
+        max_bytes = self.coordinator.max_batch_bytes
+        batches = split_records(records, max_bytes) if size > max_bytes else (records,) if records else ()
+        for batch in batches:
+            self.replica.append_records(batch, self.epoch, now_ms)
 
     def _append_transactional(self, result: Result, transaction: Transaction, now_ms: int) -> int:
         """Offsets of an open transaction, or its marker, have a batch of their own. Returns the log end after it."""

@@ -210,7 +210,7 @@ class Harness:
                 assert ("sync", group_id, "") in self.timers or group.leader not in group.pending_sync
 
         for kind, group_id, member_id in self.timers:
-            if kind not in ("expire-offsets", "start-sessions"):
+            if group_id:
                 check_timer(kind, self.group(group_id), member_id)
 
     def group_ids(self) -> list[str]:

@@ -10,6 +10,7 @@ from tests.unit.groups.harness import Harness, protocols
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.effects import DELETE_PARTITIONS_TIMER
 
 RETENTION_MINUTES = 100
 RETENTION_MS = RETENTION_MINUTES * 60_000
@@ -277,3 +278,34 @@ def test_offsets_of_deleted_topics_go_in_every_group(h: Harness) -> None:
     assert h.fetch(topics=None) == {("u", 0): (5, 0)}
     h.end_txn(1, committed=True)
     assert h.fetch(topics=None) == {("u", 0): (5, 0)}
+
+
+def test_search_for_offsets_of_deleted_topics_goes_through_many_groups_in_slices() -> None:
+    h = Harness(GroupConfig(expiry_slice=4))
+    for number in range(7):
+        commit_to(h, "t", "u", group_id=f"g{number}")
+    h.topics.missing.add(("t", 0))
+    assert len(h.partitions_deleted().records) == 2, "the first slice"
+    h.check = False  # the others come by a timer of the partition
+    slices = 0
+    while h.timers.pop(DELETE_PARTITIONS_TIMER, None) is not None:
+        h.fire(DELETE_PARTITIONS_TIMER)
+        assert len(h.last.records) <= 2
+        slices += 1
+    assert slices == 3
+    assert {h.offset(f"g{number}", "t") for number in range(7)} == {-1}
+    assert {h.offset(f"g{number}", "u") for number in range(7)} == {5}
+
+
+def test_deletion_of_further_topics_begins_the_search_anew() -> None:
+    h = Harness(GroupConfig(expiry_slice=1))
+    for number in range(3):
+        commit_to(h, "t", "u", group_id=f"g{number}")
+    h.check = False
+    h.topics.missing.add(("t", 0))
+    h.partitions_deleted()
+    h.topics.missing.add(("u", 0))
+    h.partitions_deleted()
+    while h.timers.pop(DELETE_PARTITIONS_TIMER, None) is not None:
+        h.fire(DELETE_PARTITIONS_TIMER)
+    assert h.coordinator.offset_count == 0

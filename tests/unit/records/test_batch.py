@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import cramjam
 import pytest
 from crc32c import crc32c
@@ -13,9 +15,11 @@ from muster_coordinator.records.batch import (
     HEADER_BYTES,
     BatchRecord,
     CorruptBatchError,
+    batch_bytes,
     encode_batch,
     iter_batches,
     read_batch,
+    split_records,
 )
 
 RECORDS = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1, max_size=80)
@@ -143,3 +147,23 @@ def test_any_bytes_are_a_batch_or_corrupt(data: bytes) -> None:
         read_batch(data)
     except CorruptBatchError:
         pass
+
+
+RECORDS = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.none() | st.binary(max_size=60)), min_size=1)
+
+
+@given(RECORDS, st.integers(HEADER_BYTES, 400))
+def test_records_are_split_in_order_into_as_few_batches_as_hold_them(
+    records: list[tuple[bytes, bytes | None]], bytes_max: int
+) -> None:
+    parts = list(split_records(records, bytes_max))
+    assert [record for part in parts for record in part] == records
+    assert all(batch_bytes(part) <= bytes_max or len(part) == 1 for part in parts)
+    for part, following in itertools.pairwise(parts):
+        assert batch_bytes([*part, following[0]]) > bytes_max, "no batch ends before it is full"
+
+
+@given(RECORDS)
+def test_size_that_is_estimated_is_never_too_small(records: list[tuple[bytes, bytes | None]]) -> None:
+    encoded = encode_batch(records, base_offset=0, leader_epoch=0, timestamp_ms=0)
+    assert len(encoded) <= batch_bytes(records)

@@ -12,6 +12,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
 from muster_coordinator.groups.state import Counters
+from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.shard import Shard
@@ -56,6 +57,8 @@ class FakeGroups:
     """In place of GroupCoordinator: a list of texts."""
 
     counters = Counters()
+
+    max_batch_bytes = 1_000
 
     def __init__(self) -> None:
         self.state: list[str] = []
@@ -284,6 +287,36 @@ def test_operations_of_one_turn_share_one_batch(world: World) -> None:
     world.turn()
     assert [len(batch) for batch in world.replica.batches[before:]] == [6]
     assert world.groups.state == ["a", "a", "b", "b", "c", "c"]
+
+
+def batch_texts(world: World) -> list[list[str]]:
+    """What was written behind the leader-change record, batch by batch."""
+    return [[record[2] for record in batch] for batch in world.replica.batches[1:]]
+
+
+def test_no_batch_of_a_turn_is_larger_than_allowed_and_no_operation_is_torn(world: World) -> None:
+    texts = [(f"{number}-" + "x" * 150, f"{number}+" + "x" * 150) for number in range(6)]
+    world.groups.max_batch_bytes = HEADER_BYTES + 4 * (RECORD_OVERHEAD_BYTES + 1 + 152)
+    asked = [world.ask(Write(pair)) for pair in texts]
+    world.turn()
+    assert batch_texts(world) == [[*texts[0], *texts[1]], [*texts[2], *texts[3]], [*texts[4], *texts[5]]]
+    assert all(batch_bytes(batch) <= world.groups.max_batch_bytes for batch in world.replica.batches[1:])
+    world.commit()
+    assert [each.got for each in asked] == [["written"]] * 6
+
+
+def test_operation_that_no_batch_can_hold_gets_several(world: World) -> None:
+    small, large = ("a",), tuple(f"{number:02}" + "y" * 198 for number in range(10))
+    world.groups.max_batch_bytes = HEADER_BYTES + 3 * (RECORD_OVERHEAD_BYTES + 1 + 200)
+    first, second, third = (world.ask(Write(texts)) for texts in (small, large, small))
+    world.turn()
+    assert [len(batch) for batch in batch_texts(world)] == [1, 3, 3, 3, 1, 1]
+    assert [text for batch in batch_texts(world) for text in batch] == [*small, *large, *small]
+    assert all(batch_bytes(batch) <= world.groups.max_batch_bytes for batch in world.replica.batches[1:])
+    world.shard.committed(1 + 1 + 3)
+    assert (first.got, second.got) == (["written"], []), "an answer waits for the last of its batches"
+    world.commit()
+    assert (second.got, third.got) == (["written"], ["written"])
 
 
 def test_commit_point_inside_the_log_answers_only_what_is_below_it(world: World) -> None:
