@@ -247,7 +247,8 @@ def _no_majority(standing: Standing, seen: OffsetsPartitionStatus) -> Decision:
     troubles = [each.trouble for each in standing.members if each.trouble]
     counted = sum(each.counts for each in standing.members)
     text = f"{counted} of {len(standing.members)} replicas can be counted: {'; '.join(troubles)}"
-    if any(2 * sum(m.is_lost or m.is_damaged for m in each) >= len(each) for each in (standing.replicas,) if each):
+    sets = [each for each in (standing.replicas, standing.previous) if each]
+    if any(2 * sum(m.is_lost or m.is_damaged for m in each) >= len(each) for each in sets):
         hint = f"; spec.allowDataLoss: {seen.led_epoch} would lead it from what is left"
         return stalled(seen, Reason.NO_MAJORITY, text + hint)
     return leaderless(seen, Reason.NO_MAJORITY, text)

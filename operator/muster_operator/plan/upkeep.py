@@ -95,6 +95,8 @@ def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, r
         return idle if called else elect(standing, own, Reason.CHANGING_REPLICAS, force=True)
     if view.previous_replicas or (view.replicas and not view.sets_committed):
         return idle  # the next change is refused before this one is final
+    if standing.lacks_majority():
+        return idle  # a change needs majorities of both sets, and would never end
     change = _change(standing, own, view, idle)
     if change is not None:
         return change

@@ -75,6 +75,7 @@ class Model:
     issued: dict[tuple[str, int], str] = field(default_factory=dict)
     net: FakeNet = field(default_factory=FakeNet)
     loss_allowed: bool = False
+    steady_s: float = 60.0
     version: int = 0
     now: float = 0.0
 
@@ -106,7 +107,7 @@ class Model:
     def view(self, name: str) -> PodView:
         pod = self.running[name]
         if name in self.down:
-            return PodView(name, pod.node_id, Connection.DOWN, detail="connection refused")
+            return PodView(name, pod.node_id, Connection.DOWN, detail="connection refused", steady_s=self.steady_s)
         status = pod.status()
         return PodView(
             name,
@@ -119,7 +120,7 @@ class Model:
             draining=status.draining,
             peer_address=status.peer_address,
             lost_peers=frozenset(status.lost_peers),
-            steady_s=60.0,
+            steady_s=self.steady_s,
         )
 
     # The store

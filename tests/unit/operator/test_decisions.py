@@ -1,0 +1,150 @@
+"""Single decisions: who is dead, what a person's word allows, when a pod is restarted."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.operator.model import Model, Operator
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import PartitionState
+from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod
+from muster_operator.plan.observation import Connection, Observation
+from muster_operator.plan.planner import plan
+
+
+def seen(model: Model, **changes: dict[str, object]) -> Observation:
+    """What an operator sees; `changes` of pods by name with _ for -."""
+    observation = Operator(model, token=2).observe()
+    pods = tuple(with_fields(pod, **changes.get(pod.name.replace("-", "_"), {})) for pod in observation.pods)
+    return with_fields(observation, pods=pods)
+
+
+def elections(actions: tuple[Action, ...]) -> list[Elect]:
+    return [action for action in actions if isinstance(action, Elect)]
+
+
+@pytest.fixture
+def model() -> Model:
+    """Three pods, three partitions: each pod leads one."""
+    made = Model(partitions=3, replication_factor=3)
+    Operator(made).settle()
+    return made
+
+
+SILENT = {"connection": Connection.SUSPECT, "detail": "it is silent"}
+
+
+@pytest.mark.parametrize(("lost_by", "moves"), [(0, 0), (1, 0), (2, 1)])
+def test_silent_pod_is_dead_when_most_of_the_others_have_lost_it_too(model: Model, lost_by: int, moves: int) -> None:
+    lost = {"lost_peers": frozenset({"c-0"})}
+    others = {f"c_{number}": lost for number in (1, 2)[:lost_by]}
+    actions = plan(seen(model, c_0=SILENT, **others), 1.0)
+    assert len(elections(actions)) == moves
+    states = {each.status.state for each in actions if isinstance(each, RecordLeadership)}
+    assert PartitionState.LEADERLESS not in states
+
+
+def test_pod_that_is_not_ready_leads_on(model: Model) -> None:
+    assert elections(plan(seen(model, c_0={"ready": False}), 1.0)) == []
+
+
+def test_pod_whose_stream_ended_a_moment_ago_leads_on(model: Model) -> None:
+    assert elections(plan(seen(model, c_0={"connection": Connection.UNSURE}), 1.0)) == []
+
+
+def test_preferred_leader_waits_until_its_pod_has_been_up_for_a_while(model: Model) -> None:
+    model.stop("c-0")
+    Operator(model, token=2).settle()
+    model.restart("c-0")
+    assert elections(plan(seen(model, c_0={"steady_s": 9.9}), 1.0)) == []
+    (move,) = elections(plan(seen(model, c_0={"steady_s": 10.0}), 1.0))
+    assert (move.pod, move.force, move.resign) == ("c-0", True, "c-1")
+
+
+def test_pod_that_is_away_for_long_is_replaced_only_where_there_is_another_one() -> None:
+    for pods, replaced in ((3, False), (4, True)):
+        model = Model(pods=pods, partitions=1, replication_factor=3)
+        Operator(model).settle()
+        status = model.objects["t-0"].status
+        away = next(replica.pod for replica in status.replicas if replica.pod != status.leader)
+        model.stop(away)
+        model.steady_s = 599.0
+        Operator(model, token=2).settle()
+        assert model.objects["t-0"].status.learners == ()
+        model.steady_s = 601.0
+        Operator(model, token=3).settle()
+        pods_now = {replica.pod for replica in model.objects["t-0"].status.replicas}
+        assert (away not in pods_now) is replaced
+
+
+def test_loss_of_a_majority_for_good_stalls_and_names_the_way_out(model: Model) -> None:
+    model.lose_volume("c-0")
+    model.lose_volume("c-1")
+    model.restart("c-2")
+    Operator(model, token=2).settle()
+    for each in model.objects.values():
+        assert (each.status.state, each.status.reason) == (PartitionState.STALLED, Reason.NO_MAJORITY)
+        assert "spec.allowDataLoss: 0" in each.status.conditions[0].message
+
+
+def test_persons_word_has_the_partition_led_from_what_is_left_and_is_spent_then(model: Model) -> None:
+    model.lose_volume("c-0")
+    model.lose_volume("c-1")
+    model.loss_allowed = True
+    each = model.objects["t-0"]
+    model.objects["t-0"] = replace(each, spec=replace(each.spec, allow_data_loss=0))
+    operator = Operator(model, token=2)
+    (election,) = elections(operator.replan())
+    assert (election.pod, election.allow_data_loss, election.force, len(election.replicas)) == ("c-2", True, True, 1)
+    (record,) = [e for e in operator.todo if isinstance(e, RecordLeadership) and e.seen.metadata.name == "t-0"]
+    assert record.status.reason == Reason.DATA_LOSS_ALLOWED
+    operator.settle(60)
+    status = model.objects["t-0"].status
+    assert (status.state, len(status.replicas), status.following) == (PartitionState.LED, 3, 3)
+    assert model.objects["t-1"].status.state is PartitionState.STALLED
+    model.lose_volume("c-2")
+    model.lose_volume("c-1")
+    Operator(model, token=3).settle()
+    assert model.objects["t-0"].status.state is PartitionState.STALLED
+
+
+def test_copied_volume_is_not_elected_from() -> None:
+    model = Model(pods=4, partitions=1, replication_factor=3)
+    Operator(model).settle()
+    holders = [name for name, pod in model.running.items() if pod.volume.replicas]
+    (spare,) = model.running.keys() - set(holders)
+    model.running[spare].volume.replicas[0] = model.running[holders[0]].volume.replicas[0]
+    (record,) = [each for each in plan(seen(model), 1.0) if isinstance(each, RecordLeadership)]
+    assert record.status.reason == Reason.DUPLICATE_LOG
+
+
+def test_rollout_moves_leaders_first_and_restarts_one_pod_at_a_time(model: Model) -> None:
+    outdated = {"outdated": True}
+    first = plan(seen(model, c_0=outdated, c_2=outdated), 1.0)
+    assert [(each.resign, each.force) for each in elections(first)] == [("c-2", True)]
+    assert not any(isinstance(each, RestartPod) for each in first)
+    operator = Operator(model, token=2)
+    operator.todo = [*first]
+    while operator.todo:
+        operator.act()
+    second = plan(seen(model, c_0=outdated, c_2=outdated), 1.0)
+    assert [each.pod for each in second if isinstance(each, RestartPod)] == ["c-2"]
+    down = {"outdated": False, "connection": Connection.DOWN}
+    third = plan(seen(model, c_0=outdated, c_2=down), 1.0)
+    assert not any(isinstance(each, RestartPod) for each in third)
+
+
+def test_outdated_pod_that_is_down_is_restarted_at_once(model: Model) -> None:
+    actions = plan(seen(model, c_1={"outdated": True, "connection": Connection.DOWN}), 1.0)
+    assert [each.pod for each in actions if isinstance(each, RestartPod)] == ["c-1"]
+
+
+def test_more_replicas_than_pods_stall_with_the_numbers() -> None:
+    model = Model(pods=2, replication_factor=3)
+    Operator(model).settle()
+    conditions = {each.type: each for each in model.topic.status.conditions}
+    assert conditions["Stalled"].reason == Reason.TOO_FEW_PODS
+    assert "needs 3 pods" in conditions["Ready"].message
