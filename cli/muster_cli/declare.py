@@ -26,7 +26,7 @@ CLUSTER = ClusterKey("local", "muster")
 OFFSETS_TOPIC = "offsets"
 DEFAULT_PODS = 3
 DEFAULT_PARTITIONS = 50
-DEFAULT_REPLICATION_FACTOR: Literal[1, 3, 5] = 1
+DEFAULT_REPLICATION_FACTOR: Literal[1, 3, 5] = 3
 
 
 @dataclass(frozen=True)

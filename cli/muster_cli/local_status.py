@@ -84,10 +84,14 @@ def _print_tables(data: DataDir, report: StatusReport) -> None:
         pods.add_row(pod.name, str(pod.pid or "-"), pod.kafka_address, alive, str(leads))
     console.print(pods)
     console.print()
-    lines = Table("partition", "leader", "epoch", "state", "replicas", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    lines = Table(
+        "partition", "leader", "epoch", "state", "followers", "replicas", box=None, pad_edge=False, padding=(0, 3, 0, 0)
+    )
     for line in report.partitions:
         state = line.state if line.leader else f"[red]{line.state}[/]"
         epoch = str(line.epoch) if line.epoch >= 0 else "-"
-        lines.add_row(str(line.partition), line.leader or "-", epoch, state, ", ".join(line.replicas) or "-")
+        wanted = max(len(line.replicas) - 1, 0)
+        followers = f"{len(line.followers)} of {wanted}" if line.leader and wanted else "-"
+        lines.add_row(str(line.partition), line.leader or "-", epoch, state, followers, ", ".join(line.replicas) or "-")
     console.print(lines)
     console.print(f"\n{report.led} of {len(report.partitions)} partitions have a leader")

@@ -58,7 +58,7 @@ def local() -> None:
 @click.option(
     "--replication-factor",
     type=click.Choice([1, 3, 5]),
-    show_default="1, or as many as there are",
+    show_default="3 (1 with fewer than 3 pods), or as it was",
     help="Replicas of each offsets partition, each on another pod.",
 )
 @click.option(

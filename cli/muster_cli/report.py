@@ -21,13 +21,15 @@ class PodLine(msgspec.Struct, frozen=True):
 
 
 class PartitionLine(msgspec.Struct, frozen=True):
-    """`leader` is the name of the pod that leads now, None if none does; `replicas` the pods that hold the log."""
+    """`leader` is the name of the pod that leads now, None if none does; `replicas` the pods that hold the log, the
+    preferred leader first; `followers` those that follow the leader now."""
 
     partition: int
     leader: str | None
     epoch: int
     state: str
     replicas: tuple[str, ...]
+    followers: tuple[str, ...] = ()
 
 
 class StatusReport(msgspec.Struct, frozen=True):
@@ -54,7 +56,7 @@ def build_report(
         bootstrap=",".join(pod.kafka_address for pod in pods),
         pods=tuple(_pod_line(pod) for pod in pods),
         partitions=tuple(
-            _partition_line(partition, leaders.get(partition.spec.index))
+            _partition_line(partition, leaders.get(partition.spec.index), answers)
             for partition in sorted(partitions, key=lambda each: each.spec.index)
         ),
     )
@@ -88,10 +90,17 @@ def _leaders(answers: Mapping[str, PodStatus]) -> dict[int, tuple[int, str]]:
     return leaders
 
 
-def _partition_line(partition: OffsetsPartition, led: tuple[int, str] | None) -> PartitionLine:
-    status = partition.status
+def _partition_line(
+    partition: OffsetsPartition, led: tuple[int, str] | None, answers: Mapping[str, PodStatus]
+) -> PartitionLine:
+    status, index = partition.status, partition.spec.index
     replicas = tuple(replica.pod for replica in status.replicas)
     if led is not None and led[0] >= status.epoch:
-        return PartitionLine(partition.spec.index, led[1], led[0], PartitionState.LED.value, replicas)
+        followers = tuple(name for name in replicas if name in answers and _follows(answers[name], index, led[0]))
+        return PartitionLine(index, led[1], led[0], PartitionState.LED.value, replicas, followers)
     state = PartitionState.LEADERLESS if status.state is PartitionState.LED else status.state
     return PartitionLine(partition.spec.index, None, status.epoch, state.value, replicas)
+
+
+def _follows(pod: PodStatus, partition: int, epoch: int) -> bool:
+    return any((each.partition, each.role, each.epoch) == (partition, "follower", epoch) for each in pod.partitions)

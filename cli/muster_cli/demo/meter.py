@@ -26,7 +26,7 @@ class Meter(threading.Thread):
         super().__init__(name="meter", daemon=True)
         self.error: Exception | None = None
         self._pods = cycle(_address(each) for each in bootstrap.split(","))
-        self._group = group
+        self.group = group
         self._topic = topic
         self._acknowledged: list[float] = []
         self._stopping = threading.Event()
@@ -63,7 +63,7 @@ class Meter(threading.Thread):
     def _commit_until_it_fails(self) -> None:
         """Raises OSError when the connection fails. Returns when the pod is not, or not yet, the coordinator."""
         with _connect(next(self._pods)) as any_pod:
-            coordinator = _coordinator(_call(any_pod, _FIND_COORDINATOR, _string(self._group)))
+            coordinator = _coordinator(_call(any_pod, _FIND_COORDINATOR, _string(self.group)))
         if coordinator is None:
             return
         with _connect(coordinator) as pod:
@@ -76,7 +76,7 @@ class Meter(threading.Thread):
 
     def _commit_of(self, offset: int) -> bytes:
         """OffsetCommit: group, generation -1, member "", retention -1, [topic, [partition, offset, metadata ""]]."""
-        head = _string(self._group) + struct.pack(">i", -1) + _string("") + struct.pack(">qi", -1, 1)
+        head = _string(self.group) + struct.pack(">i", -1) + _string("") + struct.pack(">qi", -1, 1)
         return head + _string(self._topic) + struct.pack(">iiq", 1, 0, offset) + _string("")
 
 

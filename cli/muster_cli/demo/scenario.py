@@ -16,6 +16,7 @@ from muster_cli.report import PartitionLine
 from muster_coordinator.groups.partitioner import partition_for
 
 PODS = 3
+REPLICAS = 3
 OFFSETS_PARTITIONS = 50
 TOPIC = "orders"
 TOPIC_PARTITIONS = 6
@@ -26,6 +27,8 @@ STEP_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 40.0
 COMMITS_BEFORE_KILL = 20
 COMMITS_AFTER_KILL = 20
+LAST_ANSWER_S = 0.02
+"""An answer that the pod gave before it died may still arrive so late."""
 
 
 def run_demo(screen: Screen | None = None) -> None:
@@ -61,10 +64,10 @@ class _Demo:
     # 1
 
     def _start_cluster(self) -> DemoCluster:
-        self._screen.step(f"Start {PODS} coordinator pods as processes (muster local up)")
+        self._screen.step(f"Start {PODS} coordinator pods as processes, {REPLICAS} replicas of each offsets partition")
         cluster = DemoCluster(
             [
-                *("--pods", str(PODS), "--partitions", str(OFFSETS_PARTITIONS)),
+                *("--pods", str(PODS), "--partitions", str(OFFSETS_PARTITIONS), "--replication-factor", str(REPLICAS)),
                 *("--topic", f"{TOPIC}:{TOPIC_PARTITIONS}"),
                 *("--config", f"group.initial.rebalance.delay.ms={REBALANCE_DELAY_MS}"),
             ]
@@ -170,6 +173,7 @@ class _Demo:
         acknowledged = self._acknowledged()
         killed_at = time.monotonic()
         self._cluster.kill(pid)
+        self._show_gap_live(meter, before.leader, killed_at)
         self._wait(
             lambda: f"{before.leader} is dead; waiting for acknowledged commits. {self._cluster.last_line()}",
             lambda: (
@@ -182,6 +186,20 @@ class _Demo:
         self._check_offsets(acknowledged)
         self._go_on()
         self._show_gap(meter, killed_at)
+
+    def _show_gap_live(self, meter: Meter, leader: str, killed_at: float) -> None:
+        """Its milliseconds as they pass, until the first commit that another pod acknowledges."""
+
+        def passed_ms() -> float:
+            return (time.monotonic() - killed_at) * 1000
+
+        def ended() -> bool:
+            self._screen.live(f"{leader} is dead: no commit acknowledged for {passed_ms():.0f} ms")
+            return meter.count_after(killed_at + LAST_ANSWER_S) > 0
+
+        self._wait(lambda: f"{leader} is dead: no commit acknowledged for {passed_ms():.0f} ms", ended)
+        gap_ms = meter.longest_gap_s(killed_at) * 1000
+        self._screen.good(f"the next commit of {meter.group} was acknowledged by another pod: a gap of {gap_ms:.0f} ms")
 
     def _start_meter(self, leader: str) -> Meter:
         """One more client commits as fast as it can, to a group that the same pod coordinates."""
@@ -232,7 +250,9 @@ class _Demo:
         self._screen.note(
             f"{group_ms:.0f} ms: until both consumers had committed again; librdkafka looks once a second"
         )
-        self._screen.note("With one replica per partition the gap is the time that a pod needs to start again.")
+        self._screen.note(
+            f"Each partition has {REPLICAS} replicas, and what is acknowledged is on the disks of {REPLICAS // 2 + 1}"
+        )
 
     # what the steps share
 

@@ -81,5 +81,10 @@ class Screen:
         self.wait(lambda: what, done.done, timeout_s)
         return done.result()
 
+    def live(self, text: str) -> None:
+        """A line that the next output replaces; on a terminal only."""
+        if self._console.is_terminal:
+            self._console.print(f"   [bold]{escape(text)}[/]", end="\r", soft_wrap=True)
+
     def elapsed_s(self) -> float:
         return time.monotonic() - self._started

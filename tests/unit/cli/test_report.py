@@ -79,6 +79,19 @@ def test_leader_of_an_epoch_below_the_recorded_one_is_on_its_way_out() -> None:
     assert (line.leader, line.epoch, line.state) == (None, 3, "Electing")
 
 
+def test_pods_that_follow_the_leader_in_its_epoch_are_named() -> None:
+    follows = PartitionStatus(partition=0, state="INITIAL", role="follower", epoch=3)
+    partition = recorded(0, PartitionState.LED)
+    replicas = tuple(Replica(name, f"log-{name}") for name in ("muster-0", "muster-1", "muster-2"))
+    partition = msgspec.structs.replace(partition, status=msgspec.structs.replace(partition.status, replicas=replicas))
+    answers = {
+        "muster-0": answer("muster-0", leads(0, 3)),
+        "muster-1": answer("muster-1", follows),
+        "muster-2": answer("muster-2", msgspec.structs.replace(follows, epoch=2)),
+    }
+    assert build_report([], [partition], answers).partitions[0].followers == ("muster-1",)
+
+
 def test_json_has_the_promised_names_in_order_of_partitions() -> None:
     me = ProcessRef.of(os.getpid())
     report = build_report(
@@ -93,7 +106,21 @@ def test_json_has_the_promised_names_in_order_of_partitions() -> None:
             {"name": "muster-1", "pid": None, "kafka_address": "127.0.0.1:9092", "alive": False},
         ],
         "partitions": [
-            {"partition": 0, "leader": "muster-0", "epoch": 3, "state": "Led", "replicas": ["muster-0"]},
-            {"partition": 1, "leader": None, "epoch": -1, "state": "Pending", "replicas": ["muster-0"]},
+            {
+                "partition": 0,
+                "leader": "muster-0",
+                "epoch": 3,
+                "state": "Led",
+                "replicas": ["muster-0"],
+                "followers": [],
+            },
+            {
+                "partition": 1,
+                "leader": None,
+                "epoch": -1,
+                "state": "Pending",
+                "replicas": ["muster-0"],
+                "followers": [],
+            },
         ],
     }

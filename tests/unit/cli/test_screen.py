@@ -60,3 +60,10 @@ def test_work_that_blocks_gives_its_result_or_its_error(output: io.StringIO) -> 
     assert screen.during("counting", lambda: 42, timeout_s=1e9) == 42
     with pytest.raises(ZeroDivisionError):
         screen.during("dividing", lambda: 1 // 0, timeout_s=1e9)
+
+
+def test_live_line_is_for_terminals_only(output: io.StringIO) -> None:
+    screen_to(output).live("5 ms")
+    assert output.getvalue() == ""
+    Screen(Console(file=output, highlight=False, width=40, force_terminal=True)).live("6 ms")
+    assert "6 ms" in output.getvalue()
