@@ -34,6 +34,7 @@ from muster_coordinator.server.logging import configure_logging
 from muster_coordinator.server.metrics import PodMetrics
 from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.server.pod import Pod, PodIdentity
+from muster_coordinator.server.segments import segment_routes
 from muster_coordinator.shard.archiving import ArchiverSettings
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings
@@ -74,12 +75,7 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
 
 async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str) -> Pod:
     settings = options.settings
-    lock = DataDirLock(options.data_dir)
-    try:
-        lock.acquire()
-    except (DataDirInUseError, OSError) as error:
-        raise StartError(str(error)) from error
-    stack.callback(lock.release)
+    _lock(options, stack)
     clock = SystemClock()
     disk = OsDisk()
     view = ClusterView(options.pod)
@@ -93,10 +89,9 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     stack.push_async_callback(manager.stop)
     view.knowledge = PromisedLeaders(options.pod, manager, network)
     listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards))
-    advertised = f"{options.advertise[0]}:{options.advertise[1]}"
-    identity = PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised)
+    advertised = "{}:{}".format(*options.advertise)
     pod = Pod(
-        identity,
+        PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),
         manager,
         view,
         network,
@@ -108,23 +103,8 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    host, _ = options.advertise
-    try:
-        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
-    except OSError as error:
-        raise StartError(f"cannot listen for other pods: {error}") from error
-    stack.push_async_callback(network.stop)
-    runner = web.AppRunner(
-        build_app(pod, PodMetrics(listener, manager, network).render), access_log=None, shutdown_timeout=1.0
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, *options.api_listen).start()
-        await listener.start(*options.kafka_listen)
-    except OSError as error:
-        raise StartError(f"cannot listen: {error}") from error
-    stack.push_async_callback(listener.stop)
+    api = build_app(pod, PodMetrics(listener, manager, network).render)
+    await _listen(options, stack, manager, network, api, listener)
     pod.listening()
     logger.info(
         "listening",
@@ -138,6 +118,38 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
         replicas=len(manager.replicas),
     )
     return pod
+
+
+def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:
+    lock = DataDirLock(options.data_dir)
+    try:
+        lock.acquire()
+    except (DataDirInUseError, OSError) as error:
+        raise StartError(str(error)) from error
+    stack.callback(lock.release)
+
+
+async def _listen(
+    options: ProcessOptions,
+    stack: AsyncExitStack,
+    manager: ShardManager,
+    network: PeerNetwork,
+    api: web.Application,
+    listener: KafkaListener,
+) -> None:
+    """Other pods first, clients last."""
+    host = options.advertise[0]
+    try:
+        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
+        stack.push_async_callback(network.stop)
+        runner = web.AppRunner(api, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, *options.api_listen).start()
+        await listener.start(*options.kafka_listen)
+    except OSError as error:
+        raise StartError(f"cannot listen: {error}") from error
+    stack.push_async_callback(listener.stop)
 
 
 def _manager(
