@@ -222,6 +222,13 @@ class ReplicaPod:
         shard = self.manager.shards.get(partition) if self.manager is not None else None
         return shard is not None and shard.state is ShardState.ACTIVE
 
+    async def flushed(self, partition: int = 0) -> None:
+        """Until the segments have everything."""
+        log = self.up.replicas[partition].log
+        async with asyncio.timeout(LIMIT_S):
+            while log.has_pending:
+                await asyncio.sleep(POLL_S)
+
     def ask(self, request: Any, partition: int = 0) -> Asked:
         asked = Asked()
         shard = self.up.shards.get(partition)
@@ -313,7 +320,7 @@ class ReplicaPods:
 
         def same() -> bool:
             hosts = [pod.up.hosts[partition] for pod in up]
-            if any(host.core is None for host in hosts):
+            if any(host.core is None or not host.replica.is_open for host in hosts):
                 return False
             ends = {host.replica.end_offset for host in hosts}
             return len(ends) == 1 and all(host.commit_point in ends for host in hosts)

@@ -24,7 +24,7 @@ from muster_coordinator.log.marks import decode_mark, encode_mark
 from muster_coordinator.log.segment import SUFFIX, segment_name
 from muster_coordinator.log.swap import COMPACTED, COMPACTING, STATE_NAME
 
-__all__ = ["LogCopy", "drop_log_files", "finish_swap", "swap_count", "write_swap_count"]
+__all__ = ["LogCopy", "finish_swap", "log_files", "swap_count", "write_swap_count"]
 
 logger = structlog.get_logger(__name__)
 
@@ -101,7 +101,7 @@ def finish_swap(disk: Disk, directory: Path) -> None:
     names = disk.listdir(directory)
     if DECIDED_NAME in names:
         logger.info("log_swapped", directory=str(directory))
-        drop_log_files(disk, directory)
+        _drop_log_files(disk, directory)
         disk.rename(directory / DECIDED_NAME, directory / MOVING_NAME)
         disk.fsync_dir(directory)
     if DECIDED_NAME in names or MOVING_NAME in names:
@@ -115,12 +115,17 @@ def finish_swap(disk: Disk, directory: Path) -> None:
         _drop(disk, directory, COPYING)
 
 
-def drop_log_files(disk: Disk, directory: Path) -> None:
+def _drop_log_files(disk: Disk, directory: Path) -> None:
     """Remove everything that is of one log and no other, durably."""
-    for name in sorted(disk.listdir(directory), reverse=True):
-        if name.endswith(_OF_THE_LOG) or name in _MARKS:
-            disk.unlink(directory / name)
+    for name in log_files(disk, directory):
+        disk.unlink(directory / name)
     disk.fsync_dir(directory)
+
+
+def log_files(disk: Disk, directory: Path) -> list[str]:
+    """Names of everything that is of one log and no other, the last segment first."""
+    names = sorted(disk.listdir(directory), reverse=True)
+    return [name for name in names if name.endswith(_OF_THE_LOG) or name in _MARKS]
 
 
 def swap_count(disk: Disk, directory: Path) -> int:

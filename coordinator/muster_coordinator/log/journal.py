@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.log.disk import Disk, read_fully, write_fully_durably
+from muster_coordinator.log.disk import Disk, read_fully, write_fully, write_fully_durably
 from muster_coordinator.log.history import History, HistoryBuilder
 from muster_coordinator.log.journal_format import (
     APPEND,
@@ -45,6 +45,8 @@ SPARE_NAME = "spare"
 class JournalSettings:
     file_bytes: int = 32 << 20
     """Bytes. A file is filled with zeros when it is made; a pod keeps two or three."""
+    durable: bool = True
+    """False: a write is done when the operating system has it."""
 
 
 @dataclass(frozen=True)
@@ -237,9 +239,11 @@ class Journal:
         if log_hash is not None:
             self._durable_ends.pop((partition, log_hash), None)
 
-    def close(self) -> None:
-        """Nothing is written here: what was acknowledged is durable already."""
+    def close(self, *, sync: bool = False) -> None:
+        """``sync``: what was written may not be durable yet. Raises OSError."""
         if self._descriptor >= 0:
+            if sync:
+                self._disk.fdatasync(self._descriptor)
             self._disk.close(self._descriptor)
             self._descriptor = -1
 
@@ -288,7 +292,8 @@ class Journal:
 
     def _write_frame(self, payload: bytes) -> None:
         frame = encode_frame_head(self._mark, self._write_number + 1, payload) + payload
-        write_fully_durably(self._disk, self._descriptor, frame, self._position)
+        write = write_fully_durably if self._settings.durable else write_fully
+        write(self._disk, self._descriptor, frame, self._position)
         self._position += len(frame)
         self._write_number += 1
 

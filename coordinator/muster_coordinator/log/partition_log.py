@@ -26,7 +26,7 @@ from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, scan_log
 from muster_coordinator.log.salvage import FOLDER, refusal
 from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
 from muster_coordinator.log.swap import CleanedTo, finish_cleaning
-from muster_coordinator.log.sync import LogFiles, SyncTask
+from muster_coordinator.log.sync import Holds, LogFiles, SyncTask
 from muster_coordinator.records.batch import RecordBatch
 
 __all__ = ["LogSettings", "PartitionLog", "partition_directory"]
@@ -351,6 +351,15 @@ class PartitionLog:
     def read_range(self, start: int, bytes_max: int) -> RangeReader:
         """Reads a range as it is sent to other replicas, from ``start``, below the log's end, on."""
         return RangeReader(self._segments, self._files.holds, start, self.end_offset, bytes_max)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """As they are now, for reading only. In another thread only within ``holds``: a cleaner replaces them."""
+        return tuple(self._segments)
+
+    @property
+    def holds(self) -> Holds:
+        return self._files.holds
 
     def read_batches(self, start_offset: int) -> Iterator[RecordBatch]:
         """Every batch from the one that holds ``start_offset`` to the present end. Raises DamagedLogError, OSError."""

@@ -3,17 +3,20 @@
 Folder ``damaged`` in the partition's directory: ``<base offset, 20 digits>.log``, the journaled batches as a segment of
 their own, which DumpLogSegments reads and which a person may put beside the restored segments; and ``reason.txt``. As
 long as that is there the log is refused: the journal was evidence of the damage, and may be gone.
+
+Folder ``damaged/<n>``: a damaged log that was replaced by what other replicas have; nothing looks at it any more.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from muster_coordinator.log.beside import log_files, write_swap_count
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 from muster_coordinator.log.history import History
 from muster_coordinator.log.segment import segment_name
 
-__all__ = ["FOLDER", "REASON_NAME", "refusal", "salvage"]
+__all__ = ["FOLDER", "REASON_NAME", "refusal", "salvage", "set_aside"]
 
 FOLDER = "damaged"
 REASON_NAME = "reason.txt"
@@ -43,6 +46,29 @@ def salvage(disk: Disk, directory: Path, history: History, reason: str) -> Path:
     disk.fsync_dir(directory)
     disk.fsync_dir(directory.parent)
     return folder
+
+
+def set_aside(disk: Disk, directory: Path, number: int, reason: str) -> None:
+    """Move a damaged log into ``damaged/<number>``, durably, and put an empty one in its place: a replica whose others
+    live is rebuilt from them. Until the end of it the log is refused. Raises OSError; to be repeated then.
+    """
+    folder = directory / FOLDER
+    aside = folder / str(number)
+    disk.mkdir(aside)
+    if not refusal(disk, directory):
+        replace_file(disk, folder / REASON_NAME, f"{reason}\n".encode())
+        disk.fsync_dir(folder)
+    disk.fsync_dir(directory)
+    for name in log_files(disk, directory):
+        disk.rename(directory / name, aside / name)
+    disk.fsync_dir(aside)
+    disk.fsync_dir(directory)
+    write_swap_count(disk, directory, number + 1)
+    disk.close(disk.open(directory / segment_name(0), create=True))
+    disk.fsync_dir(directory)
+    disk.rename(folder / REASON_NAME, aside / REASON_NAME)
+    disk.fsync_dir(aside)
+    disk.fsync_dir(folder)
 
 
 def _free_name(names: list[str], base_offset: int) -> str:

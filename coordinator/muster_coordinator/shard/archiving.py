@@ -57,9 +57,9 @@ class Archiver(Background):
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
-            if host.shard is not None and host.commit_point >= 0:
+            if host.shard is not None and host.may_tend:
                 async with host.log_lock:
-                    if host.commit_point >= 0:
+                    if host.may_tend:
                         await self._archive_log(host)
         self.counts.lag_bytes = sum(
             segment.size

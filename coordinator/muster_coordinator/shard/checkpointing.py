@@ -69,12 +69,10 @@ class Checkpointer(Background):
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
-            if host.commit_point >= 0 and self._is_due(host):
+            if host.may_tend and self._is_due(host):
                 await self.take(host)
         self.counts.lag_bytes = sum(
-            host.replica.log.bytes_from(self._newest(host)[0])
-            for host in self._hosts.values()
-            if host.commit_point >= 0
+            host.replica.log.bytes_from(self._newest(host)[0]) for host in self._hosts.values() if host.may_tend
         )
 
     def _is_due(self, host: ReplicaHost) -> bool:

@@ -75,7 +75,7 @@ class LogCleaner(Background):
     async def work(self) -> None:
         await self.clean_dirtiest()
         self.counts.lag_bytes = sum(
-            dirty_bytes(host.replica.log, self._limit(host)) for host in self._hosts.values() if host.commit_point >= 0
+            dirty_bytes(host.replica.log, self._limit(host)) for host in self._hosts.values() if host.may_tend
         )
 
     async def clean_dirtiest(self) -> bool:
@@ -83,14 +83,14 @@ class LogCleaner(Background):
         ratios = {
             partition: dirty_ratio(host.replica.log, self._limit(host))
             for partition, host in self._hosts.items()
-            if host.commit_point >= 0 and not host.replica.log.cannot_clean
+            if host.may_tend and not host.replica.log.cannot_clean
         }
         partition = max(ratios, key=lambda p: ratios[p], default=-1)
         if partition < 0 or ratios[partition] <= 0 or ratios[partition] < self._settings.min_cleanable_ratio:
             return False
         host = self._hosts[partition]
         async with host.log_lock:
-            if host.commit_point >= 0:
+            if host.may_tend:
                 await self._clean(host)
         return True
 

@@ -24,7 +24,7 @@ from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings, LogCleaner
 from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
-from muster_coordinator.shard.opening import log_state
+from muster_coordinator.shard.opening import Opening
 from muster_coordinator.shard.outcome import Outcome, OutcomeCode
 from muster_coordinator.shard.ports import Clock, Peers
 from muster_coordinator.shard.replica import Replica
@@ -88,9 +88,11 @@ class ShardManager:
             nomination_ms=self_nomination_ms,
             shard_host=self,
             storage_failed=self.storage_failed,
+            is_failed=lambda: bool(self.cannot_write),
             partition_changed=lambda partition: self.on_partition_change(partition),
         )
         self._turns.end_turn = runtime.end_turn
+        runtime.opening = self._opening = Opening(runtime)
         self.shards: dict[int, Shard] = runtime.shards  # partitions that this pod leads, or failed to lead
         self.hosts: dict[int, ReplicaHost] = runtime.hosts
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -143,32 +145,9 @@ class ShardManager:
             self.hosts[replica.partition] = ReplicaHost(replica, self._runtime)
         self._tick()
         self._housekeep()
-        self._runtime.spawn(self._open_logs())
+        self._runtime.spawn(self._opening.open_all())
         for background in self._background:
             background.start()
-
-    async def _open_logs(self) -> None:
-        """Recover every log before it is asked for: each replica takes part as soon as its log is open."""
-        for partition in sorted(self.replicas):
-            async with self._locks[partition]:
-                try:
-                    await self._open(self.hosts[partition])
-                except (DamagedLogError, OSError) as error:
-                    logger.error("log_not_opened", partition=partition, error=str(error))
-            self.on_partition_change(partition)
-        try:
-            await self._runtime.blocking(self._storage.salvage_unclaimed)
-        except OSError as error:
-            logger.error("journaled_batches_not_saved", error=str(error))
-
-    async def _open(self, host: ReplicaHost) -> None:
-        """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
-        if host.core is not None or self.cannot_write:
-            return
-        await self._runtime.blocking(self._storage.open_log, host.replica)
-        state = await self._runtime.blocking(log_state, host.replica)
-        if host.core is None and not self.cannot_write:
-            host.start(state)
 
     async def stop(self) -> None:
         """Stop serving and write everything out. Promises stay; leadership is not handed over here (see ``drain``)."""
@@ -253,7 +232,7 @@ class ShardManager:
             self.cannot_write = ""
             self._turns.wake()
             logger.info("storage_recovered")
-            await self._open_logs()
+            await self._opening.open_all()
             self.on_pod_change()
             return
 
@@ -294,7 +273,7 @@ class ShardManager:
             replica = await self._runtime.blocking(self._storage.create_replica, partition)
             self._storage.add(replica)
             host = self.hosts[partition] = ReplicaHost(replica, self._runtime)
-        await self._open(host)
+        await self._opening.open(host)
         return host
 
     def receive(self, partition: int, message: Message) -> None:
@@ -367,8 +346,7 @@ class ShardManager:
         if host is None:
             return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
         try:
-            async with self._locks[partition]:
-                await self._open(host)
+            await self._opening.open(host)
         except DamagedLogError as error:
             self.on_partition_change(partition)
             return self._outcome(host, OutcomeCode.DAMAGED, str(error))
@@ -382,14 +360,6 @@ class ShardManager:
     def _outcome(host: ReplicaHost, code: OutcomeCode, message: str) -> Outcome:
         replica = host.replica
         return Outcome(replica.partition, code, replica.promised.epoch, message, replica.log_id)
-
-    async def drain(self) -> None:
-        """Resign from everything that this pod leads and take no election from now on."""
-        self.draining = True
-        self.on_pod_change()  # first of all, so that nobody elects this pod for what it gives up now
-        led = [s.partition for s in self.shards.values() if s.state in (ShardState.ACTIVE, ShardState.LOADING)]
-        await asyncio.gather(*(self.resign(p, self.replicas[p].promised.epoch + 1) for p in led))
-        self.on_pod_change()
 
 
 _CODE_OF_REASON: dict[str, OutcomeCode] = {

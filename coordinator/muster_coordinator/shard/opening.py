@@ -1,22 +1,116 @@
-"""What the protocol core must know of a log when a replica is opened: end, epochs, horizon, and the sets that it names.
+"""Opening replicas: at the start of a pod, after failures, and anew where a log is damaged and others have it.
 
-Only records that may still be cut matter, and the last one: so nothing is read below what is known to be committed (a
-checkpoint, or the cleaner's mark) but the record that names the sets there. Each epoch begins with its leader-change
-record; a set record follows the leader-change record of a change closely.
+``log_state`` is what the protocol core must know of a log: end, epochs, horizon, and the sets that it names. Only those
+that may still be cut matter, and the last ones: so nothing is read below what is known to be committed (a checkpoint,
+or the cleaner's mark) but the record that names the sets there. Each epoch begins with its leader-change record; a set
+record follows the leader-change record of a change closely.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
+import structlog
+
+from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.partition_log import PartitionLog
 from muster_coordinator.records.batch import read_batch
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.batches import sets_of
 from muster_coordinator.shard.replica import Replica
+from muster_coordinator.shard.replication_host import ReplicaHost
+from muster_coordinator.shard.runtime import Runtime
+from muster_coordinator.shard.storage_work import all_durable
 
-__all__ = ["log_state"]
+__all__ = ["Opening", "log_state"]
+
+logger = structlog.get_logger(__name__)
+
+NOTED_POLL_S = 0.02
+
+
+class Opening:
+    """Gives hosts their cores, one attempt per partition at a time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._storage = runtime.storage
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
+        self._rebuilt: set[int] = set()  # partitions whose log is being set aside
+
+    def _lock(self, partition: int) -> asyncio.Lock:
+        return self._locks.setdefault(partition, asyncio.Lock())
+
+    async def open(self, host: ReplicaHost) -> None:
+        """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
+        async with self._lock(host.partition):
+            if host.core is not None or self._runtime.is_failed():
+                return
+            await self._runtime.blocking(self._storage.open_log, host.replica)
+            await self._start(host)
+            if self._storage.lost_power and not host.replica.never_used:
+                self._noted_by[host.partition] = host.replica.promised.incarnation + 1
+                host.lost_data()
+
+    async def _start(self, host: ReplicaHost) -> None:
+        state = await self._runtime.blocking(log_state, host.replica)
+        if host.core is None and not self._runtime.is_failed():
+            host.start(state)
+
+    async def open_all(self) -> None:
+        """Recover every log before it is asked for: each replica takes part as soon as its log is open."""
+        runtime = self._runtime
+        for partition, host in sorted(runtime.hosts.items()):
+            try:
+                await self.open(host)
+            except (DamagedLogError, OSError) as error:
+                logger.error("log_not_opened", partition=partition, error=str(error))
+            runtime.partition_changed(partition)
+        try:
+            await runtime.blocking(self._storage.salvage_unclaimed)
+        except OSError as error:
+            logger.error("journaled_batches_not_saved", error=str(error))
+        if self._storage.lost_power:
+            await self._note_power_loss()
+
+    async def _note_power_loss(self) -> None:
+        """Until every replica has stored that it lost data, the next start would have to find it out again."""
+        for host in tuple(self._runtime.hosts.values()):
+            noted = self._noted_by.get(host.partition, 0)
+            while host.core is not None and host.replica.promised.incarnation < noted:  # noqa: ASYNC110
+                await asyncio.sleep(NOTED_POLL_S)
+        await self._runtime.blocking(self._storage.power_loss_is_noted)
+
+    def start_again(self, host: ReplicaHost) -> None:
+        """Its core was given up: with one of what is durable, when all that was appended is."""
+        self._runtime.spawn(self._start_again(host))
+
+    async def _start_again(self, host: ReplicaHost) -> None:
+        async with self._lock(host.partition):
+            await all_durable(host.replica, self._runtime)
+            await self._start(host)
+
+    def rebuild_soon(self, host: ReplicaHost) -> None:
+        """Another replica leads, or is about to. If the log here is damaged, begin anew and be filled by it."""
+        if host.partition in self._storage.damage and host.partition not in self._rebuilt:
+            self._rebuilt.add(host.partition)
+            self._runtime.spawn(self._rebuild(host))
+
+    async def _rebuild(self, host: ReplicaHost) -> None:
+        try:
+            async with self._lock(host.partition), host.log_lock:
+                reason = self._storage.damage.get(host.partition)
+                if reason is not None and not self._runtime.is_failed():
+                    logger.warning("log_set_aside", partition=host.partition, reason=reason)
+                    await self._runtime.blocking(self._storage.begin_anew, host.replica)
+                    await self._start(host)
+        except (DamagedLogError, OSError) as error:
+            logger.error("replica_not_rebuilt", partition=host.partition, error=str(error))
+        finally:
+            self._rebuilt.discard(host.partition)
 
 
 def log_state(replica: Replica) -> LogState:

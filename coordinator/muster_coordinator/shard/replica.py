@@ -20,7 +20,7 @@ from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History
 from muster_coordinator.log.journal import Journal
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog
-from muster_coordinator.log.salvage import salvage
+from muster_coordinator.log.salvage import salvage, set_aside
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, ReplicaSet, encode_leader_change, encode_replica_set
 from muster_coordinator.replication.effects import Promise
@@ -112,6 +112,17 @@ class Replica:
         copy.swap_in(horizon, swap_count(self._disk, self.directory) + 1)
         self.open_log(settings)
 
+    def begin_anew(self, reason: str, settings: LogSettings) -> None:
+        """Set the damaged log aside and open an empty one. The promise stays, and says from before on that data was
+        lost. Raises OSError, DamagedLogError.
+        """
+        promised = self.promised
+        promised.store(promised.epoch, promised.leader, promised.incarnation + 1, True)
+        self.close_log()
+        set_aside(self._disk, self.directory, swap_count(self._disk, self.directory), reason)
+        self._history = None
+        self.open_log(settings)
+
     def discard_checkpoint(self) -> None:
         """Durably. Raises OSError."""
         discard(self._disk, self.directory)
@@ -140,10 +151,12 @@ class Replica:
         logger.warning("checkpoint_ignored", directory=str(self.directory), reason=reason)
         return None
 
-    def close_log(self) -> None:
-        """Flush and close the files. Raises OSError."""
+    def close_log(self, *, sync: bool = False) -> None:
+        """Flush and close the files; ``sync``: make them durable, too. Raises OSError."""
         log, self._log = self._log, None
         if log is not None:
+            if sync:
+                log.begin_sync(everything=True).run()
             log.close()
 
     def append_records(
@@ -202,8 +215,8 @@ class Replica:
             log.skip_to(offset)
 
     def stage_truncation(self, offset: int) -> None:
-        """Tell the journal that the log is about to be cut, so that it ends at ``offset``. All that was appended must be
-        durable. Raises OSError.
+        """Tell the journal that the log is about to be cut, so that it ends at ``offset``. All that was appended must
+        be durable. Raises OSError.
         """
         self.log.flush_segment()
         end = self.log.cut_end(offset)

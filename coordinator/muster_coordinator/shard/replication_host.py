@@ -21,22 +21,20 @@ from typing import Any
 import structlog
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.reading import RangeReader, RawBatch
 from muster_coordinator.records.batch import CorruptBatchError
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
-from muster_coordinator.replication.messages import Batch, Message
-from muster_coordinator.shard.batches import checked, to_batch
+from muster_coordinator.replication.messages import Append, Batch, Message, Seal
+from muster_coordinator.shard.batches import checked, read_log
 from muster_coordinator.shard.metrics import CommitSample
-from muster_coordinator.shard.opening import log_state
 from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.serving import Serving
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import FailureReason
-from muster_coordinator.shard.storage_work import StorageWork, all_durable
+from muster_coordinator.shard.storage_work import StorageWork
 
 __all__ = ["Event", "ReplicaHost"]
 
@@ -68,6 +66,11 @@ class ReplicaHost:
         self._calls: dict[int, asyncio.Future[fx.Answer]] = {}
         self._last_call = 0
         self._sample = CommitSample(runtime.metrics.commit_time)
+
+    @property
+    def may_tend(self) -> bool:
+        """The log is open, and something of it is known to be committed: work for cleaner, checkpoints, archive."""
+        return self.replica.is_open and self.commit_point >= 0
 
     @property
     def shard(self) -> Shard | None:
@@ -147,14 +150,8 @@ class ReplicaHost:
             self._runtime.storage_failed(error)
         else:
             self.give_up(f"{type(error).__name__}: {error}", fx.CallStatus.INVALID)
-            self._runtime.spawn(self._start_again())
+            self._runtime.opening.start_again(self)
         self._publish()
-
-    async def _start_again(self) -> None:
-        """With a core of what is durable, when all that was appended is."""
-        await all_durable(self.replica, self._runtime)
-        if self.core is None:
-            self.start(await self._runtime.blocking(log_state, self.replica))
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -174,6 +171,10 @@ class ReplicaHost:
     def receive(self, message: Message) -> None:
         """From another replica of the partition."""
         if message.to != self.replica.log_id:
+            return
+        if self.core is None:
+            if isinstance(message, Append | Seal):
+                self._runtime.opening.rebuild_soon(self)  # it leads, or is about to
             return
         try:
             message = checked(message)
@@ -198,7 +199,7 @@ class ReplicaHost:
     def tick(self) -> None:
         """Every 50 ms. A follower replays what was committed since."""
         self._event(lambda core, now_ms: core.tick(now_ms))
-        if self.core is not None:
+        if self.core is not None and self.replica.is_open:
             self.serving.follow(self.core.commit_point)
 
     def lost_data(self) -> None:
@@ -310,23 +311,13 @@ class ReplicaHost:
         self._runtime.turns.write_soon()
 
     def _read_log(self, effect: fx.ReadLog) -> None:
-        reader = self.replica.log.read_range(effect.start, effect.bytes_max)
-        if reader.in_memory:
-            self._read(effect.ticket, *reader.run())
-        else:
-            self._runtime.spawn(self._read_files(effect.ticket, reader))
+        read_log(self.replica, self._runtime, effect, partial(self._read, effect.ticket, self.generation))
 
-    async def _read_files(self, ticket: int, reader: RangeReader) -> None:
-        try:
-            end, batches = await self._runtime.blocking(reader.run)
-        except (DamagedLogError, OSError) as error:
+    def _read(self, ticket: int, generation: int, end: int, batches: list[Batch], error: Exception | None) -> None:
+        if error is None:
+            self._event(lambda core, now_ms: core.log_read(ticket, end, batches, now_ms))
+        elif self.generation == generation:  # else the log was cut or swapped meanwhile
             self._failed(error)
-        else:
-            self._read(ticket, end, batches)
-
-    def _read(self, ticket: int, end: int, batches: list[RawBatch]) -> None:
-        found = [to_batch(raw) for raw in batches]
-        self._event(lambda core, now_ms: core.log_read(ticket, end, found, now_ms))
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
@@ -369,7 +360,7 @@ class ReplicaHost:
             self.serving.release()
             self.give_up(shard.message)
             if shard.reason != FailureReason.CANNOT_WRITE:  # else when the storage has recovered
-                self._runtime.spawn(self._start_again())
+                self._runtime.opening.start_again(self)
 
     def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
         if self.shard is not None:

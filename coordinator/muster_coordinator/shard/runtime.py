@@ -18,6 +18,7 @@ from muster_coordinator.shard.storage import Storage
 from muster_coordinator.shard.turns import Turns
 
 if TYPE_CHECKING:
+    from muster_coordinator.shard.opening import Opening
     from muster_coordinator.shard.replication_host import ReplicaHost
 
 __all__ = ["Runtime"]
@@ -30,7 +31,8 @@ STORAGE_THREADS = 8
 class Runtime:
     """``shards``: partitions that this pod leads, or failed to lead. ``nomination_ms``: see ``ReplicaCore``; 0: never.
 
-    ``storage_failed`` hears of a failed write, ``partition_changed`` of everything that a status shows.
+    ``storage_failed`` hears of a failed write, ``partition_changed`` of everything that a status shows; ``is_failed``:
+    the storage takes no writes.
     """
 
     clock: Clock
@@ -43,10 +45,12 @@ class Runtime:
     nomination_ms: int
     shard_host: Host
     storage_failed: Callable[[Exception], None]
+    is_failed: Callable[[], bool]
     partition_changed: Callable[[int], None]
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     shards: dict[int, Shard] = field(default_factory=dict)
     load_turns: LoadTurns = field(default_factory=LoadTurns)
+    opening: Opening = field(init=False)
     hosts: dict[int, ReplicaHost] = field(default_factory=dict)
     _with_turn: list[ReplicaHost] = field(default_factory=list)
     _threads: ThreadPoolExecutor = field(

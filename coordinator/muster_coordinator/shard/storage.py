@@ -20,6 +20,7 @@ import structlog
 from muster_coordinator.log.beside import LogCopy
 from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.flush_mark import FlushMark
 from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.log.salvage import salvage
@@ -44,6 +45,9 @@ class StorageSettings:
     journal_bytes: int
     flush_interval_ms: int
     boot_id: str
+    flush_os: bool = False
+    """Leave it to the operating system when what was written reaches the disk, as Kafka does by default. Promises are
+    synced all the same."""
 
 
 class Storage:
@@ -58,6 +62,8 @@ class Storage:
         on_failed: Callable[[OSError], None],
     ) -> None:
         self.replicas: dict[int, Replica] = {}
+        self.lost_power = False
+        """Under flush os the power was lost since the last write: logs may lack what was acked."""
         self.damage: dict[int, str] = {}  # partition -> why its replica here must not serve
         self._data_dir = data_dir
         self._disk = disk
@@ -78,9 +84,13 @@ class Storage:
         self._journal = Journal.open(
             self._disk,
             self._data_dir / "journal",
-            JournalSettings(file_bytes=self._settings.journal_bytes),
+            JournalSettings(self._settings.journal_bytes, durable=not self._settings.flush_os),
             self._settings.boot_id,
         )
+        self._mark = FlushMark(self._disk, self._data_dir, self._settings.boot_id)
+        self.lost_power = self._mark.lost_power
+        if self._settings.flush_os and not self.lost_power:
+            self._mark.running()
         for name in sorted(self._disk.listdir(self._data_dir)):
             text = name.removeprefix(_DIRECTORY_PREFIX)
             if text != name and text.isdigit():
@@ -99,6 +109,12 @@ class Storage:
             return
         self.replicas[partition] = Replica(self._disk, directory, partition, promise, self._open_journal)
 
+    def power_loss_is_noted(self) -> None:
+        """Every replica here that may lack what the power loss took has noted that. Blocks. Raises OSError."""
+        self.lost_power = False
+        if self._settings.flush_os:
+            self._mark.running()
+
     def start(self) -> None:
         """On the event loop: begin to write."""
         self._writer = JournalWriter(self._open_journal, self._log_of, self._on_durable, self._on_failed)
@@ -113,9 +129,11 @@ class Storage:
             await self._writer.close()
         for replica in self.replicas.values():
             if replica.is_open:
-                await asyncio.to_thread(replica.close_log)
+                await asyncio.to_thread(replica.close_log, sync=self._mark.needs_end)
         if self._journal is not None:
-            self._journal.close()
+            await asyncio.to_thread(self._journal.close, sync=self._mark.needs_end)
+        if not self.failed_logs:
+            await asyncio.to_thread(self._mark.ended)
 
     @property
     def _open_journal(self) -> Journal:
@@ -229,6 +247,14 @@ class Storage:
         """
         with self._recovering:
             replica.swap_in(copy, horizon, self._log_settings)
+
+    def begin_anew(self, replica: Replica) -> None:
+        """Replace the damaged log of ``replica`` by an empty one, which others will fill. Blocks. Raises OSError,
+        DamagedLogError.
+        """
+        with self._recovering:
+            replica.begin_anew(self.damage.get(replica.partition, ""), self._log_settings)
+        self.damage.pop(replica.partition, None)
 
     def salvage_unclaimed(self) -> None:
         """The same for logs of which only the journal knows: directory or promise file gone or unreadable. To be
