@@ -15,6 +15,7 @@ from tests.conformance.members import Member, commit, stable, topic
 from tests.conformance.session import CLOSED, KAFKA, MUSTER, Server, Session
 from tests.support.kafka_broker import KafkaBroker, run_tool, why_no_kafka_yet
 from tests.support.pod import SoloPod
+from tests.support.replicas import AnyTopic
 
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
@@ -178,11 +179,6 @@ async def report_of(server: Server) -> Report:
         return found
     finally:
         await session.close()
-
-
-class AnyTopic:
-    def has(self, topic: str, partition: int) -> bool:
-        return True
 
 
 def loaded(directories: Sequence[Path]) -> Report:
