@@ -11,6 +11,7 @@ import click
 from muster_cli.datadir import DataDir, default_data_dir
 from muster_cli.errors import CliError
 from muster_cli.pipeline import pipeline
+from muster_cli.report_command import report
 from muster_cli.reshard import reshard
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
@@ -147,6 +148,7 @@ def demo() -> None:
 
 
 cli.add_command(pipeline)
+cli.add_command(report)
 cli.add_command(reshard)
 pipeline.add_command(reshard)
 

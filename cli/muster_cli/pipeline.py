@@ -1,166 +1,210 @@
 """`muster pipeline`: tables of what the partition logs say, and what they tell about groups.
 
-Needs the extra `pipeline`; only what reads logs or goes back in time starts Spark, and with it needs Java.
+Needs the extra `pipeline`; only what reads logs or goes back in time starts Spark, and with it needs Java, unless
+`--engine local` is given.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster_cli.errors import CliError
+from muster_cli.errors import CliUsageError
+from muster_cli.progress import steps
+from muster_cli.report_command import report, report_options, write
+from muster_cli.spark import clear_errors, master_option, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TABLES = click.argument("tables", metavar="TABLES", type=click.Path(file_okay=False, path_type=Path))
+    from muster_pipeline.tables.store import Manifest
+
+_SOURCE = click.argument("source", metavar="TABLES|LOGS...", nargs=-1, required=True)
+_LOGS = click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
+_OUTPUT = click.option(
+    "--output", metavar="TABLES", required=True, type=click.Path(file_okay=False, path_type=Path), help="The tables."
+)
+_FAIL_FAST = click.option("--fail-fast", is_flag=True, help="Fail on the first damage instead of listing it.")
 _GROUPS = click.option("--group", "groups", metavar="GROUP", multiple=True, help="Only this group. Repeatable.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of a table.")
-_MASTER = click.option("--master", default="local[2]", help="Spark's master.")
+_ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    help="local: without Spark and Java, in memory; takes LOGS as well as TABLES. For moderate inputs.",
+)
+_TABLE_STEPS = 3
 
 
 @click.group()
 def pipeline() -> None:
-    """Read the partition logs themselves: offsets now and then, rebalances, damage.
+    """Read the partition logs themselves: offsets now and then, rebalances, damage, a report.
 
-    `run` reads logs into tables; the other commands answer from the tables.
+    `tables` reads logs into tables, `run` makes a report as well; the other commands answer from the tables.
+
+    Exit codes: 0 done, 1 it did not work, 2 wrong usage, 130 interrupted.
     """
 
 
 @pipeline.command()
-@click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
-@click.option(
-    "--output", metavar="TABLES", required=True, type=click.Path(file_okay=False, path_type=Path), help="The tables."
-)
-@click.option("--fail-fast", is_flag=True, help="Fail on the first damage instead of listing it.")
-@_MASTER
-def run(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str) -> None:
+@_LOGS
+@_OUTPUT
+@_FAIL_FAST
+@master_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def tables(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str, as_json: bool) -> None:
     """Bring tables up to what logs hold now; the first run makes them.
 
     LOGS are segment files, directories __consumer_offsets-N, or directories of those: of Muster or of a Kafka broker.
     """
-    with _clear_errors():
-        from muster_pipeline.tables.run import run_tables
-
-        with _spark(master) as spark:
-            manifest = run_tables(spark, logs, output, fail_fast=fail_fast, say=_say)
-        for kind, count in sorted(manifest.kinds.items()):
-            click.echo(f"{count:>12,}  {kind}")
-        problems = len(_rows(output, "quality"))
-        click.echo(f"run {manifest.run}: {output}" + (f"; {problems} problems, see `quality`" if problems else ""))
+    with clear_errors("The tables are as before."), spark(master) as session:
+        manifest = _make_tables(session, logs, output, fail_fast)
+        _show_run(manifest, output, as_json)
 
 
 @pipeline.command()
-@_TABLES
+@_LOGS
+@_OUTPUT
+@_FAIL_FAST
+@report_options
+@master_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def run(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str, as_json: bool, **options: Any) -> None:
+    """`tables` and `report` at once: the page is TABLES/report.html."""
+    with clear_errors("The tables are those of the last run that ended."), spark(master) as session:
+        manifest = _make_tables(session, logs, output, fail_fast)
+        made = write(session, output, output / "report.html", None, **options)
+        _show_run(manifest, output, as_json, report=str(made[0]))
+
+
+def _make_tables(session: SparkSession, logs: Sequence[str], output: Path, fail_fast: bool) -> Manifest:
+    from muster_pipeline.tables.run import run_tables
+
+    with steps(_TABLE_STEPS, session.sparkContext) as say:
+        return run_tables(session, logs, output, fail_fast=fail_fast, say=say)
+
+
+def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> None:
+    from muster_pipeline.tables.read import read_arrow
+    from muster_pipeline.tables.store import Store
+
+    problems = read_arrow(Store(output), manifest, "quality").num_rows
+    if as_json:
+        shown = {"run": manifest.run, "tables": str(output), "kinds": manifest.kinds, "problems": problems, **more}
+        click.echo(json.dumps(shown, ensure_ascii=False))
+        return
+    for kind, count in sorted(manifest.kinds.items()):
+        click.echo(f"{count:>12,}  {kind}")
+    click.echo(f"run {manifest.run}: {output}" + (f"; {problems} problems, see `quality`" if problems else ""))
+    for path in more.values():
+        click.echo(path)
+
+
+@pipeline.command()
+@_SOURCE
 @_GROUPS
 @click.option(
     "--at",
     metavar="TIME",
     type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
-    help="As it was at that moment, UTC; starts Spark.",
+    help="As it was at that moment, UTC.",
 )
-@_MASTER
+@_ENGINE
+@master_option
 @_JSON
-def offsets(tables: Path, groups: tuple[str, ...], at: datetime | None, master: str, as_json: bool) -> None:
+def offsets(
+    source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None, engine: str, master: str, as_json: bool
+) -> None:
     """Committed offsets, now or at a past moment."""
-    with _clear_errors():
-        rows = _rows(tables, "current_offsets", groups) if at is None else _offsets_at(tables, groups, at, master)
+    at_ms = None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000)
+    with clear_errors():
+        if engine == "local":
+            from muster_pipeline.tables.local import local_offsets
+
+            rows: list[dict[str, Any]] = local_offsets(source, at_ms, groups).to_pylist()
+        elif at_ms is None:
+            rows = _rows(source, "current_offsets", groups)
+        else:
+            rows = _offsets_at(_only(source), groups, at_ms, master)
         rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
         _show(rows, ["group", "topic", "partition", "committed_offset", "metadata", "commit_timestamp_ms"], as_json)
 
 
 @pipeline.command()
-@_TABLES
+@_SOURCE
 @_GROUPS
+@_ENGINE
 @_JSON
-def rebalances(tables: Path, groups: tuple[str, ...], as_json: bool) -> None:
+def rebalances(source: tuple[str, ...], groups: tuple[str, ...], engine: str, as_json: bool) -> None:
     """Who joined and who left, generation by generation."""
-    with _clear_errors():
-        rows = _rows(tables, "rebalances", groups)
+    with clear_errors():
+        if engine == "local":
+            from muster_pipeline.tables.local import local_rebalances
+
+            rows: list[dict[str, Any]] = local_rebalances(source, groups).to_pylist()
+        else:
+            rows = _rows(source, "rebalances", groups)
         rows.sort(key=lambda row: (row["group"], row["offset"]))
         _show(rows, ["group", "timestamp_ms", "generation", "members_after", "joined", "left"], as_json)
 
 
 @pipeline.command()
-@_TABLES
+@_SOURCE
+@_ENGINE
 @_JSON
-def quality(tables: Path, as_json: bool) -> None:
+def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
     """What could not be read: file, byte and reason. Exit code 0 also when there is something."""
-    with _clear_errors():
-        rows = _rows(tables, "quality")
+    with clear_errors():
+        if engine == "local":
+            from muster_pipeline.tables.local import local_quality
+
+            rows: list[dict[str, Any]] = local_quality(source).to_pylist()
+        else:
+            rows = _rows(source, "quality")
         rows.sort(key=lambda row: (row["file"], row["position"]))
         _show(rows, ["file", "position", "offset", "problem", "problem_bytes", "problem_detail"], as_json)
 
 
-def _rows(tables: Path, table: str, groups: Sequence[str] = ()) -> list[dict[str, Any]]:
+pipeline.add_command(report)
+
+
+def _only(source: Sequence[str]) -> Path:
+    """Raises CliUsageError."""
+    if len(source) != 1:
+        raise CliUsageError("name one directory of tables; only `--engine local` reads logs")
+    return Path(source[0])
+
+
+def _rows(source: Sequence[str], table: str, groups: Sequence[str] = ()) -> list[dict[str, Any]]:
     from muster_pipeline.tables.read import read_arrow
     from muster_pipeline.tables.store import Store
 
-    store = Store(tables)
+    store = Store(_only(source))
     rows: list[dict[str, Any]] = read_arrow(store, store.published(), table, groups).to_pylist()
     return rows
 
 
-def _offsets_at(tables: Path, groups: Sequence[str], at: datetime, master: str) -> list[dict[str, Any]]:
+def _offsets_at(tables: Path, groups: Sequence[str], at_ms: int, master: str) -> list[dict[str, Any]]:
     from muster_pipeline.tables.run import read_table
     from muster_pipeline.tables.store import Store
     from muster_pipeline.tables.transforms import current_offsets
 
     store = Store(tables)
     manifest = store.published()
-    at_ms = int(at.replace(tzinfo=UTC).timestamp() * 1000)
-    with _spark(master) as spark:
+    with spark(master) as session:
         commits, tombstones, transactions = (
-            read_table(spark, store, manifest, name) for name in ("commits", "tombstones", "transactions")
+            read_table(session, store, manifest, name) for name in ("commits", "tombstones", "transactions")
         )
         frame = current_offsets(commits, tombstones, transactions, at_ms)
         if groups:
             frame = frame.where(frame["group"].isin(list(groups)))
         return [row.asDict(recursive=True) for row in frame.collect()]
-
-
-@contextmanager
-def _spark(master: str) -> Iterator[SparkSession]:
-    from muster_pipeline.source.session import spark_session
-
-    _say("Spark starts")
-    session = spark_session(master)
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """The pipeline's errors as the command's, also those that Spark wraps in pages of stack traces."""
-    try:
-        from muster_pipeline.decode.errors import PipelineError
-    except ImportError as exc:
-        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
-    try:
-        yield
-    except PipelineError as exc:
-        raise CliError(str(exc)) from exc
-    except ImportError as exc:
-        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
-    except Exception as exc:
-        reason = re.search(r"muster_pipeline\.[\w.]+Error: (.*)", str(exc))
-        if reason is None:
-            raise
-        raise CliError(reason[1]) from exc
-
-
-def _say(text: str) -> None:
-    click.echo(f"{text} ...", err=True)
 
 
 def _show(rows: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:

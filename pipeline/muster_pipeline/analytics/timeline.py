@@ -10,7 +10,8 @@ from muster_pipeline.analytics.spans import KEY
 
 __all__ = ["Departure", "rebalance_summary", "timeline"]
 
-_MAX_INT = 2**31 - 1
+_SELDOM = 2
+"""A silence of up to so many of its intervals between commits says nothing of a member."""
 
 
 class Departure:
@@ -21,14 +22,15 @@ class Departure:
     LEFT = "left"
     TIMED_OUT = "timed out"
     UNKNOWN = "left or timed out"
-    """It committed nothing in its last generation."""
+    """It committed nothing in its last generation, or too seldom to tell."""
 
 
 def timeline(rebalances: DataFrame, history: DataFrame, spans: DataFrame) -> DataFrame:
     """One row for each rebalance, with the members that departed.
 
     ``assign_ms``: from the end of the join to the assignment in the log. ``pause_ms``: from the last commit before to
-    the first one after, the upper bound of what consumers felt; null at the ends of the log.
+    the first one after, the upper bound of what consumers felt; null where there were no members before or are none
+    after.
     """
     place = [*GROUP, "offset"]
     eras = history.select(
@@ -46,7 +48,8 @@ def timeline(rebalances: DataFrame, history: DataFrame, spans: DataFrame) -> Dat
         .withColumn("departed", F.coalesce("departed", F.array()))
         .select(
             *("group", "timestamp_ms", "previous_generation", "generation", "protocol"),
-            *("members_before", "members_after", "joined", "departed", "assign_ms", "pause_ms"),
+            *("members_before", "members_after", "joined", "departed", "assign_ms"),
+            F.when((F.col("members_before") > 0) & (F.col("members_after") > 0), F.col("pause_ms")).alias("pause_ms"),
             (F.col("timestamp_ms") - F.col("previous_timestamp_ms")).alias("since_previous_ms"),
             *("offsets_partition", "offset"),
         )
@@ -99,11 +102,12 @@ def _departed(changes: DataFrame, history: DataFrame, spans: DataFrame) -> DataF
         ),
     )
     gone = changes.select(*GROUP, era_before, F.explode("left").alias("member_id"), "timestamp_ms")
+    every_ms = (F.col("last_ms") - F.col("first_ms")) / F.when(F.col("commits") > 1, F.col("commits") - 1)
     last = (
         owners(history)
-        .join(spans.select(*KEY, "era", "last_ms"), [*KEY, "era"])
+        .join(spans.select(*KEY, "era", "last_ms", every_ms.alias("_every")), [*KEY, "era"])
         .groupBy(*GROUP, "era", "member_id")
-        .agg(F.max("last_ms").alias("_last"))
+        .agg(F.max("last_ms").alias("_last"), F.min("_every").alias("_every"))
     )
     others = Window.partitionBy(*GROUP, "era").orderBy(F.col("_last").desc(), "member_id")
     newest = last.withColumn("_rank", F.row_number().over(others)).where("_rank <= 2")
@@ -119,9 +123,9 @@ def _departed(changes: DataFrame, history: DataFrame, spans: DataFrame) -> DataF
     )
     silence = F.when(F.col("_last").isNotNull(), F.greatest(noticed - F.col("_last"), F.lit(0)))
     how = (
-        F.when(silence.isNull(), Departure.UNKNOWN)
-        .when(silence >= F.coalesce("session_timeout_ms", F.lit(_MAX_INT)), Departure.TIMED_OUT)
-        .otherwise(Departure.LEFT)
+        F.when(silence < F.col("session_timeout_ms"), Departure.LEFT)
+        .when(silence > _SELDOM * F.col("_every"), Departure.TIMED_OUT)
+        .otherwise(Departure.UNKNOWN)
     )
     return (
         gone.join(members, [*GROUP, "era", "member_id"])

@@ -4,6 +4,7 @@ schemas     the tables and their columns
 transforms  DataFrame -> DataFrame: transactions, current offsets, memberships, rebalances
 store       a directory of Parquet files with a manifest; what is in the manifest is all there is
 run         one run: read what is new, append, derive, publish
+local, read small answers without Spark
 
 Imports ``source`` and ``decode``.
 """

@@ -20,7 +20,7 @@ from typing import Any
 
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["Manifest", "Store", "StoreError"]
+__all__ = ["MANIFEST", "Manifest", "Store", "StoreError"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"

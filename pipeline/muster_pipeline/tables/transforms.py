@@ -11,7 +11,7 @@ __all__ = ["current_offsets", "expiries", "memberships", "rebalances", "settled_
 
 KEY = ["offsets_partition", "group", "topic", "partition"]
 RECORD = ["offsets_partition", "offset"]
-_CURRENT = [
+CURRENT = [
     *("group", "topic", "partition", "committed_offset", "committed_leader_epoch", "metadata"),
     *("commit_timestamp_ms", "expire_timestamp_ms", "offsets_partition", "offset"),
 ]
@@ -65,7 +65,7 @@ def current_offsets(
         .agg(F.max("offset").alias("offset"))
         .select(*RECORD)
     )
-    return settled.join(last, RECORD, "left_semi").select(*_CURRENT)
+    return settled.join(last, RECORD, "left_semi").select(*CURRENT)
 
 
 def memberships(generations: DataFrame) -> DataFrame:

@@ -1,0 +1,146 @@
+"""`muster report`, also `muster pipeline report`: what the tables tell, as one HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster_cli.errors import CliUsageError
+from muster_cli.progress import steps
+from muster_cli.spark import clear_errors, master_option, spark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from muster_pipeline.report.data import EndsOf
+
+__all__ = ["report", "report_options", "write"]
+
+_MINUTE_MS = 60_000
+_OPTIONS = [
+    click.option(
+        "--at",
+        metavar="TIME",
+        type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
+        help="As it was at that moment, UTC; by default as of the newest record.",
+    ),
+    click.option(
+        "--end-offsets",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Where partitions end, for lag: .csv, .json or .parquet with topic, partition, timestamp_ms, end_offset.",
+    ),
+    click.option(
+        "--bootstrap-server", metavar="HOST:PORT,...", help="A Kafka cluster to ask where its partitions end, for lag."
+    ),
+    click.option(
+        "--retention-minutes",
+        type=click.IntRange(min=1),
+        default=7 * 24 * 60,
+        help="The coordinator's offsets.retention.minutes.",
+    ),
+    click.option(
+        "--stalled-minutes",
+        type=click.IntRange(min=1),
+        default=10,
+        help="A group with lag that does not move for so long is stalled.",
+    ),
+]
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `write` takes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("tables", metavar="TABLES", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="report.html",
+    help="The page to write.",
+)
+@click.option(
+    "--plots",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write a PNG of each plot there.",
+)
+@report_options
+@master_option
+@click.option("--json", "as_json", is_flag=True, help="The names of the files written, as one JSON object.")
+def report(tables: Path, output: Path, plots: Path | None, master: str, as_json: bool, **options: Any) -> None:
+    """What the tables tell about groups, as one HTML page that opens offline.
+
+    Lag, groups that are stalled, idle, abandoned or about to lose their offsets, offsets that went back and why,
+    rebalances, the load of the offsets partitions, and what could not be read.
+    """
+    with clear_errors("No page was written."):
+        from muster_pipeline.tables.store import Store
+
+        Store(tables).published()  # before Spark starts
+        with spark(master) as session:
+            written = write(session, tables, output, plots, **options)
+    if as_json:
+        click.echo(json.dumps({"report": str(written[0]), "plots": [str(each) for each in written[1:]]}))
+    else:
+        for path in written:
+            click.echo(path)
+
+
+def write(
+    session: SparkSession,
+    tables: Path,
+    output: Path,
+    plots: Path | None,
+    *,
+    at: datetime | None,
+    end_offsets: Path | None,
+    bootstrap_server: str | None,
+    retention_minutes: int,
+    stalled_minutes: int,
+) -> list[Path]:
+    """Writes the page and the plots, and returns their paths. Raises PipelineError, OSError."""
+    from muster_pipeline.analytics.groups import Thresholds
+    from muster_pipeline.report.data import STEPS, ReportOptions, collect
+    from muster_pipeline.report.page import write_report
+    from muster_pipeline.tables.store import Store
+
+    options = ReportOptions(
+        at_ms=None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000),
+        ends=_ends(end_offsets, bootstrap_server),
+        thresholds=Thresholds(
+            stalled_after_ms=stalled_minutes * _MINUTE_MS, retention_ms=retention_minutes * _MINUTE_MS
+        ),
+    )
+    with steps(len(STEPS) + 1, session.sparkContext) as say:
+        data = collect(session, Store(tables), options, say)
+        say("the page")
+        return write_report(data, output, plots)
+
+
+def _ends(file: Path | None, bootstrap: str | None) -> EndsOf | None:
+    from muster_pipeline.analytics.ends import ends_from_file, ends_from_kafka
+
+    if file is not None and bootstrap is not None:
+        raise CliUsageError("--end-offsets and --bootstrap-server: give one of them")
+    if file is not None:
+        from_file = ends_from_file(file)
+        return lambda _places, _at_ms: from_file
+    if bootstrap is not None:
+
+        def ask(places: list[tuple[str, int]], at_ms: int) -> pa.Table:
+            return ends_from_kafka(bootstrap, places, at_ms)
+
+        return ask
+    return None

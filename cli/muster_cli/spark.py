@@ -1,0 +1,74 @@
+"""What the commands that start Spark share: the session, and errors that a person can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from muster_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["INTERRUPTED", "clear_errors", "master_option", "spark"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+
+master_option = click.option("--master", default="local[2]", help="Spark's master.")
+
+
+@contextmanager
+def spark(master: str) -> Iterator[SparkSession]:
+    from muster_pipeline.source.session import check_java, spark_session
+
+    check_java()
+    click.echo("Spark starts ...", err=True)
+    session = spark_session(master)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def clear_errors(interrupted: str = "") -> Iterator[None]:
+    """The pipeline's errors as the command's, also those that Spark wraps in pages of stack traces.
+
+    ``interrupted``: what Ctrl-C leaves behind, for the person who pressed it.
+    """
+    try:
+        from muster_pipeline.decode.errors import PipelineError
+    except ImportError as exc:
+        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. {interrupted}".rstrip(), err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except (PipelineError, click.ClickException) as exc:
+        raise exc if isinstance(exc, click.ClickException) else CliError(str(exc)) from exc
+    except ImportError as exc:
+        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
+    except OSError as exc:
+        raise CliError(f"{exc.filename or 'this machine'}: {exc.strerror or exc}") from exc
+    except Exception as exc:
+        reason = _spark_reason(exc)
+        if reason is None:
+            raise
+        raise CliError(reason) from exc
+
+
+def _spark_reason(exc: Exception) -> str | None:
+    """What a task or Spark itself says, in one line; None: it is neither."""
+    ours = re.search(r"muster_pipeline\.[\w.]+Error: (.*)", str(exc))
+    if ours is not None:
+        return ours[1]
+    if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
+        return None
+    causes = re.findall(r"^Caused by: ([\w.$]+: .*)$", str(exc), re.MULTILINE)
+    return f"Spark: {causes[-1] if causes else str(exc).strip().splitlines()[0]}"

@@ -1,0 +1,123 @@
+"""Offsets, rebalances and problems without Spark: of tables, or straight from logs, in memory.
+
+The rows are those of ``transforms``, which a test holds them to. For inputs of some million commits; above that Spark
+spills to disk where this would not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.decoder import Decoder, Selection
+from muster_pipeline.decode.schema import Kind, select_schema
+from muster_pipeline.source.files import find_segments
+from muster_pipeline.tables.read import read_arrow
+from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF
+from muster_pipeline.tables.store import MANIFEST, Store
+from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
+
+__all__ = ["local_offsets", "local_quality", "local_rebalances"]
+
+_REBALANCES = pa.schema(
+    [
+        pa.field("group", pa.string()),
+        pa.field("previous_generation", pa.int32()),
+        pa.field("generation", pa.int32()),
+        pa.field("previous_timestamp_ms", pa.int64()),
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("protocol", pa.string()),
+        pa.field("members_before", pa.int32()),
+        pa.field("members_after", pa.int32()),
+        pa.field("joined", pa.list_(pa.string())),
+        pa.field("left", pa.list_(pa.string())),
+        pa.field("offsets_partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+    ]
+)
+
+
+def local_offsets(sources: Sequence[str], at_ms: int | None = None, groups: Sequence[str] = ()) -> pa.Table:
+    """``transforms.current_offsets`` of tables or logs. Raises PipelineError."""
+    commits, tombstones, transactions = (
+        _until(_history(sources, name, groups), at_ms) for name in ("commits", "tombstones", "transactions")
+    )
+    settled = commits.filter(_settled(commits, transactions))
+    removed = tombstones.filter(pc.equal(tombstones["kind"], Kind.OFFSET_TOMBSTONE))
+    both = pa.concat_tables([settled.select([*KEY, "offset"]), removed.select([*KEY, "offset"])])
+    last = both.group_by(KEY).aggregate([("offset", "max")]).select(["offsets_partition", "offset_max"])
+    last = last.rename_columns(RECORD)
+    return settled.join(last, RECORD, join_type="left semi").select(CURRENT)
+
+
+def local_rebalances(sources: Sequence[str], groups: Sequence[str] = ()) -> pa.Table:
+    """``transforms.rebalances`` of tables or logs. Raises PipelineError."""
+    generations = _history(sources, "generations", groups).sort_by([(name, "ascending") for name in RECORD])
+    return pa.Table.from_pylist(list(_changes(generations.to_pylist())), _REBALANCES)
+
+
+def local_quality(sources: Sequence[str]) -> pa.Table:
+    """The table of problems, of tables or logs. Raises PipelineError."""
+    return _history(sources, "quality")
+
+
+def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> pa.Table:
+    """A history table, of ``groups`` only where there are any. Transactions belong to no group."""
+    wanted = () if table == "transactions" else groups
+    if len(sources) == 1 and (Path(sources[0]) / MANIFEST).is_file():
+        store = Store(Path(sources[0]))
+        return read_arrow(store, store.published(), table, wanted)
+    schema = select_schema(COLUMNS[table])
+    decoder = Decoder(Selection(schema, frozenset(KINDS_OF[table]), frozenset(wanted) or None))
+    batches: list[pa.RecordBatch] = []
+    for segment in find_segments(sources):
+        with FileBytes(segment.path) as source:
+            batches += decoder.decode(source, segment.offsets_partition)
+    return pa.Table.from_batches(batches, schema)
+
+
+def _until(table: pa.Table, at_ms: int | None) -> pa.Table:
+    return table if at_ms is None else table.filter(pc.less_equal(table["timestamp_ms"], at_ms))
+
+
+def _settled(commits: pa.Table, transactions: pa.Table) -> pa.Array:
+    """Which commits are of no transaction, or of one that the next marker of its producer commits."""
+    plain = pc.is_null(commits["producer_id"])
+    order = ["offsets_partition", "producer_id"]
+    pending = commits.select([*RECORD, "producer_id"]).append_column(
+        "row", pa.array(range(commits.num_rows), pa.int64())
+    )
+    pending = pending.filter(pc.invert(plain)).to_pandas().sort_values("offset")
+    marks = transactions.select([*RECORD, "producer_id", "kind"]).to_pandas().sort_values("offset")
+    next_mark = pd.merge_asof(pending, marks, on="offset", by=order, direction="forward")
+    committed = next_mark.loc[next_mark["kind"] == Kind.TXN_COMMIT, "row"]
+    rows = pa.array(range(commits.num_rows), pa.int64())
+    return pc.or_(plain, pc.is_in(rows, value_set=pa.array(committed, pa.int64())))
+
+
+def _changes(generations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """``generations`` in the order of their logs."""
+    before: dict[tuple[int, str], dict[str, Any]] = {}
+    for record in generations:
+        place = record["offsets_partition"], record["group"]
+        previous = before.get(place)
+        before[place] = record
+        ids = [member["member_id"] for member in record["members"]]
+        ids_before = [member["member_id"] for member in previous["members"]] if previous is not None else []
+        joined = [each for each in dict.fromkeys(ids) if each not in ids_before]
+        left = [each for each in dict.fromkeys(ids_before) if each not in ids]
+        if previous is None or previous["generation"] != record["generation"] or joined or left:
+            yield record | {
+                "previous_generation": previous["generation"] if previous is not None else None,
+                "previous_timestamp_ms": previous["timestamp_ms"] if previous is not None else None,
+                "members_before": len(ids_before),
+                "members_after": len(ids),
+                "joined": joined,
+                "left": left,
+            }
