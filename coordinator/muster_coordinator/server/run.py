@@ -104,6 +104,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     if remembered is not None:
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
+    api.router.add_routes(segment_routes(manager.hosts))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()
     logger.info(
