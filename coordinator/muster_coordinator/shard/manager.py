@@ -158,7 +158,7 @@ class ShardManager:
         for background in self._background:
             await background.stop()
         for host in self.hosts.values():
-            host.give_up("the pod stops")
+            host.close()
         for shard in tuple(self.shards.values()):
             shard.close("the pod stops")
         await self._storage.close()

@@ -56,6 +56,7 @@ class Opening:
                 host.lost_data()
 
     async def _start(self, host: ReplicaHost) -> None:
+        await host.storage_ended()
         state = await self._runtime.blocking(log_state, host.replica)
         if host.core is None and not self._runtime.is_failed():
             host.start(state)
@@ -105,6 +106,7 @@ class Opening:
                 reason = self._storage.damage.get(host.partition)
                 if reason is not None and not self._runtime.is_failed():
                     logger.warning("log_set_aside", partition=host.partition, reason=reason)
+                    host.serving.log_changes()
                     await self._runtime.blocking(self._storage.begin_anew, host.replica)
                     await self._start(host)
         except (DamagedLogError, OSError) as error:

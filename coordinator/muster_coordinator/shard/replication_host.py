@@ -138,6 +138,16 @@ class ReplicaHost:
         for call in tuple(self._calls):
             self._answer(fx.Answer(call, status, core.promise.epoch, reason))
 
+    async def storage_ended(self) -> None:
+        """Returns when what the core of before wanted of the storage is done: promise and log stand still then."""
+        if self._work is not None:
+            await self._work.ended()
+
+    def close(self) -> None:
+        """The pod stops."""
+        self.give_up("the pod stops")
+        self.serving.log_changes()
+
     def _failed(self, error: Exception) -> None:
         """A defect, or the disk: what the core knows may not be what is durable."""
         logger.error(

@@ -28,7 +28,7 @@ class Serving:
     """``shard``: None while this replica does not lead. ``generation`` changes when a leadership ends.
 
     ``on_loaded`` hears the epoch of a ``load`` that is done, ``on_load_failed`` epoch and error of one that failed;
-    ``on_error`` of what goes wrong behind the back of an event.
+    ``on_error`` of a log that turns out to be damaged meanwhile.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Serving:
         runtime: Runtime,
         on_loaded: Callable[[int], None],
         on_load_failed: Callable[[int, Exception], None],
-        on_error: Callable[[Exception], None],
+        on_error: Callable[[DamagedLogError], None],
     ) -> None:
         self.shard: Shard | None = None
         self.generation = 0
@@ -82,7 +82,9 @@ class Serving:
             self._on_loaded(epoch)
             return
         self.end(f"superseded by epoch {epoch}")
-        standby = self._standby or self._new_standby(self._runtime.new_coordinator())
+        standby = self._standby
+        if standby is None or standby.failed:
+            standby = self._new_standby(self._runtime.new_coordinator())
         self._standby = None
         shard = self._new_shard(standby.coordinator, epoch)
         started_ms = self._runtime.clock.monotonic_ms()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 import structlog
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.shard.loading import LoadTurns, load_log, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replica import Replica
@@ -37,7 +38,7 @@ class Standby:
         coordinator: GroupCoordinator,
         metrics: ShardMetrics,
         turns: LoadTurns,
-        on_error: Callable[[Exception], None],
+        on_error: Callable[[DamagedLogError], None],
         replayed: int = NOTHING,
     ) -> None:
         self.coordinator = coordinator
@@ -48,10 +49,14 @@ class Standby:
         self._on_error = on_error
         self._target = replayed
         self._waited_for = False  # by an election
+        self.failed = False
+        """A record could not be replayed: nothing more is, and the state is of no use."""
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, commit_point: int) -> None:
         """Replay up to there, in the background."""
+        if self.failed:
+            return
         self._target = max(self._target, commit_point)
         if self._task is None and self.replayed < self._target:
             self._task = asyncio.get_running_loop().create_task(self._pump())
@@ -85,9 +90,11 @@ class Standby:
     async def _pump(self) -> None:
         try:
             await self._run()
-        except Exception as error:
-            logger.exception("standby_failed", partition=self._replica.partition)
+        except DamagedLogError as error:
             self._on_error(error)
+        except Exception:  # it may follow on and must not lead: an election will say why
+            logger.exception("standby_failed", partition=self._replica.partition)
+            self.failed = True
         finally:
             self._task = None
 

@@ -58,8 +58,13 @@ class StorageWork:
                 self._start(self._swap())
 
     def stop(self) -> None:
-        """The core was given up: what is under way may end, nobody hears of it."""
+        """The core was given up: what is under way ends, and nobody hears of it."""
         self._done = lambda error: None
+
+    async def ended(self) -> None:
+        """Returns when nothing is under way."""
+        if self._future is not None:
+            await asyncio.wait((self._future,))
 
     def append_beside(self, effect: fx.AppendRange) -> None:
         """To the copy. Raises OSError."""
@@ -72,7 +77,7 @@ class StorageWork:
         self._horizon = effect.horizon
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._future = asyncio.ensure_future(work)
+        self._future = self._runtime.spawn(work)
         self._future.add_done_callback(self._ended)
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
