@@ -113,9 +113,9 @@ def measured(scenario: AnyScenario, root: Path, options: argparse.Namespace, clu
                 LoadProcess(cluster.bootstrap(), root, groups=options.groups, interval_ms=options.interval_ms)
             )
             load.wait_ready()
-            run.started = time.monotonic()
+            run.begin()
             make_faults()
-            return judge(scenario.name, load.stop(), run.faults, scenario.bounds)
+            return judge(scenario.name, load.stop(), run, scenario.bounds)
     except Skipped as missing:
         return Verdict(scenario.name, {}, skipped=str(missing))
     except HarnessError as error:

@@ -62,6 +62,11 @@ class Namespace:
         if done.returncode != 0:
             raise Skipped(f"delay needs a kernel with sch_netem: {done.stderr.strip()}")
 
+    def slow(self, kilobits_per_second: int, queue_ms: int) -> None:
+        """Of everything that leaves the pod: so little per second; what would wait longer than that is lost."""
+        shaped = ["tbf", "rate", f"{kilobits_per_second}kbit", "burst", "16kb", "latency", f"{queue_ms}ms"]
+        _run(*self.prefix, "tc", "qdisc", "replace", "dev", "eth0", "root", *shaped)
+
     def lose(self, percent: int) -> None:
         """Of what reaches the pod from other pods."""
         self.drop(*(f"input ip saddr {host} numgen random mod 100 < {percent}" for host in self.others))

@@ -11,7 +11,8 @@ from tests.chaos.run import Run
 from tests.chaos.scenarios import NONE, SILENCE, UNSEEN, Scenario
 
 CUT_S = 5.0
-LOSSY_S = 8.0
+LOSSY_S = 6.0
+SLOW_KBIT, QUEUE_MS = 3000, 100
 DELAY_MS, JITTER_MS, LOSS_PERCENT = 20, 5, 3
 
 Rules = Callable[[Namespace, str], list[str]]
@@ -86,6 +87,17 @@ def _lossy(run: Run, cluster: Cluster) -> None:
             cluster.wait_led()
 
 
+def _slow(run: Run, cluster: Cluster) -> None:
+    for victim in run.rounds(cluster):
+        namespace = cluster.namespace(victim)
+        what = f"{victim} sends {SLOW_KBIT} kbit/s at most, with a queue of {QUEUE_MS} ms, for {LOSSY_S:g} s"
+        with run.fault(cluster, what, victim):
+            namespace.slow(SLOW_KBIT, QUEUE_MS)
+            time.sleep(LOSSY_S)
+            namespace.heal()
+            cluster.wait_led()
+
+
 def _delayed(run: Run, cluster: Cluster) -> None:
     for victim in run.rounds(cluster):
         namespace = cluster.namespace(victim)
@@ -112,6 +124,7 @@ NETWORK = tuple(
         ("cut-pair", "two pods do not hear one another", UNSEEN, _unseen_cut(_one_other_pod, "cut from one pod")),
         ("cut-operator", "operator and a pod are cut", UNSEEN, _unseen_cut(_to_operator, "cut from the operator")),
         ("loss", "packets between pods are lost", NONE, _lossy),
+        ("slow", "a pod's link is slow, its queue long and too short (tc tbf)", NONE, _slow),
         ("delay", "packets of a pod are late and lost (tc netem)", NONE, _delayed),
     )
 )

@@ -17,6 +17,7 @@ COLUMNS = (
     ("elsewhere: gap p99", "elsewhere_p99"),
     ("max", "elsewhere_max"),
     ("commit p99", "slowest_p99"),
+    ("quiet: gap p99", "quiet_p99"),
     ("load late", "own_lag_max"),
     ("commits", "commits"),
     ("lost", "lost"),

@@ -16,6 +16,8 @@ from tests.chaos.observed import ObservedCluster
 
 CALM_S = 1.0
 """How long the groups are watched on after a fault's effects seem to be over."""
+QUIET_S = 2.0
+"""How long the groups are watched before the first fault: what this machine does to them by itself."""
 MAX_LINES = 20
 
 
@@ -26,7 +28,14 @@ class Run:
     random: random.Random
     seconds: float
     faults: list[Fault] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
+    quiet: Fault | None = None
+    started: float = 0.0
+
+    def begin(self) -> None:
+        """Watch the groups for a while, and let the time for faults begin."""
+        self.quiet = Fault("nothing", (), time.monotonic())
+        time.sleep(QUIET_S)
+        self.quiet.until = self.started = time.monotonic()
 
     @property
     def time_is_up(self) -> bool:
@@ -78,12 +87,13 @@ class Verdict:
             yield f"{finding.kind}: {finding.group}: {finding.commits} commits; {finding.text}"
 
 
-def judge(scenario: str, history: History, faults: list[Fault], bounds: Bounds) -> Verdict:
+def judge(scenario: str, history: History, run: Run, bounds: Bounds) -> Verdict:
     findings = check(history)
-    figures = measure(history, faults).as_dict() | counts(findings)
+    quiet = measure(history, [run.quiet] if run.quiet else []).as_dict()
+    figures = measure(history, run.faults).as_dict() | counts(findings) | {"quiet_p99": quiet["elsewhere_p99"]}
     figures["commits"] = sum(len(group.offsets) for group in history.groups)
     reasons = exceeded(figures, bounds)
     bad = violations(findings)
     if bad:
         reasons.insert(0, f"{len(bad)} findings of the checker")
-    return Verdict(scenario, figures, findings, faults, reasons)
+    return Verdict(scenario, figures, findings, run.faults, reasons)
