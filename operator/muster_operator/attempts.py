@@ -12,6 +12,8 @@ __all__ = ["Answer", "Attempts"]
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
+SOON_S = 1.0
+"""Elections mostly end within this time."""
 REFUSED_S = 1.0
 """A pod that said that it cannot lead is not asked again for so long, if there is another one."""
 
@@ -120,8 +122,13 @@ class Attempts:
             said.sets,
         )
 
+    def are_under_way(self, now: float) -> bool:
+        """Elections were called a moment ago, and their answers are about to come."""
+        return any(each.in_flight and now < each.started + SOON_S for each in self._elections.values())
+
     def next_due(self, now: float) -> float | None:
-        """Seconds until the first partition that is held back may be elected again."""
+        """Seconds until the first partition that is held back may be elected again, or nobody waits for answers."""
         ends = [each.not_before for each in self._elections.values() if not each.in_flight]
+        ends += [each.started + SOON_S for each in self._elections.values() if each.in_flight]
         ends += [until for refusals in self._refused.values() for until in refusals.values()]
         return min((end - now for end in ends if end > now), default=None)

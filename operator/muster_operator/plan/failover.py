@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.actions import Elect
-from muster_operator.plan.observation import Attempt, Connection
+from muster_operator.plan.observation import Attempt, Connection, ReplicaView
 from muster_operator.plan.standing import CAUGHT_UP_RECORDS, Member, Scene, Standing, log_ids
 
 __all__ = [
@@ -169,18 +169,27 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
         issued = pod == status.leader and view.epoch < status.epoch
         return (
             member.log_id != better,
+            _names_others(view),
             not issued,
             not view.is_active,
             member.log_id not in in_new_set,
             pod == status.leader and status.state is PartitionState.LED and len(candidates) > 1,  # it just failed
             view.state == "FAILED",
             view.epoch < status.led_epoch or view.end_offset < nearly,
+            standing.scene.is_young(member.pod),
             pod != wanted,
             led[pod],
             place,
         )
 
     return candidates[min(range(len(candidates)), key=rank)]
+
+
+def _names_others(view: ReplicaView) -> bool:
+    """The replica's own log names sets, and not this replica: a change of the set was recorded, and its election is
+    still to come. A candidate in no set of its chosen log refuses: only one of the sets before can begin the change.
+    """
+    return bool(view.replicas) and view.log_id not in (*view.replicas, *view.previous_replicas)
 
 
 def preferred_pod(partition: OffsetsPartition) -> str:

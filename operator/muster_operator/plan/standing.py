@@ -40,6 +40,10 @@ class Scene:
     held: Counter[str] = field(default_factory=Counter)
     holders: Mapping[tuple[int, str], Sequence[str]] = field(default_factory=dict)
 
+    def is_young(self, pod: PodView | None) -> bool:
+        """It has just come up: its replicas may still load, and a warm one leads sooner."""
+        return pod is not None and pod.steady_s < self.rebalance_after_s
+
     def is_leaving(self, pod: PodView) -> bool:
         """It shall lead nothing, and is elected for nothing."""
         return pod.draining or pod.name == self.emptying

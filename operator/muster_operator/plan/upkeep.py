@@ -18,6 +18,7 @@ from muster_operator.plan.failover import (
     Decision,
     elect,
     leaderless,
+    message_of,
     preferred_pod,
     stalled,
     without_leader,
@@ -48,6 +49,9 @@ def decide(partition: OffsetsPartition, scene: Scene, attempt: Attempt | None) -
         return without_leader(standing, attempt)
     pod, view = led
     if not view.is_active:
+        before = partition.status
+        if (before.leader, before.epoch, before.state) == (pod.name, view.epoch, PartitionState.ELECTING):
+            return Decision(before, message_of(partition))
         status = replace(partition.status, leader=pod.name, epoch=view.epoch, state=PartitionState.ELECTING)
         return Decision(replace(status, reason=Reason.LOADING), f"pod {pod.name} loads the log for epoch {view.epoch}")
     return _keep(standing, pod, view, attempt)
@@ -178,7 +182,10 @@ def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> b
 
 def _move(standing: Standing, pod: PodView, targets: Sequence[Member]) -> Decision:
     wanted, led = preferred_pod(standing.partition), standing.scene.led
-    target = min(targets, key=lambda each: (each.replica.pod != wanted, led[each.replica.pod]))
+    scene = standing.scene
+    target = min(
+        targets, key=lambda each: (scene.is_young(each.pod), each.replica.pod != wanted, led[each.replica.pod])
+    )
     led[pod.name] -= 1
     return elect(standing, target, Reason.MOVING, force=True, resign=pod.name)
 

@@ -211,7 +211,8 @@ class PodSession:
         self._detail = DETAILS[event] if in_doubt else ""
         if (self._connection is Connection.UP) != (before[0] is Connection.UP):
             self._steady_since = self._clock.monotonic()
-        if (self._connection, self._detail) != before:
+        # UNSURE is nothing to act on, and the reconnect that is under way shall not wait for a plan.
+        if (self._connection, self._detail) != before and self._connection is not Connection.UNSURE:
             self._changed()
 
 

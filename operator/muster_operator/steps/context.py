@@ -19,6 +19,8 @@ from muster_operator.store.workload import Workload
 __all__ = ["Context", "Memory", "Outcome"]
 
 FAILOVERS_KEPT = 20
+TELL_EVERY_S = 0.25
+"""What is written for people only (counts, conditions) is written at most so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Memory:
     """When a partition lost its leader (monotonic seconds), whom, and if that was planned; until it has one again."""
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
+    told_at: dict[str, float] = field(default_factory=dict)
+    """When a step last wrote what is for people only (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)
     """The last line of each step: a line is logged when it is a new one."""
     failovers: deque[FailoverRecord] = field(default_factory=lambda: deque(maxlen=FAILOVERS_KEPT))
@@ -60,3 +64,16 @@ class Context:
     clock: Clock
     metrics: OperatorMetrics
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+
+    def has_time_to_tell(self, step: str) -> bool:
+        """Whether `step` may write what is for people only: not while elections are about to be answered, which such
+        writes would delay, and not all the time. If not, the cluster is looked at again soon."""
+        memory, now = self.memory, self.clock.monotonic()
+        if memory.attempts.are_under_way(now):
+            return False  # the answers bring the next reconcile
+        left_s = memory.told_at.get(step, -TELL_EVERY_S) + TELL_EVERY_S - now
+        if left_s > 0:
+            memory.steady_in_s = min(left_s, memory.steady_in_s or left_s)
+            return False
+        memory.told_at[step] = now
+        return True

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
+import msgspec
 import structlog
 
 from muster_coordinator.podapi.client import PodApiError
@@ -81,13 +82,24 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
 async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """What is recorded without an election: it must not be in the way of one. Raises StoreError."""
     elections = {each.partition: each for each in actions if isinstance(each, Elect)}
-    records = [each for each in actions if isinstance(each, RecordLeadership) and not _is_record_of(each, elections)]
+    todo = [each for each in actions if isinstance(each, RecordLeadership) and not _is_record_of(each, elections)]
+    records = [each for each in todo if not _is_for_people(each)]
+    if context.memory.attempts.are_under_way(context.clock.monotonic()):
+        return None  # the elections' answers bring the next reconcile, and more to record at once
+    if len(records) < len(todo) and context.has_time_to_tell("record"):
+        records = todo
     if not records:
         return None
     errors = [error for _, error in await asyncio.gather(*(_record(context, each) for each in records)) if error]
     _raise_serious(errors)
     text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer"
     return Outcome("Recorded", text)
+
+
+def _is_for_people(record: RecordLeadership) -> bool:
+    """Nothing but counts and conditions is new."""
+    before, after = record.seen.status, record.status
+    return msgspec.structs.replace(before, following=after.following, conditions=after.conditions) == after
 
 
 def _is_record_of(action: Action, elections: dict[str, Elect]) -> bool:

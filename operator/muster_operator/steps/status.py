@@ -13,16 +13,17 @@ __all__ = ["write_status"]
 
 
 async def write_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Last: it tells what the other steps found and did. Derived, so it may be written at any time."""
+    """Last: it tells what the other steps found and did. Derived, so it may be written at any time, and a bit later."""
+    todo = [each for each in actions if isinstance(each, (WriteTopicStatus, WriteClusterStatus))]
+    if not todo or not context.has_time_to_tell("write_status"):
+        return None
     done: list[str] = []
-    for each in actions:
+    for each in todo:
         try:
             if isinstance(each, WriteTopicStatus):
                 await context.store.write_topic_status(each.seen, each.status)
-            elif isinstance(each, WriteClusterStatus):
-                await context.store.write_cluster_status(each.seen, each.status)
             else:
-                continue
+                await context.store.write_cluster_status(each.seen, each.status)
         except NotFoundError:
             continue  # deleted meanwhile
         ready = find_condition(each.status.conditions, ConditionType.READY)
