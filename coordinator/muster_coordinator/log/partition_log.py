@@ -22,7 +22,7 @@ from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History
 from muster_coordinator.log.reading import RangeReader, batches_of, read_batches, segment_index
-from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, scan_log
+from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, rewrite_journaled, scan_log
 from muster_coordinator.log.salvage import FOLDER, refusal
 from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
 from muster_coordinator.log.swap import CleanedTo, finish_cleaning
@@ -119,6 +119,7 @@ class PartitionLog:
                 reason = f"log ends at offset {decision.end_offset}, it was cleaned up to {cleaned.end_offset}"
                 raise DamagedLogError(found.file, 0, reason)
             cut_log(disk, directory, segments, found, decision)
+            rewrite_journaled(segments, found, decision, history)
             log = cls(disk, directory, partition, settings, segments, decision.keep_to)
             log.cleaned_to = cleaned
             log._names_dirty = True  # a run before this one may have left all that unsynced

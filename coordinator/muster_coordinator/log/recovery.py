@@ -30,7 +30,7 @@ from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History, JournaledBatch
 from muster_coordinator.log.segment import BatchInfo, Damage, Segment, SegmentScan, scan_segment
 
-__all__ = ["Found", "Plan", "cut_log", "drop_segments", "plan", "scan_log"]
+__all__ = ["Found", "Plan", "cut_log", "drop_segments", "plan", "rewrite_journaled", "scan_log"]
 
 logger = structlog.get_logger(__name__)
 
@@ -232,6 +232,19 @@ def cut_log(disk: Disk, directory: Path, segments: list[Segment], found: Found, 
     )
     drop_segments(disk, directory, segments, index + 1)
     segment.cut(size)
+
+
+def rewrite_journaled(segments: list[Segment], found: Found, decision: Plan, history: History) -> None:
+    """Write again what the journal has of this boot and the segments seem to have.
+
+    A sync that failed leaves pages that the kernel counts as written although they are not on the disk (Linux does):
+    only a new write takes them there, and they are read from the page cache until the machine ends. Raises OSError.
+    """
+    journaled = {b.base_offset: b.data for b in history.batches if b.data and b.boot_id == history.boot_id}
+    for info in found.batches:
+        data = journaled.get(info.base_offset)
+        if data is not None and info.base_offset < decision.keep_to:
+            segments[_segment_of(segments, info.base_offset)].rewrite(info.position, data)
 
 
 def drop_segments(disk: Disk, directory: Path, segments: list[Segment], index: int) -> None:

@@ -157,6 +157,11 @@ class Segment:
         """Of a batch at or before the one that holds ``offset``."""
         return self._index[max(bisect_right(self._index, offset, key=lambda entry: entry[0]) - 1, 0)][1]
 
+    def rewrite(self, position: int, data: bytes) -> None:
+        """Write again what the file has there. Raises OSError."""
+        write_fully(self._disk, self._descriptor, data, position)
+        self.dirty = True
+
     def cut(self, size: int) -> None:
         """Shorten the file to ``size`` bytes, durably, before anything is written behind it."""
         self.cut_file(size)

@@ -27,6 +27,17 @@ class Inode:
     unsynced: list[tuple[int, bytes] | int] = field(default_factory=list)  # (position, data), or a new length
 
     def sync(self) -> None:
+        """What was written since the last one reaches the medium, as the cache has it."""
+        for write in self.unsynced:
+            if isinstance(write, int):
+                del self.medium[min(write, len(self.cached)) :]
+            else:
+                position, data = write
+                put(self.medium, position, bytes(self.cached[position : position + len(data)]))
+        self.unsynced.clear()
+
+    def settle(self) -> None:
+        """Cache and medium are the same."""
         self.medium = bytearray(self.cached)
         self.unsynced.clear()
 
@@ -102,7 +113,7 @@ class FakeDisk:
         path, inode = self._open[descriptor]
         self._taken("fill_with_zeros", path, bytes(size))
         inode.cached = bytearray(size)
-        inode.sync()
+        inode.settle()
 
     def mkdir(self, path: Path) -> None:
         pass
@@ -139,6 +150,10 @@ class FakeDisk:
         """The process ends; what it wrote stays."""
         self._open.clear()
 
+    def count_as_written(self, path: Path) -> None:
+        """A sync of the file failed: the kernel takes what was not synced for written, and tries it no more."""
+        self.names[path].unsynced.clear()
+
     def lose_power(self, random: Random) -> None:
         """The machine ends; of what was not synced, anything may be missing."""
         self._open.clear()
@@ -167,7 +182,7 @@ class FakeDisk:
             inode = Inode()
             self._name(path, inode)
         inode.cached = bytearray(content)
-        inode.sync()
+        inode.settle()
         self._apply_names(len(self._name_changes))
 
     def fail_with(self, number: int, *operations: str, only: Callable[[Path], bool] = lambda path: True) -> None:

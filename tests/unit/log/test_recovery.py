@@ -409,6 +409,23 @@ def test_log_takes_nothing_after_a_failed_sync() -> None:
         pod.log.sync()
 
 
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
+def test_pages_that_the_kernel_counts_as_written_after_a_failed_sync_reach_the_disk(segment_bytes: int) -> None:
+    pod = pod_with(7, segment_bytes=segment_bytes)
+    segments = [path for path in pod.disk.names if path.suffix == ".log"]
+    pod.disk.fail_with(errno.EIO, "fdatasync")
+    with pytest.raises(OSError, match="fdatasync"):
+        pod.log.sync()
+    pod.disk.fault = None
+    for path in segments:
+        pod.disk.count_as_written(path)
+    pod.restart()
+    pod.log.sync()
+    without_journal(pod)  # it was given back, as the log was synced
+    pod.reboot()
+    assert pod.content() == pod.written[0]
+
+
 def test_refused_log_is_left_as_it_was() -> None:
     pod = pod_with(40, segment_bytes=1000)
     pod.disk.flip(SEGMENT, 70)
