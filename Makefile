@@ -22,6 +22,10 @@ help: ## list the commands
 demo: $(STAMP) ## the main job on this machine: local cluster, real clients, kill the leader, see what happened
 	@$(BIN)/muster demo
 
+.PHONY: pipeline-demo
+pipeline-demo: $(STAMP) ## real commits, tables, report, re-sharding 50 -> 12 -> 50, Muster on the result (Java 17; 2 to 3 minutes)
+	@$(BIN)/python hack/pipeline_demo.py
+
 ##@ Check
 .PHONY: test
 test: $(STAMP) ## everything that can run here; says what it skipped and what would enable it
