@@ -140,7 +140,6 @@ async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
     "question",
     [
         ("get", "secrets"),
-        ("delete", "pods"),
         ("delete", "persistentvolumeclaims"),
         ("create", "pods"),
         ("update", "coordinatorclusters.muster.dev"),
