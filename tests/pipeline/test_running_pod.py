@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.support.pod import SoloPod
 
-from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.follow import Positions, advance, ranges
+from muster_pipeline.source.places import open_segment
 
 pytestmark = pytest.mark.integration
 GROUPS = [f"group-{number}" for number in range(6)]
@@ -21,17 +22,17 @@ COMMITS = Selection(kinds=frozenset({Kind.OFFSET_COMMIT, Kind.DAMAGED, Kind.UNRE
 
 
 class Follower:
-    def __init__(self, data: Path) -> None:
-        self.data = data
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.at: Positions = {}
         self.rows: list[dict[str, Any]] = []
 
     def read(self) -> None:
-        segments = find_segments([str(self.data)], may_be_none=True)
+        segments = find_segments([self.place], may_be_none=True)
         end = advance(segments, self.at)
         batches: list[pa.RecordBatch] = []
         for split in ranges(segments, self.at, end):
-            with FileBytes(split.segment.path) as source:
+            with open_segment(split.segment.path) as source:
                 batches += Decoder(COMMITS, fail_fast=True).decode(
                     source, split.segment.offsets_partition, split.start, split.end
                 )
@@ -45,23 +46,32 @@ async def commit_round(pod: SoloPod, first: int, last: int, follower: Follower) 
         for group in GROUPS:
             assert await client.commit(group, offset, partition=offset % 3) == 0
         if offset % 5 == 0:
-            follower.read()
+            await asyncio.to_thread(follower.read)
     await client.close()
 
 
-async def test_followed_log_of_a_pod_that_is_killed_and_restarted_holds_every_commit_once(tmp_path: Path) -> None:
-    async with SoloPod(tmp_path / "data", partitions=3) as pod:
-        follower = Follower(tmp_path / "data")
+@pytest.mark.parametrize("place", ["its directory", "the pod itself"])
+async def test_followed_log_of_a_pod_that_is_killed_and_restarted_holds_every_commit_once(
+    tmp_path: Path, place: str
+) -> None:
+    async with SoloPod(tmp_path / "data", partitions=3, config=("offsets.topic.segment.bytes=2000",)) as pod:
+        from_pod = place == "the pod itself"
+        follower = Follower(f"http://127.0.0.1:{pod.api_port}" if from_pod else str(tmp_path / "data"))
         await commit_round(pod, 0, 30, follower)
         pod.kill()
-        follower.read()
+        reading = asyncio.create_task(asyncio.to_thread(follower.read))  # from the pod: waits until it is back
         await pod.start()
+        await reading
         await commit_round(pod, 30, 60, follower)
         client = await pod.client()
         fetched = {(group, part): await client.fetch(group, partition=part) for group in GROUPS for part in range(3)}
         await client.close()
+        if from_pod:
+            await asyncio.to_thread(follower.read)
         assert pod.terminate() == 0
-        follower.read()
+        if not from_pod:
+            follower.read()
+        assert len(find_segments([str(tmp_path / "data")])) > 3
     committed = sorted((row["group"], row["committed_offset"]) for row in follower.rows)
     assert committed == sorted((group, offset) for group in GROUPS for offset in range(60))
     last: dict[tuple[str, int], tuple[int, int]] = {}

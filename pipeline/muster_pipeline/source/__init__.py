@@ -1,6 +1,7 @@
 """Where segments come from, and Spark's way to them.
 
 files    find the segments of an offsets topic, cut them into splits
+places   segments that a pod or an object store has
 follow   how far logs that grow were read
 options  the options of the data source
 spark    ``spark.read.format("muster_offsets")``

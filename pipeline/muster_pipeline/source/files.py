@@ -1,4 +1,8 @@
-"""Find the segments of an offsets topic on a disk, and cut them into splits that can be decoded on their own."""
+"""Find the segments of an offsets topic, and cut them into splits that can be decoded on their own.
+
+A directory on a disk may be in use, a snapshot that is mounted read-only, or an archive. What a pod has only in its
+journal is not in its directory: only the pod itself (``places``) serves that.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
-from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
+from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError
+from muster_pipeline.source.places import is_pod, is_uri, list_pod, list_uri, open_segment
 
 __all__ = [
     "OFFSETS_TOPIC",
@@ -27,6 +32,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_SPLIT_BYTES = 32 << 20
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _DIRECTORY_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
+_LOG_ID = re.compile(r"[0-9a-f]{32}")  # directories in the one of a partition, in an archive
+_STORED_SEGMENT = re.compile(rf".*/{OFFSETS_TOPIC}-(\d{{1,9}})/(?:[0-9a-f]{{32}}/)?(\d{{20}})\.log(?:\?.*)?")
 _WALK_BYTES = 4 << 20
 
 
@@ -42,6 +49,11 @@ class SegmentFile:
     offsets_partition: int | None
     base_offset: int
 
+    @property
+    def log(self) -> str:
+        """What holds the segments of this one's log."""
+        return self.path.rpartition("/")[0]
+
 
 @dataclass(frozen=True)
 class Split:
@@ -54,20 +66,32 @@ class Split:
 
 
 def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
-    """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, or a directory of those,
-    sorted by path. Raises InputError: none found, unless there may be none; one offsets partition in two directories.
+    """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, a directory of those, an
+    archive, or a place of ``places``; sorted by path. Raises InputError: none found, unless there may be none; one
+    offsets partition in two directories. SegmentReadError: a pod does not answer.
     """
     given = list(paths)
     found: list[SegmentFile] = []
     for path in given:
         try:
-            found += _under(Path(path))
-        except OSError as exc:
-            raise InputError(f"{exc.filename or path}: {exc.strerror or exc}") from exc
+            found += _remote(path) if is_uri(path) else _under(Path(path))
+        except (OSError, ValueError) as exc:  # ValueError: no URI that pyarrow knows
+            reason = getattr(exc, "strerror", None) or exc
+            raise InputError(f"{getattr(exc, 'filename', None) or path}: {reason}") from exc
     if not found and not may_be_none:
         raise InputError(f"no segments under {', '.join(given) or 'no path'}")
     _refuse_two_logs(found)
     return sorted(set(found))
+
+
+def _remote(address: str) -> Iterator[SegmentFile]:
+    if is_pod(address):
+        yield from (SegmentFile(*each) for each in list_pod(address))
+        return
+    for uri in list_uri(address):
+        match = _STORED_SEGMENT.fullmatch(uri)
+        if match is not None:
+            yield SegmentFile(uri, int(match[1]), int(match[2]))
 
 
 def _under(path: Path) -> Iterator[SegmentFile]:
@@ -88,7 +112,8 @@ def _in_directory(path: Path) -> Iterator[SegmentFile]:
         partition = _partition_of(directory)
         if partition is None and directory is not path:
             continue  # of another topic, or none
-        for file in sorted(directory.iterdir()):
+        archived = [each for each in directory.iterdir() if _LOG_ID.fullmatch(each.name)]
+        for file in sorted(file for each in (directory, *archived) for file in each.iterdir()):
             match = _SEGMENT_NAME.fullmatch(file.name)
             if match is not None:
                 yield SegmentFile(str(file), partition, int(match[1]))
@@ -99,16 +124,17 @@ def _holds_segments(path: Path) -> bool:
 
 
 def _partition_of(directory: Path) -> int | None:
-    match = _DIRECTORY_NAME.fullmatch(directory.resolve().name)
+    home = directory.resolve()
+    match = _DIRECTORY_NAME.fullmatch(home.parent.name if _LOG_ID.fullmatch(home.name) else home.name)
     return int(match[1]) if match else None
 
 
 def _refuse_two_logs(found: list[SegmentFile]) -> None:
-    homes: dict[int, Path] = {}
+    homes: dict[int, str] = {}
     for segment in found:
         if segment.offsets_partition is None:
             continue
-        home = Path(segment.path).resolve().parent
+        home = segment.log if is_uri(segment.path) else str(Path(segment.log).resolve())
         other = homes.setdefault(segment.offsets_partition, home)
         if other != home:
             raise InputError(
@@ -150,7 +176,7 @@ def split_points(source: ByteSource, split_bytes: int, start: int = 0, end: int 
 
 def splits_of(segment: SegmentFile, split_bytes: int, start: int = 0, end: int | None = None) -> Iterator[Split]:
     """From byte ``start``, where a batch begins, to ``end`` (None: of the file). Raises SegmentReadError."""
-    with FileBytes(segment.path) as source:
+    with open_segment(segment.path) as source:
         stop = source.size if end is None else end
         points = [start] if stop - start <= split_bytes else split_points(source, split_bytes, start, end)
         for first, last in zip(points, [*points[1:], end], strict=True):

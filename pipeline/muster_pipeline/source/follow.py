@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
-from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError, SegmentDamagedError
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split, splits_of, whole_batches
+from muster_pipeline.source.places import open_segment
 
 __all__ = ["LogPosition", "LogRewrittenError", "Positions", "advance", "decode_positions", "encode_positions", "ranges"]
 
@@ -53,7 +53,7 @@ def decode_positions(data: Mapping[str, Any]) -> Positions:
 
 
 def _by_log(segments: Iterable[SegmentFile]) -> Iterator[tuple[str, list[SegmentFile]]]:
-    for directory, group in groupby(segments, key=lambda each: str(Path(each.path).parent)):
+    for directory, group in groupby(segments, key=lambda each: each.log):
         yield directory, sorted(group, key=lambda each: each.base_offset)
 
 
@@ -76,15 +76,15 @@ def _advance_log(directory: str, log: list[SegmentFile], start: LogPosition | No
     todo = [each for each in log if each.base_offset >= position.segment]
     if not todo or todo[0].base_offset != position.segment:
         raise LogRewrittenError(f"{directory} has no segment {position.segment:020d} any more, which was being read")
-    with FileBytes(todo[0].path) as source:
+    with open_segment(todo[0].path) as source:
         _check_same(source, position)
     if len(todo) > 1:  # rolled: nothing comes behind the earlier ones any more, ``ranges`` reads them to their ends
         position = LogPosition(todo[-1].base_offset)
-    with FileBytes(todo[-1].path) as source:
+    with open_segment(todo[-1].path) as source:
         return _advance_in(source, position, may_stall)
 
 
-def _advance_in(source: FileBytes, position: LogPosition, may_stall: bool) -> LogPosition:
+def _advance_in(source: ByteSource, position: LogPosition, may_stall: bool) -> LogPosition:
     end, last = position.position, NO_BATCH
     for last, size in whole_batches(source, end):
         end = last + size
@@ -99,7 +99,7 @@ def _advance_in(source: FileBytes, position: LogPosition, may_stall: bool) -> Lo
     return LogPosition(position.segment, end, last, crc)
 
 
-def _check_same(source: FileBytes, position: LogPosition) -> None:
+def _check_same(source: ByteSource, position: LogPosition) -> None:
     if source.size < position.position:
         raise LogRewrittenError(
             f"{source.name} has {source.size} bytes, and was read up to byte {position.position}: it was truncated"

@@ -33,12 +33,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import KINDS, SCHEMA, select_schema
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
 from muster_pipeline.source.follow import advance, decode_positions, encode_positions, ranges
 from muster_pipeline.source.options import SourceOptions
+from muster_pipeline.source.places import open_segment
 
 __all__ = ["MusterOffsets", "OffsetsReader", "OffsetsStreamReader", "Task"]
 
@@ -140,7 +140,7 @@ class OffsetsStreamReader(DataSourceStreamReader):
 def _decode(task: Task, selection: Selection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     decoder = Decoder(selection, options.fail_fast, options.max_batch_bytes)
     for split in task.splits:
-        with FileBytes(split.segment.path) as source:
+        with open_segment(split.segment.path) as source:
             yield from decoder.decode(source, split.segment.offsets_partition, split.start, split.end)
 
 

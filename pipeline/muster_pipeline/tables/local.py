@@ -14,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import Kind, select_schema
 from muster_pipeline.source.files import find_segments
+from muster_pipeline.source.places import open_segment
 from muster_pipeline.tables.read import read_arrow
 from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF
 from muster_pipeline.tables.store import MANIFEST, Store
@@ -77,7 +77,7 @@ def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> 
     decoder = Decoder(Selection(schema, frozenset(KINDS_OF[table]), frozenset(wanted) or None))
     batches: list[pa.RecordBatch] = []
     for segment in find_segments(sources):
-        with FileBytes(segment.path) as source:
+        with open_segment(segment.path) as source:
             batches += decoder.decode(source, segment.offsets_partition)
     return pa.Table.from_batches(batches, schema)
 

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, Kind, select_schema
 from muster_pipeline.source.files import SegmentFile, find_segments
 from muster_pipeline.source.follow import Positions, advance, decode_positions, encode_positions
+from muster_pipeline.source.places import open_segment
 from muster_pipeline.tables.schemas import COLUMNS, DERIVED, HISTORY, KINDS_OF
 from muster_pipeline.tables.store import Manifest, Store
 from muster_pipeline.tables.transforms import current_offsets, expiries, memberships, rebalances
@@ -114,7 +114,7 @@ def _write_tail(store: Store, run: int, segments: list[SegmentFile], end: Positi
     for segment in segments:
         position = end.get(str(Path(segment.path).parent))
         if position is not None and position.segment == segment.base_offset:
-            with FileBytes(segment.path) as source:
+            with open_segment(segment.path) as source:
                 found += decoder.decode(source, segment.offsets_partition, position.position)
     relative = store.directory("tail", run)
     directory = store.root / relative

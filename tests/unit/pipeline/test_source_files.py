@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +18,10 @@ from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, decode_segment
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA
+from muster_pipeline.source import places
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
 from muster_pipeline.source.options import SourceOptions
+from muster_pipeline.source.places import open_segment
 
 FIRST, SECOND = f"{0:020d}.log", f"{500:020d}.log"
 
@@ -132,3 +138,102 @@ def test_options_are_parsed_and_unknown_ones_refused() -> None:
     ]:
         with pytest.raises(InputError, match=text):
             SourceOptions.parse(wrong)
+
+
+def test_archive_with_its_log_ids_is_read(tmp_path: Path) -> None:
+    log_id = "0123456789abcdef" * 2
+    directory = tmp_path / "__consumer_offsets-7" / log_id
+    directory.mkdir(parents=True)
+    (directory / FIRST).write_bytes(commits_segment(3, 1))
+    [found] = find_segments([str(tmp_path)])
+    assert (found.path, found.offsets_partition) == (str(directory / FIRST), 7)
+    (directory.parent / log_id[::-1]).mkdir()
+    (directory.parent / log_id[::-1] / FIRST).write_bytes(b"")
+    with pytest.raises(InputError, match="offsets partition 7 is in"):
+        find_segments([str(tmp_path)])
+
+
+def test_object_store_gives_the_same_splits_and_bytes_as_the_directory(data: Path) -> None:
+    stored = find_segments([f"file://{data}"])
+    local = find_segments([str(data)])
+    assert [each.path.removeprefix("file://") for each in stored] == [each.path for each in local]
+    assert [each.offsets_partition for each in stored] == [each.offsets_partition for each in local]
+    with open_segment(stored[0].path) as one, open_segment(local[0].path) as other:
+        assert one.size == other.size
+        assert bytes(one.read(3, one.size - 3)) == bytes(other.read(3, one.size - 3))
+        with pytest.raises(SegmentReadError, match="it was longer when it was opened"):
+            one.read(0, one.size + 1)
+    assert find_segments([stored[0].path]) == stored[:1]
+    Path(local[0].path).unlink()
+    with pytest.raises(SegmentReadError, match=r"file://.*\.log, byte 0"):
+        open_segment(stored[0].path)
+    with pytest.raises(InputError, match="nosuchstore"):
+        find_segments(["nosuchstore://bucket"])
+
+
+class Pod:
+    """Serves what a pod would, and what it must not: by path (status, body); ``wanted`` counts requests."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+        pod = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = pod.bodies.get(self.path)
+                if body is None:
+                    self.send_error(404, "no such segment")
+                    return
+                found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+                part = body[int(found[1]) : min(int(found[2]) + 1, int(found[1]) + 1000)] if found else body
+                self.send_response(206 if part else 416)
+                start = int(found[1]) if found else 0
+                where = f"{start}-{start + len(part) - 1}" if part else "*"
+                self.send_header("Content-Range", f"bytes {where}/{len(body)}")
+                self.send_header("Content-Length", str(len(part)))
+                self.end_headers()
+                self.wfile.write(part)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    pod = Pod()
+    thread = threading.Thread(target=pod.server.serve_forever)
+    thread.start()
+    yield pod
+    pod.server.shutdown()
+    thread.join()
+    pod.server.server_close()
+
+
+def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(pod: Pod) -> None:
+    content = commits_segment(100, 3)
+    pod.bodies = {
+        "/v1/segments": b'{"partitions": [{"partition": 4, "segments": [{"baseOffset": 0, "size": 5}]}]}',
+        "/v1/segments/4/0": content,
+    }
+    [segment] = find_segments([pod.address])
+    assert segment == SegmentFile(f"{pod.address}/v1/segments/4/0", 4, 0)
+    with open_segment(segment.path) as source:
+        assert (source.size, bytes(source.read(5, 4000))) == (len(content), content[5:4005])
+        pod.bodies["/v1/segments/4/0"] = content[:2000]
+        with pytest.raises(SegmentReadError, match=r"4/0, byte 2000: the segment ends here"):
+            source.read(0, 4000)
+        del pod.bodies["/v1/segments/4/0"]
+        with pytest.raises(SegmentReadError, match="HTTP 404"):
+            source.read(0, 10)
+    pod.bodies["/v1/segments"] = b'{"partitions": [1]}'
+    with pytest.raises(SegmentReadError, match="no list of segments"):
+        find_segments([pod.address])
+
+
+def test_pod_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    with pytest.raises(SegmentReadError, match="refused"):
+        find_segments(["http://127.0.0.1:1"])

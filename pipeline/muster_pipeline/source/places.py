@@ -1,0 +1,154 @@
+"""Segments that are not files of this machine: those that a pod serves, and those of an object store.
+
+http://POD:PORT            the committed part of a pod's logs, by ranges (GET /v1/segments); https as well
+s3://, gs://, hdfs://, ... a directory in whatever ``pyarrow.fs`` knows, with the layout of a data directory
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
+from muster_pipeline.decode.errors import SegmentReadError
+
+__all__ = ["OpenSegment", "is_pod", "is_uri", "list_pod", "list_uri", "open_segment"]
+
+REQUEST_TIMEOUT_S = 30.0
+UNREACHABLE_FOR_S = 30.0
+"""As long as a pod is asked again: one that restarts is back in seconds."""
+_RETRY_EVERY_S = 0.2
+_SEGMENTS = "/v1/segments"
+_TOTAL = re.compile(r"bytes (?:\*|\d+-\d+)/(\d+)")
+
+
+class OpenSegment(ByteSource, Protocol):
+    def __enter__(self) -> OpenSegment: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def is_uri(path: str) -> bool:
+    return "://" in path
+
+
+def is_pod(path: str) -> bool:
+    return path.startswith(("http://", "https://"))
+
+
+def open_segment(path: str) -> OpenSegment:
+    """As long as it is now. Raises SegmentReadError."""
+    if is_pod(path):
+        return _HttpBytes(path)
+    return _StoredBytes(path) if is_uri(path) else FileBytes(path)
+
+
+def list_pod(address: str) -> list[tuple[str, int, int]]:
+    """(URL, offsets partition, base offset) of every segment of the pod. Raises SegmentReadError."""
+    root = address.rstrip("/").removesuffix(_SEGMENTS) + _SEGMENTS
+    _, body = _get(root, "")
+    try:
+        return [
+            (f"{root}/{partition['partition']}/{segment['baseOffset']}", partition["partition"], segment["baseOffset"])
+            for partition in json.loads(body)["partitions"]
+            for segment in partition["segments"]
+        ]
+    except (ValueError, TypeError, KeyError) as exc:
+        raise SegmentReadError(root, 0, f"no list of segments: {exc}") from exc
+
+
+def list_uri(uri: str) -> list[str]:
+    """The URIs of all files under ``uri``, or that file alone. Raises OSError, ValueError: not known to pyarrow."""
+    system, path = fs.FileSystem.from_uri(uri)
+    if system.get_file_info(path).type == fs.FileType.File:
+        return [uri]
+    bare, mark, options = uri.partition("?")
+    found = system.get_file_info(fs.FileSelector(path, recursive=True))
+    return [
+        bare.rstrip("/") + each.path[len(path.rstrip("/")) :] + mark + options
+        for each in found
+        if each.type == fs.FileType.File
+    ]
+
+
+def _get(url: str, wanted: str) -> tuple[str, bytes]:
+    """(Content-Range, body). 416 is an empty body. Raises SegmentReadError."""
+    request = urllib.request.Request(url, headers={"Range": wanted} if wanted else {})
+    deadline = time.monotonic() + UNREACHABLE_FOR_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
+                return answer.headers.get("Content-Range", ""), answer.read()
+        except urllib.error.HTTPError as exc:
+            if exc.code == 416:
+                return exc.headers.get("Content-Range", ""), b""
+            raise SegmentReadError(url, 0, f"HTTP {exc.code}: {exc.read(300).decode(errors='replace')}") from exc
+        except (OSError, EOFError) as exc:  # URLError is an OSError; EOFError: http.client's IncompleteRead
+            if time.monotonic() > deadline:
+                raise SegmentReadError(url, 0, str(getattr(exc, "reason", exc))) from exc
+        time.sleep(_RETRY_EVERY_S)
+
+
+class _HttpBytes:
+    def __init__(self, url: str) -> None:
+        self.name = url
+        content_range, _ = _get(url, "bytes=0-0")
+        total = _TOTAL.fullmatch(content_range)
+        if total is None:
+            raise SegmentReadError(url, 0, "the answer does not say how long the segment is")
+        self.size = int(total[1])
+
+    def read(self, position: int, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            _, part = _get(self.name, f"bytes={position}-{position + size - 1}")
+            if not part:
+                raise SegmentReadError(self.name, position, "the segment ends here; it was longer when it was opened")
+            parts.append(part)
+            position += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __enter__(self) -> _HttpBytes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass  # each request has a connection of its own
+
+
+class _StoredBytes:
+    def __init__(self, uri: str) -> None:
+        self.name = uri
+        try:
+            system, path = fs.FileSystem.from_uri(uri)
+            self._file = system.open_input_file(path)
+            self.size: int = self._file.size()
+        except (OSError, pa.ArrowException) as exc:
+            raise SegmentReadError(uri, 0, str(exc)) from exc
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            data: bytes = self._file.read_at(size, position)
+        except (OSError, pa.ArrowException) as exc:
+            raise SegmentReadError(self.name, position, str(exc)) from exc
+        if len(data) < size:
+            raise SegmentReadError(
+                self.name, position + len(data), "the file ends here; it was longer when it was opened"
+            )
+        return data
+
+    def __enter__(self) -> _StoredBytes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
