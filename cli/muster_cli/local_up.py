@@ -18,13 +18,15 @@ from muster_cli.ports import consecutive_ports, free_ports
 from muster_cli.procfs import own_process, stop_processes
 from muster_cli.report import stall_causes
 from muster_cli.workload import LocalWorkload, PodNetwork, PodPorts
-from muster_operator.api.models import PartitionState
+from muster_operator.api.models import OffsetsTopicSpec, PartitionState
 from muster_operator.store.port import ClusterRecords
 from muster_operator.store.sqlite import SqliteStore
 
 LEFTOVER_DEADLINE_S = 5.0
 PROGRESS_EVERY_S = 2.0
 NO_EPOCH = -1
+RESTART_AFTER_S = 0.5
+"""With one replica the start is what everybody waits for; with more it would take the processor from the failover."""
 
 
 def run_local_up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork] = ()) -> None:
@@ -53,7 +55,7 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
         ports = choose_ports(options.base_port, cluster.spec.pods)
         await store.apply(cluster)
         await store.apply(topic)
-        await _Instance(data, store, ports, topic.spec.partitions, _led_epochs(before), networks).run()
+        await _Instance(data, store, ports, topic.spec, _led_epochs(before), networks).run()
     finally:
         store.close()
 
@@ -76,19 +78,25 @@ class _Instance:
         data: DataDir,
         store: SqliteStore,
         ports: list[PodPorts],
-        partitions: int,
+        topic: OffsetsTopicSpec,
         led_before: Mapping[int, int],
         networks: Sequence[PodNetwork],
     ) -> None:
         self._data = data
         self._store = store
-        self._partitions = partitions
+        self._partitions = topic.partitions
         self._led_before = led_before
         self._me = own_process()
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         self._workload = LocalWorkload(
-            CLUSTER, data, ports, changed=self._pods_changed, report=_report, networks=networks
+            CLUSTER,
+            data,
+            ports,
+            changed=self._pods_changed,
+            report=_report,
+            networks=networks,
+            restart_after_s=RESTART_AFTER_S if topic.replication_factor > 1 else 0.0,
         )
 
     async def run(self) -> None:

@@ -24,7 +24,10 @@ MAX_LOG_BYTES = 16 << 20
 
 
 class RestartBackoff:
-    """How long to wait before the next start, from how long each run lasted. Pure."""
+    """How long to wait before the next start, from how long each run lasted. Pure.
+
+    `least_s`: where other pods take over, a start that waits for a moment leaves the processor to them.
+    """
 
     STEADY_AFTER_S = 2.0
     """A run of this length or more counts as healthy: its death is answered at once."""
@@ -33,10 +36,14 @@ class RestartBackoff:
     FIRST_DELAY_S = 0.1
     MAX_DELAY_S = 5.0
 
-    def __init__(self) -> None:
+    def __init__(self, least_s: float = 0.0) -> None:
+        self._least_s = least_s
         self._young_deaths = 0
 
     def delay_s(self, lived_s: float) -> float:
+        return max(self._least_s, self._growing_s(lived_s))
+
+    def _growing_s(self, lived_s: float) -> float:
         if lived_s >= self.STEADY_AFTER_S:
             self._young_deaths = 0
             return 0.0
@@ -51,7 +58,8 @@ class PodSupervisor:
     """Runs a pod again and again until `stop`.
 
     `command` gives the command line for the uid of one run: each process is another pod on the same directory.
-    `on_change` is called after each start and each death, `report` with a line for the person at the terminal.
+    `restart_after_s` is the least pause after a death. `on_change` is called after each start and each death, `report`
+    with a line for the person at the terminal.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class PodSupervisor:
         *,
         on_change: Callable[[], None],
         report: Callable[[str], None],
+        restart_after_s: float = 0.0,
     ) -> None:
         self.pod = pod
         self.uid = ""
@@ -70,7 +79,7 @@ class PodSupervisor:
         self._log_file = log_file
         self._on_change = on_change
         self._report = report
-        self._backoff = RestartBackoff()
+        self._backoff = RestartBackoff(restart_after_s)
         self._stopping = asyncio.Event()
         self._child: asyncio.subprocess.Process | None = None
         self.task: asyncio.Task[None] | None = None

@@ -60,6 +60,7 @@ class LocalWorkload:
         report: Callable[[str], None],
         command: Callable[[RunningPod, str, DataDir, Mapping[str, str]], Sequence[str]] = coordinator_command,
         networks: Sequence[PodNetwork] = (),
+        restart_after_s: float = 0.0,
     ) -> None:
         self.supervisors: list[PodSupervisor] = []
         self._key = key
@@ -69,6 +70,7 @@ class LocalWorkload:
         self._report = report
         self._command = command
         self._networks = networks
+        self._restart_after_s = restart_after_s
         self._notify: list[Notify] = []
 
     def watch(self, notify: Notify) -> None:
@@ -125,6 +127,7 @@ class LocalWorkload:
             self._data.logs / f"{pod.name}.log",
             on_change=self._on_change,
             report=self._report,
+            restart_after_s=self._restart_after_s,
         )
         self.supervisors.append(supervisor)
         supervisor.start()

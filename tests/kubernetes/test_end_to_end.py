@@ -26,7 +26,7 @@ def test_printer_columns_after_ready_show_leader_epoch_state(muster_cluster: Mus
     }
     assert {"READY", "LED", "AGE"} <= set(headings["coordinatorclusters"])
     assert {"READY", "LED", "AGE"} <= set(headings["offsetstopics"])
-    assert {"LEADER", "EPOCH", "STATE", "AGE"} <= set(headings["offsetspartitions"])
+    assert {"LEADER", "EPOCH", "STATE", "FOLLOWING", "AGE"} <= set(headings["offsetspartitions"])
 
 
 def test_every_partition_after_ready_is_led_by_an_existing_pod(muster_cluster: MusterCluster) -> None:
@@ -124,6 +124,40 @@ def group_led_by(leader: str, cluster: MusterCluster) -> str:
     led = {index for index, each in cluster.partitions().items() if each.leader == leader}
     names = (f"meter-{number}" for number in range(10_000))
     return next(name for name in names if partition_for(name, OFFSETS_PARTITIONS) in led)
+
+
+def test_rollout_replaces_one_pod_after_the_other_and_moves_leaders_first(
+    muster_cluster: MusterCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {pod.name: pod.uid for pod in muster_cluster.pods()}
+    meter = Meter(muster_cluster.bootstrap(), "rollout", TOPIC)
+    meter.start()
+    wait_until(lambda: meter.count >= 20, "a client commits")
+    began_at = time.monotonic()
+    patch = '{"spec": {"podTemplate": {"annotations": {"muster.dev/test": "rollout"}}}}'
+    name = muster_cluster.objects("coordinatorclusters")[0]["metadata"]["name"]
+    muster_cluster.kubectl("patch", "coordinatorcluster", name, "--type=merge", "-p", patch)
+    away: list[int] = []
+
+    def replaced() -> bool:
+        pods = {pod.name: pod.uid for pod in muster_cluster.pods()}
+        away.append(len(before) - len(pods))
+        return len(pods) == len(before) and all(pods[name] != uid for name, uid in before.items())
+
+    wait_until(replaced, "every pod is another one", timeout_s=120)
+    muster_cluster.wait_ready()
+    wait_until(lambda: all_follow(muster_cluster), "every partition is followed by all of its replicas")
+    meter.stop()
+    assert meter.error is None
+    assert max(away) <= 1
+    gap_s = meter.longest_gap_s(began_at)
+    with capsys.disabled():
+        print(f"\n  rollout of {len(before)} pods: longest time without an acknowledged commit: {gap_s:.2f} s")
+
+
+def all_follow(cluster: MusterCluster) -> bool:
+    partitions = cluster.objects("offsetspartitions")
+    return all(each["status"].get("following") == len(each["status"]["replicas"]) for each in partitions)
 
 
 def test_operator_lost_clients_are_served_and_nothing_is_elected_again(

@@ -124,6 +124,12 @@ def test_backoff_answers_a_healthy_run_at_once_and_a_crash_loop_ever_later() -> 
     assert backoff.delay_s(lived_s=0.2) == 0
 
 
+def test_backoff_waits_for_the_least_pause_after_a_healthy_run_too() -> None:
+    backoff = RestartBackoff(least_s=0.5)
+    assert backoff.delay_s(lived_s=60) == 0.5
+    assert [backoff.delay_s(lived_s=0.2) for _ in range(10)][-1] == RestartBackoff.MAX_DELAY_S
+
+
 async def test_large_log_is_kept_once_and_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster_cli.supervisor.MAX_LOG_BYTES", 10)
     log = tmp_path / "pod.log"
