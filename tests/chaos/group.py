@@ -86,6 +86,10 @@ class Group:
         pod = self._directory.pod_index(address)
         if self._connecting or not self.is_lost or (self._awaiting is not None and pod == self.pod):
             return
+        if self._connection is not None and pod == self.pod:  # it refused before; now it may take it
+            self.is_lost = False
+            self._send()
+            return
         self._connecting = True
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
