@@ -90,8 +90,11 @@ async def test_first_election_of_three_empty_replicas_and_commits_reach_all_of_t
             assert status_of_pod.lost_peers == ()
 
 
-async def test_leader_killed_under_commits_a_follower_is_elected_and_nothing_is_lost(tmp_path: Path) -> None:
-    async with ReplicatedPods(tmp_path, partitions=3) as pods:
+@pytest.mark.parametrize("flush_os", [0, 1])  # the page cache survives a process
+async def test_leader_killed_under_commits_a_follower_is_elected_and_nothing_is_lost(
+    tmp_path: Path, flush_os: int
+) -> None:
+    async with ReplicatedPods(tmp_path, partitions=3, config=[f"muster.flush.os={flush_os}"]) as pods:
         committers = [Committer(pods, group_of(partition, 3, n)) for partition in (0, 1) for n in range(3)]
         for one in committers:
             await one.further()

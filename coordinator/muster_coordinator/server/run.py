@@ -165,6 +165,7 @@ def _manager(
             journal_bytes=settings.shard.journal_bytes,
             flush_interval_ms=settings.shard.segment_flush_interval_ms,
             boot_id=boot_id,
+            flush_os=bool(settings.shard.flush_os),
         ),
         cleaner_settings=CleanerSettings(
             segment_bytes=settings.shard.offsets_topic_segment_bytes,

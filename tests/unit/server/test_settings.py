@@ -24,6 +24,7 @@ def test_values_land_in_their_sections() -> None:
     assert parse_settings({"muster.archive.dir": "/archive"}).cleaner.archive_dir == "/archive"
     assert settings.listener.max_connections == 5
     assert settings.shard.journal_bytes == 2_097_152
+    assert parse_settings({"muster.self.nomination.after.ms": "0"}).peers.self_nomination_after_ms == 0
 
 
 @pytest.mark.parametrize(
