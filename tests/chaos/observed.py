@@ -16,6 +16,7 @@ from muster_coordinator.podapi.models import ADDRESSEE_HEADER, PartitionStatus, 
 ASK_TIMEOUT_S = 0.5
 POLL_S = 0.2
 SETTLE_TIMEOUT_S = 60.0
+STABLE_S = 1.0
 CAUGHT_UP = 1000
 """A follower that lacks at most so many records of a log under load counts as caught up."""
 
@@ -82,8 +83,20 @@ class ObservedCluster(ABC):
         self.wait(led, "every partition is led" + (f" without {', '.join(without)}" if without else ""), timeout_s)
 
     def wait_settled(self) -> None:
-        """Until every pod runs, every partition is led, and every replica of it has caught up."""
-        self.wait(lambda: self._unsettled() == "", "all replicas have caught up")
+        """Until every pod runs, every partition is led, every replica of it has caught up, and no leader moves."""
+        stable_since, before = time.monotonic(), self._epochs()
+
+        def settled() -> bool:
+            nonlocal stable_since, before
+            now = self._epochs()
+            if now != before or self._unsettled():
+                stable_since, before = time.monotonic(), now
+            return time.monotonic() - stable_since > STABLE_S
+
+        self.wait(settled, "all replicas have caught up, and no leader moves")
+
+    def _epochs(self) -> dict[int, int]:
+        return {index: each.leader_epoch for pod in self.statuses().values() for index, each in _led(pod).items()}
 
     def _unsettled(self) -> str:
         statuses = self.statuses()

@@ -66,23 +66,35 @@ class Run:
 
 @dataclass
 class Verdict:
-    """``reasons`` is empty when all is well. ``figures``: see Figures.as_dict, with the checker's counts."""
+    """``reasons`` is empty when all is well. ``figures``: see Figures.as_dict, with the checker's counts;
+    ``each``: the same of each fault alone."""
 
     scenario: str
     figures: dict[str, Any]
     findings: list[Finding] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    each: list[dict[str, Any]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     skipped: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        return {"scenario": self.scenario, **self.figures, "failed": self.reasons, "skipped": self.skipped}
+        return {
+            "scenario": self.scenario,
+            **self.figures,
+            "each": self.each,
+            "failed": self.reasons,
+            "skipped": self.skipped,
+        }
 
     def explain(self) -> Iterator[str]:
         """What was lost with group, offset, pod and time, beside what was done when."""
         yield from self.reasons
-        for fault in self.faults:
-            yield f"{fault.at:.3f} to {fault.until:.3f}: {fault.what} ({', '.join(fault.victims) or 'no leader'})"
+        for fault, seen in zip(self.faults, self.each, strict=False):
+            hit = f"interrupted p50 {seen['interrupted_p50']}, max {seen['interrupted_max']} ms; "
+            yield (
+                f"{fault.at:.3f} to {fault.until:.3f}: {fault.what} ({', '.join(fault.victims) or 'no leader'}): "
+                f"{hit if fault.victims else ''}elsewhere max {seen['elsewhere_max']} ms"
+            )
         for finding in violations(self.findings)[:MAX_LINES]:
             yield f"{finding.kind}: {finding.group}: {finding.commits} commits; {finding.text}"
 
@@ -96,4 +108,5 @@ def judge(scenario: str, history: History, run: Run, bounds: Bounds) -> Verdict:
     bad = violations(findings)
     if bad:
         reasons.insert(0, f"{len(bad)} findings of the checker")
-    return Verdict(scenario, figures, findings, run.faults, reasons)
+    each = [measure(history, [fault]).as_dict() for fault in run.faults]
+    return Verdict(scenario, figures, findings, run.faults, each, reasons)
