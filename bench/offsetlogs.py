@@ -23,6 +23,7 @@ from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.control import LeaderChange, encode_leader_change
 from muster_coordinator.records.offset_commit import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -32,7 +33,7 @@ from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import PromiseFile
 
 TOPIC = "bench"
-FORMAT = 1
+FORMAT = 2
 """Part of the cache's key: to be raised when what is written changes."""
 STARTED_MS = 1_700_000_000_000
 EPOCH = 1
@@ -78,25 +79,29 @@ def copy_logs(shape: Shape, data: Path) -> None:
 
 
 def write_log(shape: Shape, data: Path, partition: int) -> None:
-    """One partition's log with its promise file, synced."""
+    """The log of a partition with one replica, opened by its leader-change record, with its promise file, synced."""
     disk = OsDisk()
     directory = partition_directory(data, partition)
     PartitionLog.create(disk, directory)
-    PromiseFile.create(disk, directory, new_log_id()).store(EPOCH, "")
+    log_id = new_log_id()
+    PromiseFile.create(disk, directory, log_id).store(EPOCH, "")
     log = PartitionLog.open(disk, directory, partition, LogSettings(), History(boot_id=""))
+    append(log, [encode_leader_change(LeaderChange(log_id, (log_id,), ()))], STARTED_MS, control=True)
     keys = commit_keys(shape, partition)
-    for base_offset in range(0, shape.records_per_partition, shape.batch_records):
-        end_offset = min(base_offset + shape.batch_records, shape.records_per_partition)
-        time_ms = STARTED_MS + base_offset
-        records = [
-            (keys[offset % len(keys)], encode_offset_commit_value(OffsetCommitValue(offset, -1, "", time_ms)))
-            for offset in range(base_offset, end_offset)
-        ]
-        batch = encode_batch(records, base_offset=base_offset, leader_epoch=EPOCH, timestamp_ms=time_ms)
-        log.append(batch, base_offset, end_offset, EPOCH)
-        log.journaled_end = end_offset
+    for start in range(0, shape.records_per_partition, shape.batch_records):
+        time_ms = STARTED_MS + start
+        numbers = range(start, min(start + shape.batch_records, shape.records_per_partition))
+        values = [encode_offset_commit_value(OffsetCommitValue(number, -1, "", time_ms)) for number in numbers]
+        append(log, [(keys[n % len(keys)], value) for n, value in zip(numbers, values, strict=True)], time_ms)
     log.sync()
     log.close()
+
+
+def append(log: PartitionLog, records: list[tuple[bytes, bytes]], time_ms: int, *, control: bool = False) -> None:
+    base_offset = log.end_offset
+    batch = encode_batch(records, base_offset=base_offset, leader_epoch=EPOCH, timestamp_ms=time_ms, control=control)
+    log.append(batch, base_offset, base_offset + len(records), EPOCH)
+    log.journaled_end = log.end_offset
 
 
 def commit_keys(shape: Shape, partition: int) -> list[bytes]:

@@ -33,6 +33,8 @@ POD = "pod-0"
 POLL_S = 0.02
 CALL_S = 60.0
 SILENCE_S = 60.0
+LOAD_DEADLINE_S = 600.0
+"""Of millions of records, on a machine with other work."""
 
 
 @dataclass
@@ -96,7 +98,7 @@ class RunningPod:
         return [(float(bound) * 1000, int(float(taken))) for bound, taken in found]
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        async with self._news, asyncio.timeout(START_DEADLINE_S):
+        async with self._news, asyncio.timeout(LOAD_DEADLINE_S):
             await self._news.wait_for(holds)
             failed = [s for s in self.statuses.values() if s.state == "FAILED"]
             if failed:
