@@ -102,7 +102,11 @@ def test_new_objects_are_not_ready_and_have_defaults(namespace: str) -> None:
         for name in ("coordinatorcluster/a", "offsetstopic/t")
     )
     assert cluster["spec"]["pods"] == 3
-    assert cluster["spec"]["failover"] == {"suspectAfter": "1s", "electionTimeout": "10s"}
+    assert cluster["spec"]["failover"] == {
+        **{"suspectAfter": "1s", "electionTimeout": "10s", "nominateAfter": "10s"},
+        **{"rebalanceAfter": "10s", "replaceAfter": "10m"},
+    }
+    assert topic["spec"]["replicationFactor"] == 3
     assert topic["spec"]["partitions"] == 50
     for each in (cluster, topic):
         (ready,) = each["status"]["conditions"]
@@ -120,8 +124,8 @@ def test_kubectl_get_shows_the_columns_that_a_person_looks_for(namespace: str) -
     headers = [line.split() for line in shown.splitlines() if line.startswith("NAME")]
     assert headers == [
         ["NAME", "READY", "PODS", "PARTITIONS", "LED", "STATE", "AGE"],
-        ["NAME", "READY", "CLUSTER", "PARTITIONS", "LED", "STATE", "AGE"],
-        ["NAME", "READY", "LEADER", "EPOCH", "STATE", "AGE"],
+        ["NAME", "READY", "CLUSTER", "PARTITIONS", "REPLICATION", "LED", "STATE", "AGE"],
+        ["NAME", "READY", "LEADER", "EPOCH", "STATE", "FOLLOWING", "AGE"],
     ]
     (row,) = [line.split() for line in shown.splitlines() if line.startswith("offsetspartition")]
     assert row[:5] == ["offsetspartition.muster.dev/t-0", "Unknown", "a-1", "7", "Led"]

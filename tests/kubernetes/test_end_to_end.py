@@ -82,6 +82,7 @@ def test_leader_lost_offsets_stay_and_the_group_goes_on_in_a_higher_epoch(
     lose: Callable[[MusterCluster, Pod], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    wait_until(lambda: all_at_home(muster_cluster), "every partition is led by its preferred leader")
     home = partition_for(GROUP, OFFSETS_PARTITIONS)
     before, shown_before = muster_cluster.partitions(), muster_cluster.row(f"offsets-{home}")
     leader = before[home].leader
@@ -155,6 +156,12 @@ def test_rollout_replaces_one_pod_after_the_other_and_moves_leaders_first(
         print(f"\n  rollout of {len(before)} pods: longest time without an acknowledged commit: {gap_s:.2f} s")
 
 
+def all_at_home(cluster: MusterCluster) -> bool:
+    """Leaders that a failover moved are back, so that what moves from now on moves because of the test."""
+    statuses = [each["status"] for each in cluster.objects("offsetspartitions")]
+    return all(status.get("leader") == status["replicas"][0]["pod"] for status in statuses) and all_follow(cluster)
+
+
 def all_follow(cluster: MusterCluster) -> bool:
     partitions = cluster.objects("offsetspartitions")
     return all(each["status"].get("following") == len(each["status"]["replicas"]) for each in partitions)
@@ -163,6 +170,7 @@ def all_follow(cluster: MusterCluster) -> bool:
 def test_operator_lost_clients_are_served_and_nothing_is_elected_again(
     muster_cluster: MusterCluster, members: list[GroupConsumer]
 ) -> None:
+    wait_until(lambda: all_at_home(muster_cluster), "every partition is led by its preferred leader")
     before = muster_cluster.partitions()
     kubectl("-n", "muster-system", "delete", "pod", "-l", "app.kubernetes.io/name=muster-operator", "--wait=true")
     gone_at = time.monotonic()
