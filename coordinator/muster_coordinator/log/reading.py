@@ -32,21 +32,27 @@ def read_batches(segments: list[Segment], holds: Holds, start_offset: int, chunk
     parts = [(s, s.size, s.pending_from(start_offset)) for s in segments[segment_index(segments, start_offset) :]]
     position = parts[0][0].position_near(start_offset)
     with holds:
-        for segment, size, pending in parts:
-            for batch in batches_of(segment, size, position, chunk_bytes):
-                if batch.end_offset > start_offset:
-                    yield batch
+        for index, (segment, size, pending) in enumerate(parts):
+            if index or not _begins_at_or_before(pending, start_offset):  # else a follower goes on from memory
+                yield from batches_of(segment, size, position, chunk_bytes, start_offset)
             for data in pending:
                 yield read_batch(data)
             position = 0
 
 
-def batches_of(segment: Segment, size: int, position: int, chunk_bytes: int) -> Iterator[RecordBatch]:
-    """Every batch between two positions of a segment's file, in bytes. Raises DamagedLogError, OSError."""
+def batches_of(
+    segment: Segment, size: int, position: int, chunk_bytes: int, start_offset: int = 0
+) -> Iterator[RecordBatch]:
+    """Every batch between two positions of a segment's file, in bytes, but for those that end at or before
+    ``start_offset``, which are not looked at. Raises DamagedLogError, OSError."""
     while position < size:
         chunk = _read_chunk(segment, position, size, chunk_bytes)
         at = 0
         while at < len(chunk):
+            skipped = start_offset and _length_before(chunk, at, start_offset)
+            if skipped:
+                at += skipped
+                continue
             try:
                 batch = read_batch(chunk, at)
             except CorruptBatchError as exc:
@@ -56,6 +62,20 @@ def batches_of(segment: Segment, size: int, position: int, chunk_bytes: int) -> 
             yield batch
             at += len(batch.data)
         position += at
+
+
+def _length_before(chunk: bytes, at: int, start_offset: int) -> int:
+    """Of the batch that begins ``at`` in ``chunk``, if it ends at or before ``start_offset``; else 0."""
+    if len(chunk) - at < HEADER_BYTES or _base_offset(chunk[at : at + 8]) >= start_offset:
+        return 0
+    end_offset = _raw(chunk[at : at + HEADER_BYTES])[1]
+    length = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + LENGTH_OVERHEAD
+    whole = chunk[at + 16] == 2 and HEADER_BYTES <= length <= len(chunk) - at
+    return length if whole and end_offset <= start_offset else 0
+
+
+def _begins_at_or_before(pending: list[bytes], offset: int) -> bool:
+    return bool(pending) and _base_offset(pending[0]) <= offset
 
 
 def _read_chunk(segment: Segment, position: int, size: int, chunk_bytes: int) -> bytes:
@@ -81,7 +101,7 @@ class RangeReader:
         self._holds = holds
         later = segments[segment_index(segments, start) :]
         self._parts = [(s, s.size, s.pending_from(start)) for s in later]
-        self.in_memory = bool(self._parts[0][2]) and _base_offset(self._parts[0][2][0]) <= start
+        self.in_memory = _begins_at_or_before(self._parts[0][2], start)
         """Nothing has to be read from a file."""
         holds.__enter__()
 
