@@ -34,8 +34,8 @@ SLICE_S = 0.001
 """A slice is what lies between two returns to the event loop. It ends at so many records, about a millisecond of work,
 or after so long: the record of a large group takes as long as a thousand others."""
 
-BUSY_S = 0.000_2
-"""An event loop that needs longer than this between two slices has other work."""
+BUSY_S = 0.000_05
+"""An event loop that computes longer than this between two slices has other work: an idle one needs half of it, one commit more."""
 LONGEST_REST_S = 0.010
 
 
@@ -54,6 +54,7 @@ class LoadTurns:
         self._begun: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._scheduled = False
         self._began_s = self._ended_s = 0.0  # the last slice
+        self._ended_cpu_s = 0.0
 
     async def next_slice(self, log_bytes: int) -> None:
         """Returns when the load of a log of that size, in the task that calls, may do one slice."""
@@ -80,13 +81,13 @@ class LoadTurns:
         asyncio.get_running_loop().call_soon(self._slice_ended)  # its task runs before that
 
     def _slice_ended(self) -> None:
-        self._ended_s = monotonic()
+        self._ended_s, self._ended_cpu_s = monotonic(), thread_time()
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             asyncio.get_running_loop().call_soon(self._give_or_rest)
 
     def _give_or_rest(self) -> None:
-        if monotonic() - self._ended_s < BUSY_S:
+        if thread_time() - self._ended_cpu_s < BUSY_S:  # a process that waits for a CPU is not busy
             self._give()
         else:
             rest_s = min(self._ended_s - self._began_s, LONGEST_REST_S)

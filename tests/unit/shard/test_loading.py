@@ -188,6 +188,7 @@ async def test_of_equal_logs_one_is_loaded_after_the_other() -> None:
 async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(loading, "monotonic", lambda: now)
+    monkeypatch.setattr(loading, "thread_time", lambda: now)
     rests: list[float] = []
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
