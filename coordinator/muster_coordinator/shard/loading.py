@@ -35,7 +35,8 @@ SLICE_S = 0.001
 or after so long: the record of a large group takes as long as a thousand others."""
 
 BUSY_S = 0.000_05
-"""An event loop that computes longer than this between two slices has other work: an idle one needs half of it, one commit more."""
+"""An event loop that computes longer than this between two slices has other work: an idle one needs half of it, a
+commit more."""
 LONGEST_REST_S = 0.010
 
 
