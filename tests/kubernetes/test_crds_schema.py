@@ -103,8 +103,11 @@ def test_new_objects_are_not_ready_and_have_defaults(namespace: str) -> None:
     )
     assert cluster["spec"]["pods"] == 3
     assert cluster["spec"]["failover"] == {
-        **{"suspectAfter": "1s", "electionTimeout": "10s", "nominateAfter": "10s"},
-        **{"rebalanceAfter": "10s", "replaceAfter": "10m"},
+        "suspectAfter": "1s",
+        "electionTimeout": "10s",
+        "nominateAfter": "10s",
+        "rebalanceAfter": "10s",
+        "replaceAfter": "10m",
     }
     assert topic["spec"]["replicationFactor"] == 3
     assert topic["spec"]["partitions"] == 50
