@@ -104,7 +104,7 @@ def without_leader(standing: Standing, attempt: Attempt | None) -> Decision:
         loss = _loss_is_allowed(standing)
         if not loss:
             return _no_majority(standing, seen)
-    candidates = [each for each in standing.members if _may_lead(standing, each)]
+    candidates = [each for each in _left(standing, loss) if _may_lead(standing, each, loss)]
     willing = [each for each in candidates if attempt is None or each.replica.pod not in attempt.refused]
     if not candidates:
         return _no_candidate(standing, seen)
@@ -129,9 +129,11 @@ def _must_force(standing: Standing, chosen: Member, attempt: Attempt | None) -> 
     return led is not None and led[1].is_active
 
 
-def _may_lead(standing: Standing, member: Member) -> bool:
+def _may_lead(standing: Standing, member: Member, loss: bool = False) -> bool:
     view, pod = member.view, member.pod
-    if view is None or pod is None or not member.counts or standing.scene.is_leaving(pod):
+    if view is None or pod is None or standing.scene.is_leaving(pod):
+        return False
+    if not (member.is_there if loss else member.counts):
         return False
     return view.used or _is_first(standing)
 
@@ -291,12 +293,26 @@ def _held_back(standing: Standing, attempt: Attempt) -> Decision:
 def _loss_is_allowed(standing: Standing) -> bool:
     """The word is about the loss that it names: what was led since is not meant."""
     allowed, status = standing.partition.spec.allow_data_loss, standing.status
-    return allowed is not None and status.led_epoch <= allowed and any(_may_lead(standing, m) for m in standing.members)
+    if allowed is None or status.led_epoch > allowed:
+        return False
+    return any(_may_lead(standing, each, loss=True) for each in _left(standing, loss=True))
+
+
+def _left(standing: Standing, loss: bool) -> Sequence[Member]:
+    """Of the members, those that an election may name: with loss, those that count; those that are being rebuilt as
+    well only if none of these may lead.
+    """
+    if not loss:
+        return standing.members
+    counted = [each for each in standing.members if each.counts]
+    if any(_may_lead(standing, each) for each in counted):
+        return counted
+    return [each for each in standing.members if each.is_there]
 
 
 def _with_loss(standing: Standing, chosen: Member) -> Decision:
     """The set becomes what is left of it; the others come back as new replicas."""
-    left = tuple(each.replica for each in standing.members if each.counts)
+    left = tuple(each.replica for each in _left(standing, loss=True))
     ordered = (chosen.replica, *(each for each in left if each != chosen.replica))
     status = replace(standing.status, replicas=ordered, previous_replicas=(), learners=())
     small = Standing(replace(standing.partition, status=status), standing.scene)

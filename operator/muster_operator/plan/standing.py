@@ -75,6 +75,11 @@ class Member:
         return not view.rebuilding and not self.is_damaged
 
     @property
+    def is_there(self) -> bool:
+        """It can be asked for what is left of its log, even if that is being rebuilt."""
+        return self.pod is not None and self.pod.is_up and self.view is not None and not self.is_damaged
+
+    @property
     def is_damaged(self) -> bool:
         return self.view is not None and self.view.state == "FAILED" and self.view.reason == LOG_DAMAGED
 

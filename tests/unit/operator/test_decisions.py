@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import PartitionState
+from muster_operator.api.models import PartitionState, Replica
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod
 from muster_operator.plan.observation import Connection, Observation
 from muster_operator.plan.planner import plan
@@ -109,6 +110,50 @@ def test_persons_word_has_the_partition_led_from_what_is_left_and_is_spent_then(
     model.lose_volume("c-1")
     Operator(model, token=3).settle()
     assert model.objects["t-0"].status.state is PartitionState.STALLED
+
+
+def views(model: Model, **changes: object) -> Observation:
+    """What an operator sees when nobody leads partition 0, and its replicas are so."""
+    observation = Operator(model, token=2).observe()
+    pods = []
+    for pod in observation.pods:
+        view = pod.replicas.get(0)
+        fields: dict[str, Any] = {"state": "INITIAL", "leader_epoch": -1, **changes}
+        left = {} if view is None else {0: with_fields(view, **fields)}
+        pods.append(with_fields(pod, replicas=left))
+    return with_fields(observation, pods=tuple(pods))
+
+
+def test_change_that_is_only_recorded_is_begun_by_a_replica_of_the_set_before() -> None:
+    """Found by simulation: a new replica, whose log does not name it, was elected and refused for ever."""
+    model = Model(pods=4, partitions=1, replication_factor=3)
+    Operator(model).settle()
+    each = model.objects["t-0"]
+    before = each.status.replicas
+    (spare,) = model.running.keys() - {replica.pod for replica in before}
+    observation = views(model)
+    known = next(pod.replicas[0] for pod in observation.pods if pod.name == before[0].pod)
+    assert known.replicas == tuple(replica.log_id for replica in before)
+    learner = with_fields(known, log_id="new")
+    pods = tuple(with_fields(pod, replicas={0: learner}) if pod.name == spare else pod for pod in observation.pods)
+    changing = replace(each.status, replicas=(Replica(spare, "new"), *before[1:]), previous_replicas=before)
+    partition = replace(each, status=replace(changing, state=PartitionState.LEADERLESS, leader=None))
+    (election,) = elections(plan(with_fields(observation, pods=pods, partitions=(partition,)), 1.0))
+    assert election.pod in {replica.pod for replica in before}
+    assert election.replicas[0] == "new"
+
+
+def test_persons_word_has_the_partition_led_from_logs_that_are_being_rebuilt_if_there_are_no_others() -> None:
+    """Found by simulation: with no whole log left the partition stayed without a leader whatever was allowed."""
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    each = model.objects["t-0"]
+    observation = views(model, rebuilding=True)
+    allowed = replace(each, spec=replace(each.spec, allow_data_loss=each.status.led_epoch))
+    assert elections(plan(observation, 1.0)) == []
+    (election,) = elections(plan(with_fields(observation, partitions=(allowed,)), 1.0))
+    assert election.allow_data_loss
+    assert len(election.replicas) == 3
 
 
 def test_copied_volume_is_not_elected_from() -> None:
