@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.simulation.cluster import Partition
 from tests.simulation.history import History, Start
+from tests.simulation.planned import PlannedStore
 from tests.simulation.serving import Request
 from tests.simulation.store import Store
 
@@ -24,7 +25,7 @@ TOPIC = "t"
 class Caller:
     """One request after the other."""
 
-    def __init__(self, partition: Partition, store: Store) -> None:
+    def __init__(self, partition: Partition, store: Store | PlannedStore) -> None:
         self.partition = partition
         self.world = partition.world
         self._store = store

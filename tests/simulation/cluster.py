@@ -82,6 +82,7 @@ class Cluster:
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
         for pod in self.pods.values():
+            pod.peers = [other for other in self.pods.values() if other is not pod]
             pod.start()
 
     def first_sets(self, partition: Partition) -> tuple[str, Sets]:

@@ -5,9 +5,8 @@ Unless its leader survived: then the others are rebuilt from it, and nothing is 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.simulation.cluster import Partition
+from tests.simulation.planned import PlannedStore
 from tests.simulation.store import Store
 
 __all__ = ["Disaster"]
@@ -19,7 +18,7 @@ STEP_MS = 200
 class Disaster:
     """Strikes once."""
 
-    def __init__(self, partition: Partition, store: Store, at_ms: int) -> None:
+    def __init__(self, partition: Partition, store: Store | PlannedStore, at_ms: int) -> None:
         self._partition = partition
         self._world = partition.world
         self._store = store
@@ -28,6 +27,8 @@ class Disaster:
 
     def _strike(self) -> None:
         random, replicas = self._world.random, self._store.record.sets.members
+        if not replicas:
+            return  # it was never placed
         struck = random.sample(replicas, len(replicas) // 2 + 1)
         self._world.log(f"disaster: {' '.join(one[:4] for one in struck)} lose data")
         self._partition.checker.loss_allowed = True
@@ -46,10 +47,6 @@ class Disaster:
         self._leaderless_ms = 0 if leads else self._leaderless_ms + STEP_MS
         if self._leaderless_ms > PATIENCE_MS:
             self._leaderless_ms = 0
-            self._allow_loss()
+            if self._store.allow_loss():
+                self._world.log("a person allows data loss")
         self._world.at(STEP_MS, self._watch)
-
-    def _allow_loss(self) -> None:
-        record = self._store.record
-        if not record.allow_loss and self._store.swap(record, replace(record, allow_loss=True)):
-            self._world.log("a person allows data loss")

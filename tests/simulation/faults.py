@@ -254,6 +254,8 @@ DUEL = {
     "partitions": 1,
     "members": 0,
     "disaster": False,
+    "files": False,
+    "plan": False,
 }
 """Nominators that fight: many short leaderships whose tails differ."""
 CUTS = {
@@ -308,7 +310,7 @@ MEMBERS = {**DUEL, "members": 3, "rogue_every_ms": 400, "crash_every_ms": 0}
 
 CANARIES: dict[str, Fault] = {
     "commits are answered at once": Fault(
-        50, replica_class=AnswersCommitsAtOnce, options={"disaster": False}, reason="went back|is gone"
+        50, replica_class=AnswersCommitsAtOnce, options={**DUEL, "rogue_every_ms": 400}, reason="went back|is gone"
     ),
     "answers do not wait for the commit": Fault(
         50, replica_class=AnswersBeforeTheCommit, options=MEMBERS, reason="assigned to|went back|is gone"

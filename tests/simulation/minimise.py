@@ -14,6 +14,7 @@ QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"disaster": False},
     {"encode": False},
     {"files": False},
+    {"plan": False},
     {"lazy": False},
     {"partitions": 1},
     {"members": 0},

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.operator import Operator, rogue_call
+from tests.simulation.planned import PlannedOperator, PlannedStore
 from tests.simulation.pod import Pod
 from tests.simulation.store import Api, Store
 
@@ -13,7 +14,13 @@ __all__ = ["Mischief"]
 
 
 class Mischief:
-    def __init__(self, cluster: Cluster, api: Api, stores: Sequence[Store], operators: Sequence[Operator]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        api: Api,
+        stores: Sequence[Store | PlannedStore],
+        operators: Sequence[Operator | PlannedOperator],
+    ) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._random = cluster.world.random
@@ -48,7 +55,7 @@ class Mischief:
     def _any_pod(self) -> Pod:
         return self._random.choice(list(self._cluster.pods.values()))
 
-    def _any_partition(self) -> tuple[Partition, Store]:
+    def _any_partition(self) -> tuple[Partition, Store | PlannedStore]:
         partition = self._random.choice(self._cluster.partitions)
         return partition, self._stores[partition.index]
 
@@ -153,7 +160,8 @@ class Mischief:
         self._random.choice(self._operators).wants = what
 
     def _call_as_rogue(self) -> None:
-        rogue_call(*self._any_partition())
+        partition, store = self._any_partition()
+        rogue_call(partition, store.record)
 
     def _crash_operator(self) -> None:
         name = self._random.choice(self._operators).name
@@ -169,6 +177,8 @@ class Mischief:
     def _learn(self) -> None:
         """Some replicas outside of the set get the log from whoever leads."""
         partition, store = self._any_partition()
+        if self._world.options.plan:
+            return  # the plan names the learners
         ids = [replica.storage.log_id for replica in partition.replicas.values()]
         outside = [log_id for log_id in ids if log_id not in store.record.sets.members]
         learners = tuple(self._random.sample(outside, self._random.randint(0, len(outside))))

@@ -21,7 +21,7 @@ __all__ = ["Operator", "rogue_call"]
 STEP_MS = 80
 FRESH_MS = 700
 CALL_MS = 1_500
-LOSS_CALL_MS = 2_500
+LOSS_CALL_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ class Operator:
 
     def _fail_over(self, record: Record, fresh: dict[str, Status]) -> None:
         loss = record.allow_loss
-        members = [n for n, s in fresh.items() if s.log_id in record.sets.members and (loss or not s.rebuilding)]
+        may_lead = record.sets.replicas if loss else record.sets.members
+        members = [n for n, s in fresh.items() if s.log_id in may_lead and (loss or not s.rebuilding)]
         if not members or (loss and not self._is_old(record)):
             return
         best = max(members, key=lambda name: fresh[name].rank)
@@ -235,13 +236,12 @@ class Operator:
             self.world.send(self.name, record.leader, lambda: replica.resign(epoch, lambda answer: None))
 
 
-def rogue_call(partition: Partition, store: Store) -> None:
+def rogue_call(partition: Partition, record: Record) -> None:
     """Some pod, some epoch, perhaps a set that nobody wants: refused, or harmless."""
     world = partition.world
     random = world.random
     replicas = list(partition.replicas.values())
     replica = random.choice(replicas)
-    record = store.record
     promised = max(one.storage.promise.epoch for one in replicas)
     epoch = max(promised + random.randint(-2, 2), 0)
     if random.random() < 0.15:

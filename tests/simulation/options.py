@@ -64,6 +64,7 @@ class Options:
     lag_every_ms: int = 0  # of an operator's watch
     api_errors: float = 0.03  # 409, 410, 429, time-outs
     operator_crash_in_steps: float = 0.03  # between two actions
+    plan: bool = False  # the operators are driven by the real plan()
     files: bool = False  # log and journal are the real ones, over a disk in memory
     encode: bool = False  # messages go as bytes
     lazy: bool = False  # a leader that is its whole set does not call its core per batch
@@ -83,10 +84,10 @@ def draw_options(seed: int) -> Options:
     options = Options(
         seed=seed,
         replicas=replicas,
-        safety_ms=random.choice((3_000, 6_000, 10_000)),
+        safety_ms=random.choice((2_000, 4_000, 8_000)),
         groups=random.choice((1, 3, 5)),
         clients=random.choice((2, 4, 6)),
-        op_every_ms=random.choice((8, 25, 60)),
+        op_every_ms=random.choice((12, 25, 60)),
         deletes=random.choice((0.0, 0.1, 0.4)),
         delay_ms_max=random.choice((2, 4, 15)),
         long_delay=random.choice((0.0, 0.01, 0.05)),
@@ -135,6 +136,8 @@ def draw_options(seed: int) -> Options:
         )
     if random.random() < 0.1:
         options = replace(options, files=True, flush_os=False)
+    if random.random() < 0.25:
+        options = replace(options, plan=True, rogue_sets=0.0)
     if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md
         options = replace(options, clean_every_ms=0)
     if options.partitions > 1:

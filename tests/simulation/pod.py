@@ -34,6 +34,8 @@ class Pod:
         self.world = world
         self.random = Random(f"pod {name} {world.options.seed}")
         self.replicas: list[Replica] = []
+        self.peers: list[Pod] = []
+        self.image = (-1, -1)  # number of the metadata image that it got last
         self.disk = new_disk(self.random)
         self.up = False
         self.run = 0
@@ -69,6 +71,7 @@ class Pod:
         self.up = True
         self.run += 1
         self._disk_free_at = 0
+        self.image = (-1, -1)
         self.disk.open()
         run = self.run
         for replica in self.replicas:

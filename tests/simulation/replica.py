@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ class Replica:
         self.log = DiskLog()
         self.machine = Machine(self.random)
         self.set_final: Sets | None = None
+        self.learners: tuple[str, ...] = ()
         self.serving: Serving | None = None
         self.committed_end = -1  # as the core said last
         self._copy = DiskLog()
@@ -70,7 +72,7 @@ class Replica:
         self._carrying = self._turn_due = self._lazy = False
         self._durable_end = self.log.end
         self._answers = {}
-        self.set_final = None
+        self.set_final, self.learners = None, ()
         drawn = Random(f"nominate {self.name} {self.pod.run}")
         period = self.world.options.nomination_ms
         self.core = ReplicaCore(
@@ -351,13 +353,15 @@ class Replica:
 
     def elect(self, election: ElectionCall, answer: Callable[[fx.Answer], None]) -> None:
         why = self.pod.cannot_write
+        election = replace(election, learners=self.learners)
         self._call(lambda call: lambda core: core.elect(call, election, self.pod.now_ms(), cannot_write=why), answer)
 
     def resign(self, epoch: int, answer: Callable[[fx.Answer], None]) -> None:
         self._call(lambda call: lambda core: core.resign(call, epoch, self.pod.now_ms()), answer)
 
     def set_learners(self, learners: tuple[str, ...]) -> None:
-        self.event(lambda core: core.set_learners(learners, self.pod.now_ms()))
+        self.learners = tuple(one for one in learners if one != self.storage.log_id)
+        self.event(lambda core: core.set_learners(self.learners, self.pod.now_ms()))
 
     def _call(
         self,

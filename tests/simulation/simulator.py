@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from tests.simulation.history import History
 from tests.simulation.mischief import Mischief
 from tests.simulation.operator import Operator
 from tests.simulation.options import Options
+from tests.simulation.planned import Objects, PlannedOperator, PlannedStore
 from tests.simulation.replica import Replica
 from tests.simulation.store import Api, Record, Store
 from tests.simulation.world import Violation, World
@@ -56,12 +57,8 @@ class Simulation:
         self.world = World(options)
         self.cluster = Cluster(self.world, rules, replica_class)
         api = Api(self.world)
-        self.stores = []
-        for partition in self.cluster.partitions:
-            leader, sets = self.cluster.first_sets(partition)
-            self.stores.append(Store(api, Record(-1, leader, sets)))
+        self.stores, operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
-        operators = [Operator(f"op-{i}", *pair) for i in range(options.operators) for pair in pairs]
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
         Mischief(self.cluster, api, self.stores, operators)
         if options.disaster:
@@ -72,10 +69,11 @@ class Simulation:
         self.world.run_until(options.safety_ms)
         self._heal()
         healed_at = self.world.now_ms
-        self.world.run_until(healed_at + LIVENESS_MS, lambda: not self._pending())
+        limit_ms = LIVENESS_MS * 2 if options.disaster else LIVENESS_MS  # a person is slow
+        self.world.run_until(healed_at + limit_ms, lambda: not self._pending())
         pending = self._pending()
         if pending:
-            raise Violation(f"{LIVENESS_MS} ms after the faults stopped {pending}: {self._state()}")
+            raise Violation(f"{limit_ms} ms after the faults stopped {pending}: {self._state()}")
         checkers = [partition.checker for partition in self.cluster.partitions]
         for partition in self.cluster.partitions:
             for replica in partition.replicas.values():
@@ -127,7 +125,26 @@ class Simulation:
         return "\n  ".join(lines)
 
 
-def _clients(partition: Partition, store: Store) -> list[Client | Consumer]:
+Control = tuple[Sequence[Store | PlannedStore], Sequence[Operator | PlannedOperator]]
+
+
+def _simple(cluster: Cluster, api: Api) -> Control:
+    stores = []
+    for partition in cluster.partitions:
+        leader, sets = cluster.first_sets(partition)
+        stores.append(Store(api, Record(-1, leader, sets)))
+    pairs = list(zip(cluster.partitions, stores, strict=True))
+    return stores, [Operator(f"op-{i}", *pair) for i in range(cluster.world.options.operators) for pair in pairs]
+
+
+def _planned(cluster: Cluster, api: Api) -> Control:
+    objects = Objects(api, cluster)
+    stores = [PlannedStore(objects, partition.index) for partition in cluster.partitions]
+    count = cluster.world.options.operators
+    return stores, [PlannedOperator(f"op-{i}", i, cluster, objects) for i in range(count)]
+
+
+def _clients(partition: Partition, store: Store | PlannedStore) -> list[Client | Consumer]:
     """Writers and readers of simple groups, and the members of one consumer group."""
     options, prefix = partition.world.options, f"p{partition.index}"
     histories = [History(f"{prefix}g{i}") for i in range(options.groups)]

@@ -77,3 +77,7 @@ class Store:
         self.record = replace(value, version=self.record.version + 1)
         self._past.append((self._api.world.now_ms, self.record))
         return not self._api.refuses()
+
+    def allow_loss(self) -> bool:
+        """A person's word."""
+        return not self.record.allow_loss and self.swap(self.record, replace(self.record, allow_loss=True))

@@ -1,0 +1,303 @@
+"""The real ``plan()`` drives the cluster: objects with versions in a store that may be late or fail, views of pods that
+may be old, and operators that die between any two actions of a plan.
+
+Also what a person declares: preferred leaders, the pods of a partition, and that data may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, cast
+
+from msgspec.structs import replace
+from tests.simulation.cluster import Cluster, Partition
+from tests.simulation.pod import Pod
+from tests.simulation.store import Api, Record
+from tests.simulation.views import PodMemory
+
+from muster_coordinator.podapi.models import CallStatus, ElectionResult
+from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.sets import Sets
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import (
+    ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
+    Failover,
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsPartitionSpec,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+    TopicRef,
+    partition_object_name,
+)
+from muster_operator.attempts import Answer, Attempts
+from muster_operator.plan.actions import (
+    Action,
+    Elect,
+    PublishMetadata,
+    RecordLeadership,
+    WriteClusterStatus,
+    WriteTopicStatus,
+)
+from muster_operator.plan.observation import Image, ImageNumber, Observation
+from muster_operator.plan.planner import plan
+from muster_operator.plan.standing import log_ids
+from muster_operator.steps.leadership import _answer
+
+__all__ = ["Objects", "PlannedOperator", "PlannedStore"]
+
+STEP_MS = 80
+CALL_MS = 5_000
+FAILOVER = Failover(suspect_after="1s", election_timeout="5s", rebalance_after="2s", replace_after="4s")
+
+
+class Objects:
+    """What is declared and recorded, by all operators."""
+
+    def __init__(self, api: Api, cluster: Cluster) -> None:
+        options = cluster.world.options
+        factor = cast("Literal[1, 3, 5]", options.replicas)
+        self.cluster = CoordinatorCluster(
+            ObjectMeta("c", "ns"), CoordinatorClusterSpec(pods=len(cluster.pods), image="i", failover=FAILOVER)
+        )
+        self.topic = OffsetsTopic(ObjectMeta("t", "ns"), OffsetsTopicSpec(ClusterRef("c"), options.partitions, factor))
+        self.api = api
+        self.pods = list(cluster.pods)
+        self.factor = options.replicas
+        self.partitions = [self._new(index) for index in range(options.partitions)]
+        self._past = [(0, tuple(self.partitions))]
+
+    @staticmethod
+    def _new(index: int) -> OffsetsPartition:
+        name = partition_object_name("t", index)
+        return OffsetsPartition(ObjectMeta(name, "ns", name, "0"), OffsetsPartitionSpec(TopicRef("t"), index))
+
+    def read(self, operator: str) -> tuple[OffsetsPartition, ...] | None:
+        """None: not now. A watch that lags shows the past."""
+        if self.api.refuses():
+            return None
+        until = self.api.world.now_ms - self.api.lag_ms.get(operator, 0)
+        return next((seen for at_ms, seen in reversed(self._past) if at_ms <= until), self._past[0][1])
+
+    def write(self, seen: OffsetsPartition, value: OffsetsPartition) -> bool:
+        """False: somebody else wrote (409), or it failed, or nobody knows."""
+        now = self.partitions[seen.spec.index]
+        if now.metadata.resource_version != seen.metadata.resource_version or self.api.refuses():
+            return False
+        version = str(int(now.metadata.resource_version) + 1)
+        self.partitions[seen.spec.index] = replace(value, metadata=replace(now.metadata, resource_version=version))
+        self._past.append((self.api.world.now_ms, tuple(self.partitions)))
+        return not self.api.refuses()
+
+    def declare(self, index: int, **changes: object) -> None:
+        """A person changes the spec."""
+        now = self.partitions[index]
+        self.write(now, replace(now, spec=replace(now.spec, **changes)))
+
+
+class PlannedStore:
+    """One partition as clients and faults look at it."""
+
+    def __init__(self, objects: Objects, index: int) -> None:
+        self._objects = objects
+        self._index = index
+
+    @property
+    def record(self) -> Record:
+        status = self._objects.partitions[self._index].status
+        sets = Sets(log_ids(status.replicas), log_ids(status.previous_replicas))
+        leader = status.leader or self._objects.pods[0]
+        return Record(status.epoch, leader, sets, status.led_epoch >= 0)
+
+    def allow_loss(self) -> bool:
+        """A person's word about the loss of what was led until now."""
+        now = self._objects.partitions[self._index]
+        if now.spec.allow_data_loss == now.status.led_epoch:
+            return False
+        self._objects.declare(self._index, allow_data_loss=now.status.led_epoch)
+        return True
+
+
+class PlannedOperator:
+    """``wants``: what a person declares next."""
+
+    def __init__(self, name: str, token: int, cluster: Cluster, objects: Objects) -> None:
+        self.name = name
+        self.wants = ""
+        self._token = token
+        self._cluster = cluster
+        self._world = cluster.world
+        self._objects = objects
+        self._run = 0
+        self.start()
+
+    def start(self) -> None:
+        """Nothing is known."""
+        self._run += 1
+        self._pods = {name: PodMemory(pod, self._world) for name, pod in self._cluster.pods.items()}
+        self._attempts = Attempts(self._world.random.random)
+        self._image: Image | None = None
+        self._number: ImageNumber = (-1, -1)
+        self._step(self._run)
+
+    def crash(self) -> None:
+        self._run += 1
+        self._world.at(self._world.random.randint(1, 1_500), self.start)
+
+    def _now_s(self) -> float:
+        return self._world.now_ms / 1000
+
+    def _step(self, run: int) -> None:
+        if run != self._run:
+            return
+        for memory in self._pods.values():
+            memory.poll(self.name, lambda: run == self._run)
+        self._declare()
+        partitions = self._objects.read(self.name)
+        if partitions is not None:
+            self._carry_out(plan(self._observe(partitions), self._now_s()), run)
+        if run == self._run:
+            self._world.at(STEP_MS + self._world.random.randint(0, STEP_MS), lambda: self._step(run))
+
+    def _declare(self) -> None:
+        wants, self.wants = self.wants, ""
+        random, objects = self._world.random, self._objects
+        index = random.randrange(len(objects.partitions)) if wants else 0
+        if wants == "move":
+            objects.declare(index, preferred_leader=random.choice(objects.pods))
+        elif wants == "change":
+            objects.declare(index, replicas=tuple(random.sample(objects.pods, objects.factor)))
+
+    def _observe(self, partitions: tuple[OffsetsPartition, ...]) -> Observation:
+        views = tuple(memory.view() for memory in self._pods.values())
+        active = {(view.name, index) for view in views for index, one in view.replicas.items() if one.is_active}
+        for partition in partitions:
+            if (partition.status.leader, partition.spec.index) in active:
+                self._attempts.settle(partition.metadata.name, self._now_s())
+        return Observation(
+            "ns",
+            "c",
+            self._objects.cluster,
+            (self._objects.topic,),
+            partitions,
+            views,
+            "b:1",
+            self._token,
+            self._image,
+            self._number,
+            self._attempts.view(self._now_s()),
+        )
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, actions: tuple[Action, ...], run: int) -> None:
+        """In order; the operator may die before each."""
+        options, random = self._world.options, self._world.random
+        lost: set[str] = set()
+        for action in actions:
+            if self._world.faults and random.random() < options.operator_crash_in_steps / 4:
+                self._world.log(f"{self.name} dies in a plan")
+                self.crash()
+                return
+            match action:
+                case RecordLeadership(seen=seen, status=status):
+                    named = Sets(log_ids(status.replicas), log_ids(status.previous_replicas))
+                    partition = self._cluster.partitions[seen.spec.index]
+                    if not _may_name(partition, seen, named) or not self._objects.write(
+                        seen, replace(seen, status=status)
+                    ):
+                        lost.add(seen.metadata.name)
+                case Elect():
+                    if action.partition not in lost:
+                        self._elect(action, run)
+                case PublishMetadata():
+                    self._publish(action)
+                case WriteTopicStatus(status=topic_status):
+                    self._objects.topic = replace(self._objects.topic, status=topic_status)
+                case WriteClusterStatus(status=cluster_status):
+                    self._objects.cluster = replace(self._objects.cluster, status=cluster_status)
+                case _:
+                    pass  # logs are there already, positions come with every poll, pods are never outdated
+
+    def _elect(self, action: Elect, run: int) -> None:
+        world = self._world
+        pod = self._cluster.pods[action.pod]
+        self._attempts.start(action.partition, action.pod, action.epoch, self._now_s())
+        world.log(
+            f"{self.name} elects {action.pod}/{action.index} in {action.epoch}"
+            f"{' force' if action.force else ''}{' bootstrap' if action.bootstrap else ''}"
+            f"{' whatever is lost' if action.allow_data_loss else ''} of {len(action.replicas)}"
+        )
+
+        def ended(answer: Answer, *, accepted: bool = False) -> None:
+            if run == self._run:
+                self._attempts.answer(action.partition, action.epoch, self._now_s(), answer)
+                if accepted and action.resign:
+                    self._resign(action)
+
+        def answered(said: fx.Answer) -> None:
+            world.log(f"{self.name} hears {said.status} {said.epoch} {said.message}")
+            accepted = said.status in (fx.CallStatus.ACCEPTED, fx.CallStatus.LOADING)
+            world.send(action.pod, self.name, lambda: ended(_answer(action, _result(action, said)), accepted=accepted))
+
+        def call() -> None:
+            if not pod.up:
+                world.send(action.pod, self.name, lambda: ended(Answer(Reason.ELECTING, "connection refused")))
+                return
+            sets = Sets(action.replicas, action.previous_replicas)
+            election = ElectionCall(
+                action.epoch,
+                sets,
+                bootstrap=action.bootstrap,
+                force=action.force,
+                allow_data_loss=action.allow_data_loss,
+            )
+            self._cluster.partitions[action.index].replicas[action.pod].elect(election, answered)
+
+        world.send(self.name, action.pod, call)
+        world.at(CALL_MS, lambda: ended(Answer(Reason.ELECTING, "no answer")))
+
+    def _resign(self, action: Elect) -> None:
+        replica = self._cluster.partitions[action.index].replicas[action.resign]
+        self._world.send(self.name, action.resign, lambda: replica.resign(action.epoch, lambda answer: None))
+
+    def _publish(self, action: PublishMetadata) -> None:
+        self._image, self._number = action.image, action.number
+        for name in action.pods:
+            pod = self._cluster.pods[name]
+            self._world.send(self.name, name, _take_image(pod, action))
+
+
+def _may_name(partition: Partition, seen: OffsetsPartition, sets: Sets) -> bool:
+    """The fault budget: a set that is named keeps a majority. One that a person gave up for lost needs none."""
+    if partition.checker.loss_allowed or not sets.replicas or not all(sets.replicas):
+        return True
+    before = Sets(log_ids(seen.status.replicas), log_ids(seen.status.previous_replicas))
+    return sets == before or partition.may_name(sets)
+
+
+def _take_image(pod: Pod, action: PublishMetadata) -> Callable[[], None]:
+    def take() -> None:
+        if pod.up and action.number > pod.image:
+            pod.image = action.number
+            for replica in pod.replicas:
+                index = replica.partition.index
+                replica.set_learners(tuple(log_id for at, log_id, _ in action.image.places if at == index))
+
+    return take
+
+
+def _result(action: Elect, said: fx.Answer) -> ElectionResult:
+    sets = said.sets or Sets(())
+    return ElectionResult.of(
+        action.index,
+        CallStatus(said.status.value),
+        epoch=said.epoch,
+        message=said.message,
+        replicas=sets.replicas,
+        previous_replicas=sets.previous_replicas,
+        better_log_id=said.better_log_id,
+    )
