@@ -30,8 +30,12 @@ class Places:
         self._shown: dict[str, str] = {}  # log id -> guest that sent a message of it
 
     def update(self, image: MetadataImage) -> None:
+        """An operator that was just started does not know the address of a pod that is down: the last known one
+        stays."""
         self.cluster_id = image.cluster_id
-        self._addresses = {p.pod: (p.host, p.port) for p in image.peers if p.pod != self._pod}
+        placed = {p.pod for p in image.places}
+        addresses = {p.pod: (p.host, p.port) for p in image.peers if p.pod != self._pod}
+        self._addresses = {pod: at for pod, at in self._addresses.items() if pod in placed} | addresses
         self._by_log_id = {p.log_id: p.pod for p in image.places}
         by_pod: defaultdict[str, list[str]] = defaultdict(list)
         for place in image.places:

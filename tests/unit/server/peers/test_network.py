@@ -100,6 +100,19 @@ async def test_pod_without_an_image_answers_who_connects_to_it() -> None:
         await b.network.stop()
 
 
+async def test_pod_without_an_address_in_a_newer_image_is_reached_at_its_last_one_while_it_has_replicas() -> None:
+    async with pods("a", "b") as (a, b):
+        own = {"a": a.network.address}
+        a.network.update(image(own, version=2, places=["a", "b"]))
+        a.send("b", 1)
+        await until(lambda: b.replicas.numbers == [1])
+        await b.network.stop()
+        await until(lambda: a.network.lost == ("b",))
+        a.network.update(image(own, version=3))
+        assert a.network.lost == ()
+        assert a.network.states == {}
+
+
 async def test_pods_that_share_no_partition_are_not_connected() -> None:
     async with pods("a", "b") as (a, b):
         addresses = {p.name: p.network.address for p in (a, b)}
