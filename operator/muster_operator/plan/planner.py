@@ -43,9 +43,9 @@ from muster_operator.plan.upkeep import decide
 
 __all__ = ["plan"]
 
-MOVES_AT_ONCE = 10
+MOVES_AT_ONCE = 5
 """Moves of leaders to where they belong, and no more: each is a pause of milliseconds for some groups."""
-CHANGES_AT_ONCE = 10
+CHANGES_AT_ONCE = 5
 """Partitions whose set changes: each copies a log."""
 
 
