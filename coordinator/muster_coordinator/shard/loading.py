@@ -7,7 +7,7 @@ In slices, so that a long load never delays other shards. Source: CoordinatorLoa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic, thread_time
@@ -20,7 +20,7 @@ import structlog
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.partition_log import PartitionLog
-from muster_coordinator.records.batch import BatchRecord
+from muster_coordinator.records.batch import BatchRecord, RecordBatch
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import LogDecoder, UnknownRecord
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
@@ -134,10 +134,11 @@ def replay_log(
     from_offset: int | None = None,
     to_offset: int | None = None,
     now_s: Callable[[], float] = monotonic,
+    batches: Iterable[RecordBatch] | None = None,
 ) -> Generator[None, None, int]:
     """Replay ``log`` into ``coordinator``, from its start, or from ``from_offset``, between two batches, to its end, or
     the last batch that ends at or below ``to_offset``. Yields after each slice; returns the offset behind the last
-    record.
+    record. ``batches``: what the log has from ``from_offset`` on, if the caller has it at hand.
 
     Raises DamagedLogError if a batch is unreadable, CorruptBatchError if its records are, RecordDecodeError if a key
     or a value is, UnsupportedValueVersionError on a known record with an unknown value version (KIP-915). Unknown
@@ -147,7 +148,7 @@ def replay_log(
     unknown_types: set[int] = set()
     end_offset = log.start_offset if from_offset is None else from_offset
     left, ends_s, began_s = SLICE_RECORDS, now_s() + SLICE_S, 0.0
-    for batch in log.read_batches(end_offset):
+    for batch in log.read_batches(end_offset) if batches is None else batches:
         if to_offset is not None and batch.end_offset > to_offset:
             break
         producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)

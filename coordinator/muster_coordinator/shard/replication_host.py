@@ -217,7 +217,7 @@ class ReplicaHost:
 
     def log_durable(self, end_offset: int) -> None:
         """A journal write is done that had records of this log."""
-        shard = self.shard
+        shard = self.serving.shard
         if self.alone and shard is not None:
             shard.committed(end_offset)
             return
@@ -317,6 +317,7 @@ class ReplicaHost:
             self._work.append_beside(effect)
             return
         self.serving.end("another log was better")
+        self.serving.arrived(self.replica.end_offset, effect.batches)
         self.replica.append_received(effect.batches, effect.end)
         self._runtime.turns.write_soon()
 

@@ -6,13 +6,14 @@ the state is built anew from checkpoint and log. Source: replication.md, "Electi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.shard import Shard
@@ -57,6 +58,11 @@ class Serving:
             if self._standby is None:
                 self._standby = self._new_standby(self._runtime.new_coordinator())
             self._standby.follow(commit_point)
+
+    def arrived(self, start: int, batches: Sequence[Batch]) -> None:
+        """A follower's log, which ended at ``start``, got ``batches``."""
+        if self._standby is not None:
+            self._standby.arrived(start, batches)
 
     def log_changes(self) -> None:
         """What was loaded may be more than the log holds soon."""

@@ -8,12 +8,15 @@ and commit"; reference, section 3.5.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import structlog
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.records.batch import RecordBatch, read_batch
+from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.loading import LoadTurns, load_log, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replica import Replica
@@ -23,6 +26,8 @@ __all__ = ["NOTHING", "Standby"]
 logger = structlog.get_logger(__name__)
 
 NOTHING = -1
+ARRIVED_BYTES = 256 << 10
+"""Of batches that are not committed yet, or not replayed; beyond it they are read from the log."""
 WARM_BYTES = 64 << 10
 """A tail up to this size is replayed at once, without a turn for others: some milliseconds."""
 BEHIND_LOADS = 1 << 60
@@ -48,10 +53,23 @@ class Standby:
         self._turns = turns
         self._on_error = on_error
         self._target = replayed
+        self._arrived: deque[Batch] = deque()  # not replayed; contiguous, from ``_arrived_from`` on
+        self._arrived_from = 0
+        self._arrived_bytes = 0
         self._waited_for = False  # by an election
         self.failed = False
         """A record could not be replayed: nothing more is, and the state is of no use."""
         self._task: asyncio.Task[None] | None = None
+
+    def arrived(self, start: int, batches: Sequence[Batch]) -> None:
+        """The log ended at ``start`` and got ``batches``: kept for a while, to save reading them again."""
+        if self._arrived_bytes > ARRIVED_BYTES:
+            self._arrived.clear()
+            self._arrived_bytes = 0
+        if not self._arrived:
+            self._arrived_from = start
+        self._arrived.extend(batches)
+        self._arrived_bytes += sum(len(batch.data) for batch in batches)
 
     def follow(self, commit_point: int) -> None:
         """Replay up to there, in the background."""
@@ -110,5 +128,18 @@ class Standby:
         if self.replayed == NOTHING:
             end = yield from load_log(replica, self.coordinator, self._metrics, target)
         else:
-            end = yield from replay_log(replica.log, self.coordinator, self._metrics, self.replayed, target)
+            batches = self._take(target) if self._arrived_from <= self.replayed and self._arrived else None
+            end = yield from replay_log(
+                replica.log, self.coordinator, self._metrics, self.replayed, target, batches=batches
+            )
         self.replayed = max(end, target)
+
+    def _take(self, target: int) -> Iterator[RecordBatch]:
+        """What arrived between the end of the state and ``target``."""
+        arrived = self._arrived
+        while arrived and arrived[0].end_offset <= target:
+            batch = arrived.popleft()
+            self._arrived_from = batch.end_offset
+            self._arrived_bytes -= len(batch.data)
+            if batch.base_offset >= self.replayed:
+                yield read_batch(batch.data)
