@@ -67,14 +67,19 @@ class Split:
 
 def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
     """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, a directory of those, an
-    archive, or a place of ``places``; sorted by path. Raises InputError: none found, unless there may be none; one
+    archive, or a place of ``places``; sorted by path. Of pods with a replica of one partition the first named is read.
+    Raises InputError: none found, unless there may be none; one
     offsets partition in two directories. SegmentReadError: a pod does not answer.
     """
     given = list(paths)
     found: list[SegmentFile] = []
     for path in given:
         try:
-            found += _remote(path) if is_uri(path) else _under(Path(path))
+            if is_pod(path):
+                served = {each.offsets_partition for each in found if is_pod(each.path)}
+                found += (each for each in _served(path) if each.offsets_partition not in served)
+            else:
+                found += _stored(path) if is_uri(path) else _under(Path(path))
         except (OSError, ValueError) as exc:  # ValueError: no URI that pyarrow knows
             reason = getattr(exc, "strerror", None) or exc
             raise InputError(f"{getattr(exc, 'filename', None) or path}: {reason}") from exc
@@ -84,10 +89,11 @@ def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[Se
     return sorted(set(found))
 
 
-def _remote(address: str) -> Iterator[SegmentFile]:
-    if is_pod(address):
-        yield from (SegmentFile(*each) for each in list_pod(address))
-        return
+def _served(address: str) -> list[SegmentFile]:
+    return [SegmentFile(*each) for each in list_pod(address)]
+
+
+def _stored(address: str) -> Iterator[SegmentFile]:
     for uri in list_uri(address):
         match = _STORED_SEGMENT.fullmatch(uri)
         if match is not None:

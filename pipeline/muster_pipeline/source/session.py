@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from muster_pipeline.decode.errors import PipelineError
 from muster_pipeline.source.spark import MusterOffsets
 
-__all__ = ["JavaMissingError", "check_java", "spark_session"]
+__all__ = ["SUBMITTED", "JavaMissingError", "check_java", "spark_session"]
 
 OLDEST_JAVA = 17
+SUBMITTED = "submitted"
+"""As master: whatever the session was submitted with."""
 _HINT = f"Spark needs Java {OLDEST_JAVA} or later: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 
 
@@ -40,25 +42,34 @@ def check_java() -> int:
     return int(match[1])
 
 
-def spark_session(master: str = "local[2]", memory: str = "768m") -> SparkSession:
-    """A session in UTC without a web page, with the data source registered. Raises JavaMissingError.
+def spark_session(master: str = "local[2]", memory: str = "768m", jvm_options: str = "") -> SparkSession:
+    """A session in UTC with the data source registered. Raises JavaMissingError.
 
-    Its workers run this interpreter, unless PYSPARK_PYTHON names another.
+    ``master`` SUBMITTED: what spark-submit, or a Spark operator, has set stands. Otherwise it is a session without web
+    page; its workers run this interpreter, unless PYSPARK_PYTHON names another, and its JVM maps the classes of the
+    archive that MUSTER_SPARK_ARCHIVE names (see ``class_archive``).
     """
-    check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it looks for this machine's name, for seconds
+    builder = SparkSession.builder.appName("muster")
+    if master != SUBMITTED:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it looks for this machine's name, for seconds
+        archive = os.environ.get("MUSTER_SPARK_ARCHIVE")
+        if archive and not jvm_options:
+            jvm_options = f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        builder = (
+            builder.master(master)
+            .config("spark.driver.memory", memory)
+            .config("spark.driver.extraJavaOptions", jvm_options)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.log.level", "ERROR")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "4")
+        )
     session: SparkSession = (
-        SparkSession.builder.master(master)
-        .appName("muster")
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
+        builder.config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .getOrCreate()
