@@ -1,7 +1,7 @@
 """Over many stored offsets: election of warm standbys (three pods), and the cold start of a single pod, beside Kafka's.
 
-The load generator stores the offsets: 500 groups with as many topic partitions each as it takes, written again and
-again for some seconds, so that the log is several times as long as what it comes to.
+The load generator stores the offsets: groups with 1,000 topic partitions each, 50 groups at a time, which commit them
+again and again for half a second, so that the log is several times as long as what it comes to.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from builds import BenchError
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, StatusEvent
 
-GROUPS = 500
-REWRITE_S = 5.0
+TOPIC_PARTITIONS = 1000
+GROUPS_AT_ONCE = 50
+REWRITE_S = 0.5
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02
@@ -39,24 +40,24 @@ CHECKPOINT = "muster.checkpoint.interval.bytes=1048576"
 def measure(directory: Path, offsets: int) -> dict[str, Any]:
     """All times in ms. Raises BenchError, MissingTool."""
     generator = builds.loadgen()
-    topic_partitions = max(offsets // GROUPS, 1)
-    report = {"offsets": GROUPS * topic_partitions, "standby": standby(directory, generator, topic_partitions)}
-    return report | {"cold_start": cold_start(directory, generator, topic_partitions)}
+    rounds = max(offsets // (GROUPS_AT_ONCE * TOPIC_PARTITIONS), 1)
+    report = {"offsets": rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS, "standby": standby(directory, generator, rounds)}
+    return report | {"cold_start": cold_start(directory, generator, rounds)}
 
 
-def standby(directory: Path, generator: Path, topic_partitions: int) -> dict[str, Any]:
+def standby(directory: Path, generator: Path, rounds: int) -> dict[str, Any]:
     """One of three pods hands over all that it leads: how long each partition's new leader took."""
-    with _local_up(directory / "standby", 3, topic_partitions) as pods:
-        _store(generator, pods.bootstrap, topic_partitions)
+    with _local_up(directory / "standby", 3) as pods:
+        _store(generator, pods.bootstrap, rounds)
         times = asyncio.run(_handover(pods))
     times.sort()
     return {"elections": len(times), "p50_ms": times[len(times) // 2], "max_ms": times[-1]}
 
 
-def cold_start(directory: Path, generator: Path, topic_partitions: int) -> dict[str, Any]:
+def cold_start(directory: Path, generator: Path, rounds: int) -> dict[str, Any]:
     """SIGKILL of a single pod: from the start of its next process until it leads everything."""
-    with _local_up(directory / "cold", 1, topic_partitions, CHECKPOINT) as pods:
-        _store(generator, pods.bootstrap, topic_partitions)
+    with _local_up(directory / "cold", 1, CHECKPOINT) as pods:
+        _store(generator, pods.bootstrap, rounds)
         before = pods.pids()
         os.kill(before[0], signal.SIGKILL)
         deadline = time.monotonic() + DEADLINE_S
@@ -82,11 +83,11 @@ class _Pods:
 
 
 @contextmanager
-def _local_up(directory: Path, pods: int, topic_partitions: int, *config: str) -> Iterator[_Pods]:
+def _local_up(directory: Path, pods: int, *config: str) -> Iterator[_Pods]:
     directory.mkdir(parents=True)
     data = directory / "data"
     command = [sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"]
-    command += ["--pods", str(pods), "--topic", f"{servers.TOPIC}:{topic_partitions}"]
+    command += ["--pods", str(pods), "--topic", f"{servers.TOPIC}:{TOPIC_PARTITIONS}"]
     command += ["--replication-factor", str(pods)]
     command += [argument for setting in config for argument in ("--config", setting)]
     with servers.process(command, directory / "muster.out") as started:
@@ -95,14 +96,15 @@ def _local_up(directory: Path, pods: int, topic_partitions: int, *config: str) -
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _store(generator: Path, bootstrap: str, topic_partitions: int) -> None:
-    print(f"storing {GROUPS * topic_partitions:,} offsets", file=sys.stderr)
-    command = [str(generator), "-bootstrap", bootstrap.split(",")[0], "-topic", servers.TOPIC]
-    command += ["-connections", str(GROUPS), "-partitions", str(topic_partitions)]
-    command += ["-warm-up", "0s", "-duration", f"{REWRITE_S}s"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError(f"load generator: {done.stderr.strip()} {done.stdout.strip()}")
+def _store(generator: Path, bootstrap: str, rounds: int) -> None:
+    print(f"storing {rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS:,} offsets", file=sys.stderr)
+    for number in range(rounds):
+        command = [str(generator), "-bootstrap", bootstrap.split(",")[0], "-topic", servers.TOPIC]
+        command += ["-connections", str(GROUPS_AT_ONCE), "-partitions", str(TOPIC_PARTITIONS)]
+        command += ["-group-prefix", f"stored-{number}", "-warm-up", "0s", "-duration", f"{REWRITE_S}s"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BenchError(f"load generator: {done.stderr.strip()} {done.stdout.strip()}")
 
 
 async def _handover(pods: _Pods) -> list[float]:
