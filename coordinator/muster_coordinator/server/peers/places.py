@@ -36,6 +36,7 @@ class Places:
         placed = {p.pod for p in image.places}
         addresses = {p.pod: (p.host, p.port) for p in image.peers if p.pod != self._pod}
         self._addresses = {pod: at for pod, at in self._addresses.items() if pod in placed} | addresses
+        self._guests = {pod: at for pod, at in self._guests.items() if pod not in addresses}
         self._by_log_id = {p.log_id: p.pod for p in image.places}
         by_pod: defaultdict[str, list[str]] = defaultdict(list)
         for place in image.places:
@@ -61,7 +62,8 @@ class Places:
         return guests | {pod: self._addresses[pod] for pod in self.sharing}
 
     def guest(self, pod: str, address: Address) -> None:
-        """``pod`` connected here, and says that it listens at ``address``."""
+        """``pod`` connected here, and says that it listens at ``address``. So it shares a partition by its image: the
+        next one that comes here decides whether it is so."""
         self._guests[pod] = address
 
     def guest_left(self, pod: str) -> None:

@@ -118,6 +118,7 @@ async def test_pods_that_share_no_partition_are_not_connected() -> None:
         addresses = {p.name: p.network.address for p in (a, b)}
         for pod in (a, b):
             pod.network.update(image(addresses, version=2, places=[pod.name]))
+        await until(lambda: a.network.states == b.network.states == {})
         c = PeerPod("c")
         try:
             await c.start()
