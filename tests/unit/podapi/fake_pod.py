@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.models import (
@@ -39,34 +40,6 @@ from muster_coordinator.podapi.models import (
 from muster_coordinator.podapi.server import build_app
 
 _log_numbers = itertools.count(1)
-
-
-@dataclass
-class FakeReplica:
-    """A log without records: its promise, how far it goes, and the sets that it names last."""
-
-    log_id: str
-    promised: int = -1
-    leader: str | None = None  # log id; "somebody" is nobody here
-    used: bool = False
-    end_offset: int = 0
-    last_epoch: int = -1
-    replicas: tuple[str, ...] = ()
-    previous: tuple[str, ...] = ()
-    rebuilding: bool = False
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        return (self.last_epoch, self.end_offset)
-
-    def copy(self, other: FakeReplica) -> None:
-        self.end_offset, self.last_epoch, self.used = other.end_offset, other.last_epoch, True
-        self.replicas, self.previous = other.replicas, other.previous
-
-
-@dataclass
-class FakeVolume:
-    replicas: dict[int, FakeReplica] = field(default_factory=dict)
 
 
 @dataclass
@@ -197,7 +170,7 @@ class FakePod:
             return self._election(index, CallStatus.NO_MAJORITY, f"{len(sealed)} sealed")
         if not named and not election.bootstrap and not election.allow_data_loss:
             return self._election(index, CallStatus.INVALID, "an empty log without bootstrap")
-        if named and not election.allow_data_loss and not _may_become(best, election):
+        if named and not election.allow_data_loss and not may_become(best, election):
             self._publish(index)
             return self._election(index, CallStatus.SET_CONFLICT, "the log names other sets", sets=best)
         replica.copy(best)
@@ -382,16 +355,6 @@ class FakePod:
 
     def started(self) -> tuple[bool, str]:
         return True, "started"
-
-
-def _may_become(log: FakeReplica, call: Election) -> bool:
-    now, before = set(log.replicas), set(log.previous)
-    wanted, named = set(call.replicas), set(call.previous_replicas)
-    if (now, before) == (wanted, named):
-        return True
-    if not before:
-        return named == now
-    return (wanted, named) == (before, now)
 
 
 @dataclass
