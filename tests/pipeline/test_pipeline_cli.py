@@ -36,7 +36,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     directory.mkdir()
     hostile = encode_batch([commit("[red]\x1b[2J", "t", 0, 1)], base_offset=0, leader_epoch=0, timestamp_ms=0)
     (directory / f"{0:020d}.log").write_bytes(hostile + bytes(30))
-    done = muster("run", str(root / "logs"), "--output", str(root / "tables"))
+    done = muster("tables", str(root / "logs"), "--output", str(root / "tables"))
     assert done.returncode == 0, done.stderr
     assert "offset_commit" in done.stdout
     assert "1 problems" in done.stdout
@@ -89,15 +89,15 @@ def test_errors_are_one_line_and_exit_code_1(tables: Path, tmp_path: Path) -> No
     result = CliRunner().invoke(cli, ["pipeline", "offsets", str(tmp_path)])
     assert (result.exit_code, result.output) == (
         1,
-        f"Error: {tmp_path} holds no tables: `muster pipeline run` makes them\n",
+        f"Error: {tmp_path} holds no tables: `muster pipeline tables` makes them\n",
     )
-    done = muster("run", str(tables.parent / "logs"), "--output", str(tmp_path / "t"), "--fail-fast")
+    done = muster("tables", str(tables.parent / "logs"), "--output", str(tmp_path / "t"), "--fail-fast")
     assert done.returncode == 0, done.stderr  # a tail may be a write under way
     log = tmp_path / "__consumer_offsets-0" / f"{0:020d}.log"
     log.parent.mkdir()
     batch = encode_batch([commit("g", "t", 0, 1)], base_offset=0, leader_epoch=0, timestamp_ms=0)
     log.write_bytes(batch[:-1] + b"\xff" + batch)
-    done = muster("run", str(log), "--output", str(tmp_path / "u"), "--fail-fast")
+    done = muster("tables", str(log), "--output", str(tmp_path / "u"), "--fail-fast")
     assert done.returncode == 1
     assert f"Error: {log}, byte 0: bad_crc: CRC-32C does not match" in done.stderr
     assert "Traceback" not in done.stderr.split("Error: ")[-1]

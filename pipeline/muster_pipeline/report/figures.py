@@ -95,7 +95,9 @@ def _commits(data: ReportData) -> Plot | None:
             values = [series[group].get(moment, 0) / (bucket / 1000) for moment in moments]
             colour = OTHERS if group is None else SERIES[number]
             label = "all others" if group is None else _label(group, narrow)
-            axes.bar(moments, values, bucket, base, align="edge", color=colour, label=label, linewidth=0)
+            axes.bar(
+                moments, values, bucket, base, align="edge", color=colour, label=label, edgecolor=colour, linewidth=0.5
+            )
             base = [low + value for low, value in zip(base, values, strict=True)]
         by_time(axes, moments[0], moments[-1] + bucket, narrow)
         axes.set_ylim(0, max(base) * 1.05)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from muster_pipeline.analytics.groups import GroupState
 from muster_pipeline.analytics.regressions import Cause
+from muster_pipeline.decode.schema import Problem
 from muster_pipeline.report.data import ReportData, Row
 from muster_pipeline.report.words import amount, duration, instant, name, percent, plural
 
@@ -18,9 +19,12 @@ LONG_PAUSE_MS = 60_000
 MANY_REBALANCES = 6
 """Per hour, on average over the report: more often than a rollout explains."""
 MUCH_REPEATED = 0.9
+MUCH_OF_ALL = 0.25
 UNEVEN = 3.0
 """Times the mean load."""
 _HOUR_MS = 3_600_000
+_TAILS = (Problem.ZERO_TAIL, Problem.TORN_BATCH)
+"""What the end of a log that is being written looks like as well."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,9 @@ def _names(rows: Iterable[Row], limit: int = 3) -> str:
 def _quality(data: ReportData) -> Iterable[Finding]:
     if data.quality.listed.total:
         worst = data.quality.listed.rows[0]
+        only_tails = all(row["problem"] in _TAILS for row in data.quality.listed.rows)
         yield Finding(
-            BAD,
+            NOTE if only_tails else BAD,
             f"{_stretches(data.quality.listed.total)} of the log could not be read "
             f"({plural(data.quality.bad_bytes, 'byte')})",
             f"The largest is {worst['problem']} in {name(worst['file'], 90)} at byte {worst['position']}. "
@@ -160,7 +165,15 @@ def _paused(data: ReportData) -> Iterable[Finding]:
 
 def _outliers(data: ReportData) -> Iterable[Finding]:
     total = max(sum(row["commits"] for row in data.load.by_partition), 1)
-    for row in data.activity.outliers[:3]:
+    known = {row["group"] for row in data.activity.outliers}
+    wasteful = [
+        row
+        for row in data.activity.rates.rows
+        if row["group"] not in known
+        and row["commits"] / total >= MUCH_OF_ALL
+        and (row["repeated_share"] or 0) >= MUCH_REPEATED
+    ]
+    for row in [*data.activity.outliers, *wasteful][:3]:
         said_again = row["repeated_share"] or 0
         advice = (
             f"{percent(said_again)} of them repeat the offset before: raise auto.commit.interval.ms."
@@ -170,7 +183,7 @@ def _outliers(data: ReportData) -> Iterable[Finding]:
         yield Finding(
             WARNING,
             f"{name(row['group'], 40)} makes {percent(row['commits'] / total)} of all commits",
-            f"{amount(row['commits'])} commits, far more than other groups. {advice}",
+            f"{plural(row['commits'], 'commit')}. {advice}",
             "commits",
         )
 

@@ -61,6 +61,7 @@ def _members(row: Row) -> str:
     return ", ".join(parts) + (f" and {more} more" if more else "") or "–"
 
 
+_WHEN = Column("when", _of("timestamp_ms", instant))
 _GROUP, _PLACE = _text("group", "group"), [_text("topic", "topic"), _number("partition", "partition", str)]
 _LAG = [
     *(_GROUP, *_PLACE),
@@ -71,7 +72,7 @@ _RATES = [
     *(_GROUP, _number("partitions", "partitions"), _number("commits", "commits")),
     *(_number("on average", "per_second", rate), _number("at most", "peak_per_second", rate)),
     _number("said again", "repeated_share", percent),
-    Column("", lambda row: "outlier" if row["outlier"] else ""),
+    Column("note", lambda row: "outlier" if row["outlier"] else ""),
 ]
 _STATES = [
     *(_GROUP, _text("state", "state"), _number("members", "members"), _number("partitions", "partitions")),
@@ -83,7 +84,7 @@ _EXPIRING = [
     _number("offsets expire", "expires_ms", instant),
 ]
 _REGRESSIONS = [
-    *(_number("when", "timestamp_ms", instant), _GROUP, *_PLACE, _text("likely cause", "cause")),
+    *(_WHEN, _GROUP, *_PLACE, _text("likely cause", "cause")),
     *(_number("from", "from_offset"), _number("to", "to_offset"), _number("read again", "reread")),
     _number("after", "gap_ms", duration),
 ]
@@ -94,7 +95,7 @@ _REBALANCED = [
     _number("last", "last_ms", instant),
 ]
 _REBALANCES = [
-    *(_number("when", "timestamp_ms", instant), _GROUP, _number("generation", "generation")),
+    *(_WHEN, _GROUP, _number("generation", "generation")),
     *(_number("members", "members_after"), Column("who", _members)),
     *(_number("assigned in", "assign_ms", duration), _number("pause", "pause_ms", duration)),
 ]

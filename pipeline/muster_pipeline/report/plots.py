@@ -37,6 +37,8 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a client may call its group $x$
     "text.color": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
     "axes.spines.top": False,
@@ -87,7 +89,7 @@ def render_svg(plot: Plot, narrow: bool) -> str:
 
 def render_png(plot: Plot) -> bytes:
     """On white, with the title in it: it stands alone."""
-    with _style({}):
+    with _style({"figure.facecolor": "white"}):
         figure = _figure(plot, narrow=False)
         figure.suptitle(plot.title, x=0.01, ha="left", fontsize=12, fontweight="bold")
         out = io.BytesIO()
@@ -105,7 +107,6 @@ def _style(more: dict[Any, Any]) -> Iterator[None]:
 
 def _figure(plot: Plot, narrow: bool) -> Figure:
     figure = Figure(figsize=(NARROW if narrow else WIDE, plot.height), dpi=100, layout="constrained")
-    figure.patch.set_alpha(0 if narrow else 1)
     plot.draw(figure, narrow)
     return figure
 
@@ -119,6 +120,9 @@ def by_time(axes: Any, first_ms: int, last_ms: int, narrow: bool) -> None:
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: datetime.fromtimestamp(value / 1000, UTC).strftime(pattern))
     )
+    if span < 36 * 3_600_000:
+        days = [datetime.fromtimestamp(each / 1000, UTC).strftime("%b %d") for each in (first_ms, last_ms)]
+        axes.set_xlabel("UTC, " + " to ".join(dict.fromkeys(days)))
     axes.grid(visible=False, axis="x")
 
 

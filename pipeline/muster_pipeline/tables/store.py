@@ -67,7 +67,7 @@ class Store:
         """The manifest of a run that ended. Raises StoreError: there was none."""
         manifest = self.manifest()
         if not manifest.run:
-            raise StoreError(f"{self.root} holds no tables: `muster pipeline run` makes them")
+            raise StoreError(f"{self.root} holds no tables: `muster pipeline tables` makes them")
         return manifest
 
     @contextmanager

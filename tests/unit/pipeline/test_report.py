@@ -216,6 +216,20 @@ def test_all_that_is_wrong_comes_first_and_the_worst_before_the_rest() -> None:
     assert "1 time an offset went back: 100 records to read again" in titles
 
 
+def test_a_group_with_much_of_all_commits_is_named_only_if_they_say_nothing_new() -> None:
+    wasteful = replace(quiet_data().activity, rates=listing(rate_row("g", 100, repeated_share=0.95)))
+    assert [each.title for each in findings(replace(quiet_data(), activity=wasteful))] == [
+        "g makes 100% of all commits"
+    ]
+
+
+def test_an_end_of_a_log_that_may_be_a_write_under_way_is_only_a_note() -> None:
+    tail = {"problem": "torn_batch", "file": "f", "position": 7, "problem_bytes": 30, "problem_detail": ""}
+    for problems, severity in (([tail], NOTE), ([tail, tail | {"problem": "bad_crc"}], BAD)):
+        data = replace(quiet_data(), quality=Quality(listing(*problems), 30))
+        assert [each.severity for each in findings(data)] == [severity]
+
+
 def test_a_group_that_is_well_gives_no_finding_and_unknown_lag_is_said() -> None:
     assert findings(quiet_data()) == []
     unknown = replace(quiet_data(), groups=replace(quiet_data().groups, lags=None, group_lags=None))
@@ -255,7 +269,7 @@ def test_plots_come_in_two_widths_in_the_colours_of_the_page(troubled_html: str)
         assert troubled_html.count(f'<svg class="{width}"') == len(slugs)
     svgs = "".join(re.findall(r"<svg.*?</svg>", troubled_html, re.S))
     assert "var(--s1)" in svgs
-    assert set(re.findall(r": (#[0-9a-f]{6})", svgs)) <= {"#ffffff", "#000000"}
+    assert set(re.findall(r": (#[0-9a-f]{6})", svgs)) <= {"#000000"}  # no paper of its own
     ids = re.findall(r' id="([^"]+)"', svgs)
     referred = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", svgs))
     assert all(ids.count(one or other) == 1 for one, other in referred)
