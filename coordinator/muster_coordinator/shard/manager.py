@@ -158,7 +158,8 @@ class ShardManager:
         for background in self._background:
             await background.stop()
         for host in self.hosts.values():
-            host.close()
+            host.give_up("the pod stops")
+            host.serving.log_changes()
         for shard in tuple(self.shards.values()):
             shard.close("the pod stops")
         await self._storage.close()

@@ -29,6 +29,7 @@ from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
 from muster_coordinator.shard.batches import checked, read_log
 from muster_coordinator.shard.metrics import CommitSample
+from muster_coordinator.shard.outcome import PendingCalls
 from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.serving import Serving
@@ -63,13 +64,12 @@ class ReplicaHost:
         self._changed = False  # something that a status shows
         self._turn_due = False
         self._work: StorageWork | None = None
-        self._calls: dict[int, asyncio.Future[fx.Answer]] = {}
-        self._last_call = 0
+        self._calls = PendingCalls()
         self._sample = CommitSample(runtime.metrics.commit_time)
 
     @property
     def may_tend(self) -> bool:
-        """The log is open, and something of it is known to be committed: work for cleaner, checkpoints, archive."""
+        """Cleaner, checkpoints and archive may look at it: the log is open, something is known to be committed."""
         return self.replica.is_open and self.commit_point >= 0
 
     @property
@@ -122,7 +122,7 @@ class ReplicaHost:
         self.replica.on_batch = self._appended
         if self.learners:
             self._event(lambda core, now: core.set_learners(self.learners, now))
-        self._publish()
+        self._runtime.partition_changed(self.partition)
 
     def give_up(self, reason: str, status: fx.CallStatus = fx.CallStatus.CANNOT_WRITE) -> None:
         """No core from now on until ``start``: nothing is promised, acked or led."""
@@ -135,24 +135,16 @@ class ReplicaHost:
         self.replica.on_batch = None
         self.alone = False
         self.serving.end(reason)
-        for call in tuple(self._calls):
-            self._answer(fx.Answer(call, status, core.promise.epoch, reason))
+        self._calls.end_all(status, core.promise.epoch, reason)
 
     async def storage_ended(self) -> None:
         """Returns when what the core of before wanted of the storage is done: promise and log stand still then."""
         if self._work is not None:
             await self._work.ended()
 
-    def close(self) -> None:
-        """The pod stops."""
-        self.give_up("the pod stops")
-        self.serving.log_changes()
-
     def _failed(self, error: Exception) -> None:
         """A defect, or the disk: what the core knows may not be what is durable."""
-        logger.error(
-            "replica_failed", partition=self.partition, error=f"{type(error).__name__}: {error}", exc_info=error
-        )
+        logger.error("replica_failed", partition=self.partition, exc_info=error)
         if isinstance(error, DamagedLogError):
             self._runtime.storage.mark_damaged(self.partition, error)
             self.give_up(str(error), fx.CallStatus.DAMAGED)
@@ -161,7 +153,7 @@ class ReplicaHost:
         else:
             self.give_up(f"{type(error).__name__}: {error}", fx.CallStatus.INVALID)
             self._runtime.opening.start_again(self)
-        self._publish()
+        self._runtime.partition_changed(self.partition)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -247,16 +239,12 @@ class ReplicaHost:
 
     def call(self, make: Callable[[int], Event]) -> asyncio.Future[fx.Answer]:
         """An election or a resignation; the answer comes when it has ended."""
-        self._last_call += 1
-        future: asyncio.Future[fx.Answer] = asyncio.get_running_loop().create_future()
-        self._calls[self._last_call] = future
-        self._event(make(self._last_call))
-        return future
+        call, answer = self._calls.begin()
+        self._event(make(call))
+        return answer
 
     def _answer(self, answer: fx.Answer) -> None:
-        future = self._calls.pop(answer.call, None)
-        if future is not None and not future.done():
-            future.set_result(answer)
+        self._calls.end(answer)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -290,10 +278,7 @@ class ReplicaHost:
             shard.confirm_read = None if alone else self._confirm_read
         if self._changed:
             self._changed = False
-            self._publish()
-
-    def _publish(self) -> None:
-        self._runtime.partition_changed(self.partition)
+            self._runtime.partition_changed(self.partition)
 
     def _send(self, effect: fx.Send) -> None:
         self._runtime.peers.send(self.partition, effect.message)
@@ -322,28 +307,28 @@ class ReplicaHost:
         self._runtime.turns.write_soon()
 
     def _read_log(self, effect: fx.ReadLog) -> None:
-        read_log(self.replica, self._runtime, effect, partial(self._read, effect.ticket, self.generation))
+        core, generation = self.core, self.generation
 
-    def _read(self, ticket: int, generation: int, end: int, batches: list[Batch], error: Exception | None) -> None:
-        if error is None:
-            self._event(lambda core, now_ms: core.log_read(ticket, end, batches, now_ms))
-        elif self.generation == generation:  # else the log was cut or swapped meanwhile
-            self._failed(error)
+        def read(end: int, batches: list[Batch], error: Exception | None) -> None:
+            if self.core is not core:
+                return
+            if error is None:
+                self._event(lambda core, now_ms: core.log_read(effect.ticket, end, batches, now_ms))
+            elif self.generation == generation:  # else the log was cut or swapped meanwhile
+                self._failed(error)
+
+        read_log(self.replica, self._runtime, effect, read)
 
     # -- leading ------------------------------------------------------------------------------------------------------
-
-    def _load(self, effect: fx.Load) -> None:
-        self.serving.load(effect.epoch)
 
     def _loaded(self, epoch: int) -> None:
         self._event(lambda core, now_ms: core.loaded(epoch, now_ms))
 
     def _load_failed(self, epoch: int, error: Exception) -> None:
-        message = f"{type(error).__name__}: {error}"
         if isinstance(error, DamagedLogError):
-            self._runtime.storage.mark_damaged(self.partition, error)
-            self.give_up(message, fx.CallStatus.DAMAGED)
+            self._failed(error)
         else:
+            message = f"{type(error).__name__}: {error}"
             self._event(lambda core, now_ms: core.load_failed(epoch, message, now_ms))
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
@@ -383,7 +368,7 @@ class ReplicaHost:
             self._runtime.metrics.read_rounds += 1
             self.shard.reads_confirmed(effect.round)
 
-    def _set_final(self, effect: fx.SetFinal) -> None:
+    def _note_change(self, effect: fx.Effect) -> None:
         self._changed = True
 
     def _data_loss_accepted(self, effect: fx.DataLossAccepted) -> None:
@@ -401,14 +386,14 @@ _CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
     fx.SwapBeside: ReplicaHost._store,
     fx.AppendRange: ReplicaHost._append_range,
     fx.ReadLog: ReplicaHost._read_log,
-    fx.Load: ReplicaHost._load,
+    fx.Load: lambda host, effect: host.serving.load(effect.epoch),
     fx.AppendLeaderChange: ReplicaHost._append_leader_change,
     fx.AppendReplicaSet: ReplicaHost._append_replica_set,
     fx.Active: ReplicaHost._active,
     fx.SteppedDown: ReplicaHost._stepped_down,
     fx.CommitPointMoved: ReplicaHost._commit_point_moved,
     fx.ReadsConfirmed: ReplicaHost._reads_confirmed,
-    fx.SetFinal: ReplicaHost._set_final,
+    fx.SetFinal: ReplicaHost._note_change,
     fx.DataLossAccepted: ReplicaHost._data_loss_accepted,
     fx.DiscardCheckpoints: ReplicaHost._discard_checkpoints,
     fx.Answer: ReplicaHost._answer,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from tests.support.replicas import ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.replication.messages import Append
+from muster_coordinator.replication.messages import Append, Message
 from muster_coordinator.shard.outcome import OutcomeCode
 from muster_coordinator.shard.states import ShardState
 
@@ -300,4 +301,61 @@ async def test_replica_that_cannot_write_gives_up_and_comes_back(pods: ReplicaPo
     assert await pods[1].commit(3) == 0
     pods[0].disk.dead = False
     await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_exception_out_of_the_core_costs_one_core_and_no_commit(
+    pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await pods[0].commit(1) == 0
+    await pods.caught_up()
+    host = pods[2].up.hosts[0]
+    broken = host.core
+    assert broken is not None
+
+    def violate(*arguments: object) -> None:
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(broken, "receive", violate)
+    assert await pods[0].commit(2) == 0
+    await pods.until(lambda: host.core is not None and host.core is not broken)
+    await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_record_that_the_leader_cannot_replay_ends_its_leadership_and_another_epoch_reloads(
+    pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await pods[0].commit(1) == 0
+    coordinator = pods[0].shard().coordinator
+
+    def break_down(*arguments: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(coordinator, "replay", break_down)
+    assert await pods[0].commit(2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert pods[0].shard().state is ShardState.FAILED
+    await pods.until(lambda: pods[0].up.hosts[0].core is not None)
+    await pods.elect(0, force=True)
+    assert await pods[0].fetch() in (1, 2)
+
+
+async def test_damaged_message_is_dropped_and_sent_again(pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = pods[1].up.receive
+    harmed = 0
+
+    def harm(partition: int, message: Message) -> None:
+        nonlocal harmed
+        if isinstance(message, Append) and message.batches and harmed < 3:
+            harmed += 1
+            data = bytearray(message.batches[0].data)
+            data[-1] ^= 1
+            batches = (msgspec.structs.replace(message.batches[0], data=bytes(data)), *message.batches[1:])
+            message = msgspec.structs.replace(message, batches=batches)
+        receive(partition, message)
+
+    monkeypatch.setattr(pods[1].up, "receive", harm)
+    assert await pods[0].commit(1) == 0
+    await pods.caught_up()
+    assert harmed == 3
     assert_equal_logs(pods)
