@@ -23,6 +23,7 @@ __all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
 
 log = structlog.get_logger(__name__)
 
+NODES_EVERY_S = 15.0
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
@@ -38,6 +39,15 @@ class _Applied:
 
     digest: bytes
     generation: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What was last read of a node, and when."""
+
+    zone: str
+    cordoned: bool
     at: float
 
 
@@ -58,7 +68,7 @@ class KubeWorkload:
         self._pods: Cache[Json] = Cache(cluster_of)
         self._applied: dict[ClusterKey, _Applied] = {}
         self._revisions: dict[ClusterKey, str] = {}
-        self._zones: dict[str, str] = {}
+        self._nodes: dict[str, _Node] = {}
         self._notify: list[Notify] = []
 
     # Feeding the cache
@@ -125,7 +135,7 @@ class KubeWorkload:
         digest = hashlib.sha256(msgspec.json.encode(wanted)).digest()
         known = self._applied.get(key)
         now = self._clock()
-        await self._learn_zones(key)
+        await self._learn_nodes(key, now)
         if known is not None and known.digest == digest and now - known.at < REAPPLY_S:
             return f"StatefulSet {cluster.metadata.name} is as declared"
         generation = 0
@@ -140,22 +150,29 @@ class KubeWorkload:
         name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
         ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
         revision = self._revisions.get(key, "")
-        return tuple(sorted((pod_info(raw, revision, self._zones) for raw in ours), key=lambda pod: pod.node_id))
+        return tuple(sorted((pod_info(raw, revision, self._nodes) for raw in ours), key=lambda pod: pod.node_id))
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
         await self._client.delete(f"/api/v1/namespaces/{key.namespace}/pods/{name}", uid)
 
-    async def _learn_zones(self, key: ClusterKey) -> None:
-        """Zones of nodes that are new to us. An operator without the right to read nodes spreads over nodes only."""
-        nodes = {raw["spec"].get("nodeName", "") for raw in self._pods.indexed(key)} - {""} - self._zones.keys()
-        for node in sorted(nodes):
+    async def _learn_nodes(self, key: ClusterKey, now: float) -> None:
+        """Zones of nodes, and whether they are cordoned, not older than NODES_EVERY_S.
+
+        Without the right to read nodes the operator spreads over nodes only, and moves leaders when pods are evicted.
+        """
+        names = {raw["spec"].get("nodeName", "") for raw in self._pods.indexed(key)} - {""}
+        for name in sorted(names):
+            known = self._nodes.get(name)
+            if known is not None and now - known.at < NODES_EVERY_S:
+                continue
             try:
-                labels = (await self._client.get(f"/api/v1/nodes/{node}"))["metadata"].get("labels", {})
+                self._nodes[name] = _node(await self._client.get(f"/api/v1/nodes/{name}"), now)
             except StoreError as error:
-                log.warning("zone_not_known", node=node, error=str(error))
-                labels = {}
-            self._zones[node] = labels.get(ZONE_LABEL, "")
+                log.warning("node_not_known", node=name, error=str(error))
+                self._nodes[name] = known or _Node("", cordoned=False, at=now)
+            if self._nodes[name] != known and known is not None and known.cordoned != self._nodes[name].cordoned:
+                self._tell(key)
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
@@ -170,12 +187,13 @@ def cluster_of(raw: Json) -> ClusterKey:
     return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
 
 
-def pod_info(raw: Json, revision: str = "", zones: Mapping[str, str] = {}) -> PodInfo:
+def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> PodInfo:
     """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name. `revision`: that of the
-    declared template, "" if it is not known; `zones` by node."""
+    declared template, "" if it is not known; `nodes` by name."""
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
     key = cluster_of(raw)
+    node = nodes.get(raw["spec"].get("nodeName", ""), _Node("", cordoned=False, at=0.0))
     return PodInfo(
         name=meta["name"],
         node_id=int(meta["name"].rpartition("-")[2]),
@@ -184,9 +202,15 @@ def pod_info(raw: Json, revision: str = "", zones: Mapping[str, str] = {}) -> Po
         kafka_address=_kafka_address(raw, ip, key),
         phase=_phase(meta, status),
         node=raw["spec"].get("nodeName", ""),
-        zone=zones.get(raw["spec"].get("nodeName", ""), ""),
+        zone=node.zone,
+        cordoned=node.cordoned,
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
+
+
+def _node(raw: Json, now: float) -> _Node:
+    zone = raw["metadata"].get("labels", {}).get(ZONE_LABEL, "")
+    return _Node(zone, cordoned=bool(raw.get("spec", {}).get("unschedulable")), at=now)
 
 
 def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:

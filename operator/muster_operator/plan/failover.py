@@ -178,6 +178,7 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
             pod == status.leader and status.state is PartitionState.LED and len(candidates) > 1,  # it just failed
             view.state == "FAILED",
             view.epoch < status.led_epoch or view.end_offset < nearly,
+            member.pod is not None and member.pod.cordoned,
             standing.scene.is_young(member.pod),
             pod != wanted,
             led[pod],

@@ -87,7 +87,7 @@ class PodView:
 
     `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it does not hear.
     `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
-    `uid`: which of the pods that had this name it is.
+    `cordoned`: its node is about to be emptied. `uid`: which of the pods that had this name it is.
     """
 
     name: str
@@ -105,6 +105,7 @@ class PodView:
     node: str = ""
     zone: str = ""
     outdated: bool = False
+    cordoned: bool = False
     uid: str = ""
 
     @property

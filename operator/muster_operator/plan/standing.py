@@ -40,6 +40,10 @@ class Scene:
     held: Counter[str] = field(default_factory=Counter)
     holders: Mapping[tuple[int, str], Sequence[str]] = field(default_factory=dict)
 
+    def shall_leave(self, pod: PodView) -> bool:
+        """Its leaders shall go elsewhere, if somebody else can lead."""
+        return pod.cordoned or self.is_leaving(pod)
+
     def is_young(self, pod: PodView | None) -> bool:
         """It has just come up: its replicas may still load, and a warm one leads sooner."""
         return pod is not None and pod.steady_s < self.rebalance_after_s

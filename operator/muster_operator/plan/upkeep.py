@@ -92,8 +92,10 @@ def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, r
         return idle  # the log says otherwise than the record, and has not said yet what
     if view.needs_higher_epoch and not standing.scene.is_leaving(pod):
         return elect(standing, own, Reason.NEEDS_HIGHER_EPOCH, force=True)
+    if standing.scene.shall_leave(pod) and (moved := _hand_over(standing, pod, view, idle, refused)) is not idle:
+        return moved
     if standing.scene.is_leaving(pod):
-        return _hand_over(standing, pod, view, idle, refused)
+        return idle
     if standing.previous:
         called = not view.replicas or set(view.replicas) == set(log_ids(standing.status.replicas))
         return idle if called else elect(standing, own, Reason.CHANGING_REPLICAS, force=True)
@@ -146,7 +148,7 @@ def _follows(member: Member, leader: ReplicaView) -> bool:
 def _hand_over(
     standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]
 ) -> Decision:
-    """The leader's pod is about to end."""
+    """The leader's pod is about to end, or its node; `idle` if nobody else can lead."""
     followers = [each for each in standing.replicas if _may_take_over(standing, each, view)]
     candidates = [each for each in followers if each.replica.pod not in refused]
     if not candidates:
@@ -175,7 +177,7 @@ def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decisi
 
 def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> bool:
     pod, view = member.pod, member.view
-    if pod is None or view is None or not member.counts or standing.scene.is_leaving(pod):
+    if pod is None or view is None or not member.counts or standing.scene.shall_leave(pod):
         return False
     return view.follows == leader.log_id and view.state != "FAILED"
 
@@ -267,7 +269,7 @@ def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Memb
         pod
         for pod in scene.pods.values()
         if pod.is_up
-        and not scene.is_leaving(pod)
+        and not scene.shall_leave(pod)
         and pod.name not in taken
         and (not asked or pod.name in asked)
         and pod.node_id < scene.declared

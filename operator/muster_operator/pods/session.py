@@ -115,6 +115,7 @@ class PodSession:
             node=info.node,
             zone=info.zone,
             outdated=info.outdated,
+            cordoned=info.cordoned,
             uid=info.uid,
         )
 

@@ -16,7 +16,7 @@ __all__ = ["ensure_pods", "refresh", "restart_pods"]
 
 log = structlog.get_logger(__name__)
 
-REFRESH_EVERY_S = 0.05
+REFRESH_EVERY_S = 0.1
 RESTART_EVERY_S = 5.0
 """The next one is not begun before the failure detector has seen the last one end."""
 

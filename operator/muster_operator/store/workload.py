@@ -29,7 +29,8 @@ class PodInfo:
 
     `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
     host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
-    runs ("": not known), `outdated` that it is not of the template that is declared now.
+    runs ("": not known), `outdated` that it is not of the template that is declared now, `cordoned` that its node is
+    about to be emptied.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PodInfo:
     node: str = ""
     zone: str = ""
     outdated: bool = False
+    cordoned: bool = False
 
 
 class Workload(Protocol):

@@ -9,7 +9,7 @@ import pytest
 
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.kube.manifests import manifests
-from muster_operator.kube.workload import KubeWorkload, pod_info
+from muster_operator.kube.workload import KubeWorkload, _node, pod_info
 from muster_operator.store.port import ClusterKey
 from muster_operator.store.workload import PodInfo, PodPhase
 
@@ -175,11 +175,13 @@ def test_pod_of_an_older_template_is_outdated() -> None:
     assert not pod_info(pod(metadata={"labels": labels})).outdated
 
 
-def test_pod_knows_its_node_and_the_zone_of_it() -> None:
+def test_pod_knows_its_node_its_zone_and_that_it_is_cordoned() -> None:
     raw = pod()
     raw["spec"]["nodeName"] = "n-1"
-    info = pod_info(raw, zones={"n-1": "west"})
-    assert (info.node, info.zone) == ("n-1", "west")
+    node = {"metadata": {"labels": {"topology.kubernetes.io/zone": "west"}}, "spec": {"unschedulable": True}}
+    info = pod_info(raw, nodes={"n-1": _node(node, 0.0)})
+    assert (info.node, info.zone, info.cordoned) == ("n-1", "west", True)
+    assert not pod_info(raw).cordoned
 
 
 def test_pod_whose_container_ended_does_not_run() -> None:

@@ -193,3 +193,13 @@ def test_more_replicas_than_pods_stall_with_the_numbers() -> None:
     conditions = {each.type: each for each in model.topic.status.conditions}
     assert conditions["Stalled"].reason == Reason.TOO_FEW_PODS
     assert "needs 3 pods" in conditions["Ready"].message
+
+
+def test_leaders_leave_a_cordoned_node_but_not_when_all_are(model: Model) -> None:
+    cordoned = {"cordoned": True}
+    (move,) = elections(plan(seen(model, c_0=cordoned), 1.0))
+    assert (move.resign, move.force) == ("c-0", True)
+    assert elections(plan(seen(model, c_0=cordoned, c_1=cordoned, c_2=cordoned), 1.0)) == []
+    model.stop("c-2")
+    lost = elections(plan(seen(model, c_0=cordoned, c_1=cordoned), 1.0))
+    assert [each.resign for each in lost] == [""]
