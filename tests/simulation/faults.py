@@ -326,7 +326,9 @@ FAULTS: dict[str, Fault] = {
     "no seal": Fault(100, NoSeal, options=DUEL),
     "older-epoch records counted as committed": Fault(200, OlderEpochsCommitted, options=DUEL),
     "promise not durable": Fault(100, PromiseNotDurable, options=DUEL),
-    "longest log instead of best": Fault(300, LongestLog, options={**CUTS, "replicas": 5}),
+    "longest log instead of best": Fault(
+        300, LongestLog, options={**CUTS, "replicas": 5, "partition_every_ms": 60, "partition_ms_max": 400}
+    ),
     "candidate keeps its own longer tail": Fault(300, KeepsLongerTail, options=CUTS),
     "follower does not truncate": Fault(100, FollowerDoesNotTruncate, options=DUEL),
     "append does not check the promise": Fault(200, AppendIgnoresPromise, options=DUEL),

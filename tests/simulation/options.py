@@ -141,5 +141,5 @@ def draw_options(seed: int) -> Options:
     if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md
         options = replace(options, clean_every_ms=0)
     if options.partitions > 1:
-        options = replace(options, safety_ms=min(options.safety_ms, 6_000), groups=min(options.groups, 3))
+        options = replace(options, safety_ms=min(options.safety_ms, 3_000), groups=min(options.groups, 3))
     return options
