@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 from crc32c import crc32c
 from tests.fuzz.requests import mutate
-from tests.support.replicas import NoPeers
+from tests.support.replicas import AnyTopic, Asked, NoPeers
 from tests.unit.log.fake_disk import FakeDisk
-from tests.unit.shard.test_manager import DATA, AnyTopic, Asked
+from tests.unit.shard.test_manager import DATA
 
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig

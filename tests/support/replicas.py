@@ -27,7 +27,7 @@ from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import ShardState
 from muster_coordinator.shard.storage import StorageSettings
 
-__all__ = ["Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "ReplicaPod", "ReplicaPods"]
+__all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "ReplicaPod", "ReplicaPods"]
 
 LIMIT_S = 30.0
 """For what takes milliseconds on an idle machine."""

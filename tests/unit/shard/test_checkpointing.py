@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.replicas import NoPeers
+from tests.support.replicas import AnyTopic, NoPeers
 from tests.unit.log.offsets_history import state_of
-from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
+from tests.unit.shard.test_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.support.replicas import NoPeers
-from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
+from tests.support.replicas import AnyTopic, NoPeers
+from tests.unit.shard.test_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator

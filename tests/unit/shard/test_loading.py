@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from crc32c import crc32c
-from tests.unit.shard.test_manager import DATA, AnyTopic, PodUnderTest
+from tests.support.replicas import AnyTopic
+from tests.unit.shard.test_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator

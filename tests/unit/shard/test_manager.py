@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.replicas import NoPeers
+from tests.support.replicas import AnyTopic, Asked, NoPeers
 from tests.unit.log.fake_disk import FakeDisk
 
 from muster_coordinator.errors import ErrorCode
@@ -26,24 +26,6 @@ from muster_coordinator.shard.states import ShardState
 from muster_coordinator.shard.storage import StorageSettings
 
 DATA = Path("/data")
-
-
-class AnyTopic:
-    def has(self, topic: str, partition: int) -> bool:
-        return True
-
-
-class Asked:
-    """One request: its answer is the error code of its partition, or the committed offset."""
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def answer(self, response: Any) -> None:
-        self.done.set_result(response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        self.done.set_result(code)
 
 
 class PodUnderTest:
