@@ -4,13 +4,14 @@ view."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
 
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.events import EventHub
+from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.last_image import LastImage
 from muster_coordinator.server.partition_status import partition_status
@@ -27,6 +28,9 @@ OPERATOR_AWAY_S = 1.0
 """An operator that was heard within this time may still move partitions away; its streams give a sign every 200 ms."""
 
 DRAIN_POLL_S = 0.02
+
+HAND_OVER_S = 1.0
+"""How long a drained pod stays for new leaders that have not committed anything yet."""
 
 
 @dataclass(frozen=True)
@@ -202,19 +206,36 @@ class Pod:
 
     async def _drain(self) -> None:
         """Partitions of one replica have nowhere to go: they are given up at once. The others are led on until the
-        operator has moved them away, so that their clients wait for an election and no longer."""
+        operator has moved them away, so that their clients wait for an election and no longer. And the pod stays until
+        the new leaders have committed: what they lack of their log they may be fetching from here."""
         self._manager.draining = True
         self._hub.publish_status()  # first of all, so that nobody elects this pod for what it gives up now
-        deadline_s = asyncio.get_running_loop().time() + self._settings.drain_timeout_ms / 1000
-        replicated = set(self._replicated())
+        replicated = set(self._replicated()).intersection(self._led())
         await self._resign(p for p in self._led() if p not in replicated)
-        while replicated.intersection(self._led()) and self._operator_is_near:
-            if asyncio.get_running_loop().time() >= deadline_s:
-                logger.warning("drain_not_finished", partitions=sorted(replicated.intersection(self._led())))
-                break
-            await asyncio.sleep(DRAIN_POLL_S)
+        timeout_s = self._settings.drain_timeout_ms / 1000
+        if not await self._while_operator_is_near(lambda: not replicated.intersection(self._led()), timeout_s):
+            logger.warning("drain_not_finished", partitions=sorted(replicated.intersection(self._led())))
         await self._resign(self._led())
+        await self._while_operator_is_near(lambda: all(self._led_elsewhere(p) for p in replicated), HAND_OVER_S)
         self._hub.publish_status()
+
+    async def _while_operator_is_near(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until ``done``; whether it was."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        while not done():
+            if not self._operator_is_near or asyncio.get_running_loop().time() >= deadline_s:
+                return False
+            await asyncio.sleep(DRAIN_POLL_S)
+        return True
+
+    def _led_elsewhere(self, partition: int) -> bool:
+        """Another replica leads, and this one knows a record of its epoch to be committed."""
+        host = self._manager.hosts.get(partition)
+        core = host.core if host is not None else None
+        if core is None:
+            return True
+        own_or_nobody = core.promise.leader in (core.log_id, NOBODY)
+        return not own_or_nobody and core.log.epoch_before(core.commit_point) == core.promise.epoch
 
     async def _resign(self, partitions: Iterable[int]) -> None:
         replicas = self._manager.replicas

@@ -72,11 +72,6 @@ class ShardSettings:
     journal_bytes: int = _setting(16_777_216, None, 1_048_576)
     """Size (bytes) of one journal file. Recovery reads what is in them; a larger one makes it longer."""
 
-    flush_os: int = _setting(0, None, 0, 1)
-    """0: what is acknowledged is on stable storage. 1: the operating system writes it when it likes, as with Kafka:
-    faster on slow disks. A power loss then makes the replicas of that machine incomplete: they are rebuilt from the
-    others, and with one replica, or when a majority loses power at once, acknowledged commits can be gone."""
-
     delete_offsets_of_removed_topics: int = _setting(0, None, 0, 1)
     """1: when a topic is removed from the declared ones, or loses partitions, the offsets that groups committed for
     it are deleted, as a Kafka broker does when a topic is deleted. 0: they stay until they expire, so that an edit
@@ -88,6 +83,11 @@ class ShardSettings:
 
     segment_flush_interval_ms: int = _setting(250, None, 1, 60_000)
     """How long (ms) bytes that the journal holds may wait before they are written to their segment file too."""
+
+    flush_os: int = _setting(0, None, 0, 1)
+    """0: what is acknowledged is on the disk. 1: the operating system writes it when it likes, as for a Kafka broker:
+    a pod whose machine lost power is rebuilt from the others before it counts again. If a majority of a partition lost
+    power at once, it stays without a leader until a person allows data loss. Promises of epochs are always synced."""
 
 
 @dataclass(frozen=True)

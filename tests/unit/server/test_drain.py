@@ -12,6 +12,7 @@ from tests.support.peers import until
 
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.podapi.models import MetadataImage, ReplicaPlace
+from muster_coordinator.replication.effects import Promise
 from muster_coordinator.server import pod as pod_module
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.last_image import LastImage
@@ -45,6 +46,18 @@ class FakeManager:
         assert self.draining
         self.resigned.append((partition, epoch))
         del self.shards[partition]
+
+
+class FakeCore:
+    """Of partition 0, which another replica is about to lead in epoch 5; ``committed``: it does."""
+
+    log_id = "log-0"
+
+    def __init__(self) -> None:
+        self.committed = False
+        self.commit_point = 7
+        self.promise = Promise(5, "log-1")
+        self.log = SimpleNamespace(epoch_before=lambda offset: 5 if self.committed else 4)
 
 
 IMAGE = MetadataImage(
@@ -95,6 +108,34 @@ async def test_replicas_hear_of_the_operator_and_of_their_places(tmp_path: Path)
     assert manager.operator_heard_count == 1
     pod.operator_heard()
     assert manager.operator_heard_count == 2
+    await pod.stop()
+
+
+async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path) -> None:
+    manager, core = FakeManager(), FakeCore()
+    manager.hosts = {0: SimpleNamespace(core=core)}
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
+    draining = asyncio.create_task(pod.drain())
+    await until(lambda: manager.draining)
+    del manager.shards[0]  # sealed by the new leader, which fetches what it lacks
+    for _ in range(5):
+        pod.operator_heard()
+        await asyncio.sleep(pod_module.DRAIN_POLL_S)
+    assert not draining.done()
+    core.committed = True
+    await draining
+    await pod.stop()
+
+
+async def test_pod_stays_no_longer_than_the_limit_for_a_leader_that_does_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_module, "HAND_OVER_S", 0.05)
+    manager = FakeManager()
+    manager.hosts = {0: SimpleNamespace(core=FakeCore())}
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=0)
+    await pod.drain()
+    assert manager.resigned == [(1, 5), (0, 5)]
     await pod.stop()
 
 
