@@ -105,7 +105,9 @@ class KafkaBroker:
         if not properties.exists():
             properties.write_text(self._properties(), encoding="utf-8")
             identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            code, output = await run_tool("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(properties))
+            code, output = await run_tool(
+                "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(properties)
+            )
             assert code == 0, output
         with (self.directory / "kafka.log").open("ab") as log:
             self.process = subprocess.Popen(
