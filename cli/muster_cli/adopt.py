@@ -70,12 +70,15 @@ def run_adopt(data: DataDir, logs: Sequence[str], pods: int) -> int:
 def _directories(logs: Sequence[str]) -> list[Path]:
     """The log of each partition. Raises CliError: one is missing."""
     try:
+        from muster_cli.unflushed import refuse_unflushed
         from muster_pipeline.decode.errors import PipelineError
         from muster_pipeline.source.files import find_segments
     except ImportError as exc:
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
     try:
-        found = {each.offsets_partition: Path(each.path).parent for each in find_segments(logs)}
+        segments = find_segments(logs)
+        refuse_unflushed(segments)
+        found = {each.offsets_partition: Path(each.log) for each in segments}
     except PipelineError as exc:
         raise CliError(str(exc)) from exc
     numbers = [number for number in found if number is not None]

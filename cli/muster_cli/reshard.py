@@ -56,12 +56,15 @@ def reshard(
     if dry_run == (output is not None):
         raise click.UsageError("give either --output or --dry-run")
     try:
+        from muster_cli.unflushed import refuse_unflushed
         from muster_pipeline.decode.errors import PipelineError
         from muster_pipeline.reshard.job import plan
         from muster_pipeline.reshard.job import reshard as run
+        from muster_pipeline.source.files import find_segments
     except ImportError as exc:
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
     try:
+        refuse_unflushed(find_segments(logs))
         with _progress() as progress:
             if output is None:
                 summary = plan(logs, partitions, progress)

@@ -10,6 +10,7 @@ from tests.support.kafka import KafkaClient
 from tests.support.kafka_broker import run_tool, why_no_kafka_yet
 from tests.support.local_cluster import LocalCluster
 from tests.support.local_cluster import muster as run_muster
+from tests.support.pod import SoloPod
 
 from muster_cli.main import cli
 from muster_coordinator.records.partitioner import partition_for
@@ -65,6 +66,24 @@ async def test_muster_starts_on_resharded_logs_and_every_group_has_its_offsets(t
             assert await offsets(cluster.wait_ready()) == expected
             assert cluster.stop() == 0
         source = str(data / "pods" / "muster-0")
+
+
+async def test_logs_of_a_killed_pod_are_refused_while_only_its_journal_has_their_end(tmp_path: Path) -> None:
+    config = ("muster.segment.flush.interval.ms=60000",)
+    arguments = ["reshard", str(tmp_path / "pod"), "--partitions", "2", "--dry-run"]
+    async with SoloPod(tmp_path / "pod", config=config) as pod:
+        client = await pod.client()
+        for offset in range(10):
+            assert await client.commit("group", offset) == 0
+        await client.close()
+        pod.kill()
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 1
+        assert "records are in the pod's journal only" in result.output
+        await pod.start()
+        assert pod.terminate() == 0
+    result = CliRunner().invoke(cli, arguments)
+    assert (result.exit_code, "1 groups, 10 records" in result.output) == (0, True), result.output
 
 
 def test_adopt_refuses_what_it_must_not_touch_or_complete(tmp_path: Path) -> None:

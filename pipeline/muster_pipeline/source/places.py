@@ -25,6 +25,7 @@ __all__ = ["OpenSegment", "is_pod", "is_uri", "list_pod", "list_uri", "open_segm
 REQUEST_TIMEOUT_S = 30.0
 UNREACHABLE_FOR_S = 30.0
 """As long as a pod is asked again: one that restarts is back in seconds."""
+MAX_LIST_BYTES = 64 << 20
 _RETRY_EVERY_S = 0.2
 _SEGMENTS = "/v1/segments"
 _TOTAL = re.compile(r"bytes (?:\*|\d+-\d+)/(\d+)")
@@ -56,7 +57,7 @@ def open_segment(path: str) -> OpenSegment:
 def list_pod(address: str) -> list[tuple[str, int, int]]:
     """(URL, offsets partition, base offset) of every segment of the pod. Raises SegmentReadError."""
     root = address.rstrip("/").removesuffix(_SEGMENTS) + _SEGMENTS
-    _, body = _get(root, "")
+    _, body = _get(root, "", MAX_LIST_BYTES)
     try:
         return [
             (f"{root}/{partition['partition']}/{segment['baseOffset']}", partition["partition"], segment["baseOffset"])
@@ -81,14 +82,14 @@ def list_uri(uri: str) -> list[str]:
     ]
 
 
-def _get(url: str, wanted: str) -> tuple[str, bytes]:
-    """(Content-Range, body). 416 is an empty body. Raises SegmentReadError."""
+def _get(url: str, wanted: str, limit: int) -> tuple[str, bytes]:
+    """(Content-Range, body of at most ``limit`` bytes). 416 is an empty body. Raises SegmentReadError."""
     request = urllib.request.Request(url, headers={"Range": wanted} if wanted else {})
     deadline = time.monotonic() + UNREACHABLE_FOR_S
     while True:
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-                return answer.headers.get("Content-Range", ""), answer.read()
+                return answer.headers.get("Content-Range", ""), answer.read(limit)
         except urllib.error.HTTPError as exc:
             if exc.code == 416:
                 return exc.headers.get("Content-Range", ""), b""
@@ -102,7 +103,7 @@ def _get(url: str, wanted: str) -> tuple[str, bytes]:
 class _HttpBytes:
     def __init__(self, url: str) -> None:
         self.name = url
-        content_range, _ = _get(url, "bytes=0-0")
+        content_range, _ = _get(url, "bytes=0-0", 1)
         total = _TOTAL.fullmatch(content_range)
         if total is None:
             raise SegmentReadError(url, 0, "the answer does not say how long the segment is")
@@ -111,7 +112,7 @@ class _HttpBytes:
     def read(self, position: int, size: int) -> bytes:
         parts: list[bytes] = []
         while size:
-            _, part = _get(self.name, f"bytes={position}-{position + size - 1}")
+            _, part = _get(self.name, f"bytes={position}-{position + size - 1}", size)
             if not part:
                 raise SegmentReadError(self.name, position, "the segment ends here; it was longer when it was opened")
             parts.append(part)
