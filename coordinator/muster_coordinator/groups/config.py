@@ -44,8 +44,8 @@ class GroupConfig:
     """Pause between two searches for expired offsets and groups."""
 
     max_record_bytes: int = _setting(1_048_588, "message.max.bytes")
-    """Largest record batch, in bytes. What was written together beyond it becomes several batches. A commit beyond it is
-    refused as a whole with UNKNOWN_SERVER_ERROR. A group whose metadata is larger cannot become Stable: its members'
+    """Largest record batch, in bytes. What was written together beyond it becomes several batches. A commit beyond it
+    is refused as a whole with UNKNOWN_SERVER_ERROR. A group whose metadata is larger cannot become Stable: its members'
     SyncGroup gets UNKNOWN_SERVER_ERROR and the group rebalances. Both as in Kafka when the append answers
     MESSAGE_TOO_LARGE."""
 
