@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -24,15 +27,28 @@ master_option = click.option("--master", default="local[2]", help="Spark's maste
 
 @contextmanager
 def spark(master: str) -> Iterator[SparkSession]:
+    """A session that is stopped in the end. After Ctrl-C it is not: the JVM ends by itself with this process."""
     from muster_pipeline.source.session import check_java, spark_session
 
     check_java()
     click.echo("Spark starts ...", err=True)
     session = spark_session(master)
+    # PySpark's handler cancels jobs over the connection that is waiting for one of them, and fails with stack traces
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         yield session
-    finally:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         session.stop()
+        raise
+    session.stop()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; py4j would log the stack of what it waited for."""
+    logging.disable()
+    raise KeyboardInterrupt
 
 
 @contextmanager

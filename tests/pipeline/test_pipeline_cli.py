@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +103,20 @@ def test_errors_are_one_line_and_exit_code_1(tables: Path, tmp_path: Path) -> No
     assert done.returncode == 1
     assert f"Error: {log}, byte 0: bad_crc: CRC-32C does not match" in done.stderr
     assert "Traceback" not in done.stderr.split("Error: ")[-1]
+
+
+def test_interrupted_run_says_what_it_left_and_ends_with_130(tables: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "muster_cli", "pipeline", "tables", str(tables.parent / "logs")]
+    with subprocess.Popen(
+        [*command, "--output", str(tmp_path / "t")], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        lines = []
+        for line in child.stderr:
+            lines.append(line)
+            if line.startswith("[1/3]"):
+                os.killpg(child.pid, signal.SIGINT)  # a terminal sends it to Spark and its workers as well
+    assert child.returncode == 130, lines
+    assert lines[-1] == "Interrupted. The tables are as before.\n"
+    assert not any("Traceback" in line for line in lines)
+    assert not (tmp_path / "t" / "manifest.json").exists()
