@@ -1,4 +1,4 @@
-"""When segments are archived: closed ones below the commit point, of the partitions that this pod leads, in order.
+"""When segments are archived: closed ones below the commit point, of every replica here, in order.
 
 The cleaner goes no further than what is archived (``archived_to``), so an archive that is away stops compaction, never
 the service.
@@ -57,7 +57,7 @@ class Archiver(Background):
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
-            if host.shard is not None and host.may_tend:
+            if host.may_tend:
                 async with host.log_lock:
                     if host.may_tend:
                         await self._archive_log(host)
