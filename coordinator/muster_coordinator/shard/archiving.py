@@ -64,7 +64,7 @@ class Archiver(Background):
         self.counts.lag_bytes = sum(
             segment.size
             for host in self._hosts.values()
-            if host.shard is not None
+            if host.may_tend
             for segment, end_offset in host.replica.log.closed_segments(host.commit_point)
             if end_offset > self.archived_to(host)
         )
