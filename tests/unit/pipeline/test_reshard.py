@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipeline.logs import commit, raw_batch, record_bytes
+from tests.unit.pipeline.logs import commit, raw_batch, record_bytes, segments
 
 from muster_coordinator.log.epochs import EpochCache
 from muster_coordinator.records.batch import encode_batch, iter_batches
@@ -21,9 +21,12 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.partitioner import partition_for
-from muster_pipeline.decode.decoder import Decoder
+from muster_pipeline.decode.decoder import Decoder, decode_segment
+from muster_pipeline.decode.errors import SegmentReadError
+from muster_pipeline.decode.schema import Kind
 from muster_pipeline.reshard import job
 from muster_pipeline.reshard.job import ReshardError, plan, reshard
+from muster_pipeline.reshard.route import ABORTED, LEFT_OUT_KINDS, OPEN_TRANSACTION
 from muster_pipeline.reshard.verify import VerificationError, verify
 from muster_pipeline.source.files import InputError
 
@@ -32,6 +35,7 @@ Entry = tuple[int, bytes, bytes | None]  # timestamp, key, value
 OLD = 4
 GROUPS = [f"group-{number}" for number in range(12)] + ["gruppe-ä😀", ""]
 FIRST = f"{0:020d}.log"
+CARRIED = {Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE}
 
 
 class Log:
@@ -318,3 +322,42 @@ def test_timestamps_that_cannot_be_are_kept(tmp_path: Path) -> None:
     save(logs)
     assert reshard([str(tmp_path / "old")], tmp_path / "new", 2).verified
     assert [time for time, _, _ in contents(tmp_path / "new")[0]["g"]] == [0, 2**62]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=segments(), partitions=st.integers(1, 5))
+def test_hostile_logs_are_refused_or_carried_over_as_far_as_they_can_be(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, partitions: int
+) -> None:
+    root = tmp_path_factory.mktemp("hostile")
+    logs = old_logs(root / "old")
+    logs[2].data = data
+    save(logs)
+    paths = [str(root / "old")]
+    planned = plan(paths, partitions)
+    refused = {kind: planned.counts[kind] for kind in LEFT_OUT_KINDS if planned.counts.get(kind)}
+    if refused:
+        with pytest.raises(ReshardError, match="cannot be carried over"):
+            reshard(paths, root / "new", partitions)
+        shutil.rmtree(root / "new.partial")
+    done = reshard(paths, root / "new", partitions, leave_out=list(refused))
+    assert (done.verified, done.counts, done.records) == (True, planned.counts, planned.records)
+    rows = [row for row in decode_segment(data).to_pylist() if row["kind"] in CARRIED]
+    assert sum(done.records) == len(rows) - planned.counts.get(ABORTED, 0) - refused.get(OPEN_TRANSACTION, 0)
+    shutil.rmtree(root)
+
+
+def test_file_that_vanishes_between_planning_and_reading_is_an_error_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = some_logs(tmp_path / "old", 3)
+    find = job._Source.find
+
+    def find_and_lose(paths: list[str]) -> job._Source:
+        found = find(paths)
+        (logs[3].path / FIRST).unlink()
+        return found
+
+    monkeypatch.setattr(job._Source, "find", find_and_lose)
+    with pytest.raises(SegmentReadError, match=r"__consumer_offsets-3/0{20}\.log, byte 0: No such file"):
+        reshard([str(tmp_path / "old")], tmp_path / "new", 3)
