@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FOR_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -21,3 +23,15 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(exc))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def few_rows(spark: SparkSession) -> Iterator[None]:
+    """What makes queries of a few rows quick; what they answer does not depend on it."""
+    before = {name: spark.conf.get(name) for name in FOR_FEW_ROWS}
+    for name, value in FOR_FEW_ROWS.items():
+        spark.conf.set(name, value)
+    yield
+    for name, kept in before.items():
+        assert kept is not None
+        spark.conf.set(name, kept)

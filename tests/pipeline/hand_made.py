@@ -121,8 +121,8 @@ def assignment(partitions: Sequence[int]) -> bytes:
 class Frames:
     """The history tables of logs, and what analytics make of them first."""
 
-    def __init__(self, spark: SparkSession, *logs: HandMadeLog) -> None:
-        rows = pa.concat_tables(log.table() for log in logs)
+    def __init__(self, spark: SparkSession, *logs: HandMadeLog | pa.Table) -> None:
+        rows = pa.concat_tables(each.table() if isinstance(each, HandMadeLog) else each for each in logs)
         tables = {}
         for name in HISTORY:
             chosen = rows.filter(pc.is_in(rows["kind"], pa.array(KINDS_OF[name]))).select(COLUMNS[name])

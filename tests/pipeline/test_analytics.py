@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -20,20 +19,7 @@ from muster_pipeline.analytics.skew import group_load, partition_load, what_if
 from muster_pipeline.analytics.timeline import Departure, rebalance_summary, timeline
 from muster_pipeline.tables.transforms import current_offsets, expiries, rebalances
 
-pytestmark = pytest.mark.timeout(300)
-
-FOR_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def settings(spark: SparkSession) -> Iterator[None]:
-    """What makes queries of a few rows quick; what they answer does not depend on it."""
-    before = {name: spark.conf.get(name) for name in FOR_FEW_ROWS}
-    for name, value in FOR_FEW_ROWS.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("few_rows")]
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

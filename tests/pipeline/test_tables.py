@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.unit.pipeline.logs import commit
@@ -21,6 +23,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_pipeline.tables.local import local_offsets, local_quality, local_rebalances
 from muster_pipeline.tables.run import read_table, run_tables
 from muster_pipeline.tables.store import Manifest, Store, StoreError
 from muster_pipeline.tables.transforms import current_offsets
@@ -130,7 +133,10 @@ class Writer:
 
 
 def as_offsets(frame: DataFrame) -> Offsets:
-    rows = frame.collect()
+    return rows_as_offsets(frame.collect())
+
+
+def rows_as_offsets(rows: Sequence[Any]) -> Offsets:
     found = {
         (row["group"], row["topic"], row["partition"]): (
             row["offset"],
@@ -174,6 +180,9 @@ def test_runs_append_what_is_new_and_agree_with_a_replay_at_every_moment(spark: 
         at_ms, state = logs[0].states[moment]
         past = current_offsets(*history, at_ms=at_ms + 999).where("offsets_partition = 0")
         assert as_offsets(past) == state
+        for sources in ([str(target)], [str(source)]):
+            local = local_offsets(sources, at_ms + 999)
+            assert rows_as_offsets(local.filter(pc.equal(local["offsets_partition"], 0)).to_pylist()) == state
     third = run_tables(spark, [str(source)], target)
     assert third.kinds == second.kinds
     assert table(spark, target, "commits").count() == second.kinds["offset_commit"]
@@ -195,6 +204,10 @@ def test_rebalances_say_who_joined_and_who_left(spark: SparkSession, tmp_path: P
         (2, 3, 1, [], ["a"]),
         (3, 4, 0, [], ["b"]),
     ]
+    for sources in (tmp_path / "target", tmp_path / "source"):
+        local = local_rebalances([str(sources)]).sort_by("offset").to_pylist()
+        assert local == [row.asDict(recursive=True) for row in rows]
+    assert local_rebalances([str(tmp_path / "source")], ["other"]).num_rows == 0
     members: list[Any] = table(spark, tmp_path / "target", "memberships").where("is_leader").collect()
     assert sorted((row["generation"], row["member_id"]) for row in members) == [(1, "a"), (2, "a"), (2, "a"), (3, "b")]
 
@@ -209,6 +222,8 @@ def test_quality_lists_damage_once_and_a_tail_as_it_is_now(spark: SparkSession, 
     run_tables(spark, [str(source)], target)
     problems = [row["problem"] for row in table(spark, target, "quality").collect()]
     assert sorted(problems) == ["bad_crc", "zero_tail"]
+    for sources in (source, target):
+        assert sorted(local_quality([str(sources)])["problem"].to_pylist()) == ["bad_crc", "zero_tail"]
     log.path.write_bytes(content)
     log.write(3)
     manifest = run_tables(spark, [str(source)], target)

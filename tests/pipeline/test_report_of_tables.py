@@ -1,0 +1,129 @@
+"""From logs on a disk to the page: tables by a run, the analytics of them, and `muster report` as a person calls it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+from tests.pipeline.hand_made import HandMadeLog, at
+
+from muster_cli.main import cli
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("few_rows")]
+HOUR = 3600
+
+
+@pytest.fixture
+def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliRunner]:
+    """The command in this process, on the tests' session."""
+
+    @contextmanager
+    def session(_master: str) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("muster_cli.pipeline.spark", session)
+    monkeypatch.setattr("muster_cli.report_command.spark", session)
+    yield CliRunner()
+    spark.catalog.clearCache()
+
+
+def write_logs(root: Path) -> None:
+    log = HandMadeLog(0)
+    log.generation(0, "payments", 1, {"a": [0], "b": [1]})
+    for minute in range(60):
+        log.commit(60 * minute + 1, "payments", 0, 100 * minute)
+        if minute < 20:
+            log.commit(60 * minute + 1, "payments", 1, 100 * minute)
+    log.commit(HOUR, "payments", 0, 50)
+    log.write(root)
+    other = HandMadeLog(3)
+    other.commit(5, "<b>simple</b>", 0, 7)
+    other.data += bytes(40)
+    other.write(root)
+
+
+def succeeded(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_run_makes_tables_and_page_and_report_the_page_of_an_earlier_moment(muster: CliRunner, tmp_path: Path) -> None:
+    logs, tables, ends = tmp_path / "logs", tmp_path / "tables", tmp_path / "ends.csv"
+    write_logs(logs)
+    lines = [f"orders,{partition},{at(second)},6000" for partition in (0, 1) for second in (0, HOUR)]
+    ends.write_text("\n".join(["topic,partition,timestamp_ms,end_offset", *lines]))
+    arguments = ["pipeline", "run", str(logs), "--output", str(tables), "--end-offsets", str(ends), "--json"]
+    told = json.loads(succeeded(muster.invoke(cli, arguments)).stdout)
+    assert told["kinds"] == {"group_metadata": 1, "offset_commit": 82}
+    assert (told["problems"], told["report"]) == (1, str(tables / "report.html"))
+    page = (tables / "report.html").read_text()
+    for text in (
+        "1 stretch of the log could not be read",
+        "1 group with members and lag made no progress for 10min",
+        "1 time an offset went back: 5,850 records to read again",
+        "2023-11-14 23:13:20 UTC",
+        "&lt;b&gt;simple&lt;/b&gt;",
+    ):
+        assert text in page, text
+    early, plots = tmp_path / "early.html", tmp_path / "plots"
+    arguments = ["report", str(tables), "--at", "2023-11-14T22:30:00", "--output", str(early), "--plots", str(plots)]
+    written = succeeded(muster.invoke(cli, arguments)).stdout.splitlines()
+    assert written == [
+        str(early),
+        *(str(plots / f"{slug}.png") for slug in ("commits", "rebalances", "load", "what-if")),
+    ]
+    page = early.read_text()
+    assert "as of 2023-11-14 22:30:00 UTC" in page
+    assert "went back:" not in page
+    assert "Lag is not known" in page
+
+
+def test_mistakes_are_one_line_that_says_what_to_do(muster: CliRunner, tmp_path: Path) -> None:
+    result = muster.invoke(cli, ["report", str(tmp_path)])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {tmp_path} holds no tables: `muster pipeline tables` makes them\n",
+    )
+    empty = HandMadeLog(0)
+    empty.remove(0, "g", 0)
+    empty.write(tmp_path / "logs")
+    succeeded(muster.invoke(cli, ["pipeline", "tables", str(tmp_path / "logs"), "--output", str(tmp_path / "t")]))
+    result = muster.invoke(cli, ["report", str(tmp_path / "t"), "--output", str(tmp_path / "r.html")])
+    assert result.exit_code == 1
+    assert "there is nothing to report" in result.stderr
+    (tmp_path / "ends.csv").write_text("topic\n")
+    both = ["--end-offsets", str(tmp_path / "ends.csv"), "--bootstrap-server", "localhost:1"]
+    result = muster.invoke(cli, ["report", str(tmp_path / "t"), *both])
+    assert result.exit_code == 2
+    assert "give one of them" in result.stderr
+    result = muster.invoke(cli, ["pipeline", "offsets", str(tmp_path / "t"), str(tmp_path / "logs")])
+    assert result.exit_code == 2
+    assert "--engine local" in result.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_local_engine_answers_from_logs_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_spark(_master: str) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("muster_cli.pipeline.spark", no_spark)
+    write_logs(tmp_path / "logs")
+
+    def rows(command: str, *arguments: str) -> list[dict[str, object]]:
+        local = ["pipeline", command, str(tmp_path / "logs"), "--engine", "local", "--json", *arguments]
+        return [json.loads(line) for line in succeeded(CliRunner().invoke(cli, local)).stdout.splitlines()]
+
+    assert [(row["group"], row["partition"], row["committed_offset"]) for row in rows("offsets")] == [
+        ("<b>simple</b>", 0, 7),
+        ("payments", 0, 50),
+        ("payments", 1, 1900),
+    ]
+    past = rows("offsets", "--group", "payments", "--at", "2023-11-14T22:14:22")
+    assert [row["committed_offset"] for row in past] == [100, 100]
+    assert [row["joined"] for row in rows("rebalances")] == [["a", "b"]]
+    assert [row["problem"] for row in rows("quality")] == ["zero_tail"]
