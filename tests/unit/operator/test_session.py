@@ -77,6 +77,33 @@ async def test_pod_that_stops_is_down_because_refused(session: PodSession, serve
     assert session.view().detail == "connection refused"
 
 
+async def test_closed_stream_is_followed_up_before_anybody_is_told(session: PodSession, server: Server) -> None:
+    told: list[Connection] = []
+    session._changed = lambda: told.append(session.view().connection)
+    await server.stop()
+    await eventually(lambda: Connection.DOWN in told)
+    assert Connection.UNSURE not in told
+
+
+async def test_positions_alone_are_no_news(pod: FakePod, session: PodSession) -> None:
+    await led(pod, session)
+    told: list[int] = []
+    session._changed = lambda: told.append(session.view().replicas[0].end_offset)
+    (status,) = pod.partitions()
+    session._take_partition(replace(status, log_end_offset=50, high_watermark=49))
+    assert (told, session.view().replicas[0].end_offset) == ([], 50)
+    session._take_partition(replace(status, log_end_offset=60, needs_higher_epoch=True))
+    assert told == [60]
+
+
+async def test_pod_whose_process_does_not_run_is_down_at_once(http: aiohttp.ClientSession) -> None:
+    session = session_to(http, "127.0.0.1:1")
+    session.info = PodInfo("c-0", 0, "uid", "127.0.0.1:1", "", PodPhase.PENDING)
+    assert session.view().connection is Connection.DOWN
+    session.info = PodInfo("c-0", 0, "uid", "127.0.0.1:1", "", PodPhase.TERMINATING)
+    assert session.view().draining
+
+
 async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     pod: FakePod, session: PodSession, server: Server
 ) -> None:
