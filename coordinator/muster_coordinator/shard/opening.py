@@ -78,21 +78,33 @@ class Opening:
             await self._note_power_loss()
 
     async def _note_power_loss(self) -> None:
-        """Until every replica has stored that it lost data, the next start would have to find it out again."""
-        for host in tuple(self._runtime.hosts.values()):
-            noted = self._noted_by.get(host.partition, 0)
-            while host.core is not None and host.replica.promised.incarnation < noted:  # noqa: ASYNC110
+        """Until every replica has stored that it lost data, the next start has to find it out again."""
+        hosts = tuple(self._runtime.hosts.values())
+        for host in hosts:
+            while host.core is not None and not self._has_noted(host):  # noqa: ASYNC110
                 await asyncio.sleep(NOTED_POLL_S)
-        await self._runtime.blocking(self._storage.power_loss_is_noted)
+        if all(self._has_noted(host) for host in hosts):
+            await self._runtime.blocking(self._storage.power_loss_is_noted)
+
+    def _has_noted(self, host: ReplicaHost) -> bool:
+        """Or its log is damaged: then it begins anew in any case."""
+        if host.partition in self._storage.damage:
+            return True
+        return host.replica.is_open and host.replica.promised.incarnation >= self._noted_by.get(host.partition, 0)
 
     def start_again(self, host: ReplicaHost) -> None:
         """Its core was given up: with one of what is durable, when all that was appended is."""
         self._runtime.spawn(self._start_again(host))
 
     async def _start_again(self, host: ReplicaHost) -> None:
-        async with self._lock(host.partition):
-            await all_durable(host.replica, self._runtime)
-            await self._start(host)
+        try:
+            async with self._lock(host.partition):
+                await all_durable(host.replica, self._runtime)
+                await self._start(host)
+        except DamagedLogError as error:
+            self._storage.mark_damaged(host.partition, error)
+        except OSError as error:
+            self._runtime.storage_failed(error)
 
     def rebuild_soon(self, host: ReplicaHost) -> None:
         """Another replica leads, or is about to. If the log here is damaged, begin anew and be filled by it."""

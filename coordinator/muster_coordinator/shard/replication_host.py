@@ -202,7 +202,7 @@ class ReplicaHost:
         """Every 50 ms. A follower replays what was committed since."""
         self._event(lambda core, now_ms: core.tick(now_ms))
         if self.core is not None and self.replica.is_open:
-            self.serving.follow(self.core.commit_point)
+            self.serving.follow(self.core.commit_point, self.core.live_leader)
 
     def lost_data(self) -> None:
         self._event(lambda core, now_ms: core.lost_data(now_ms))

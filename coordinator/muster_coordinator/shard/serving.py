@@ -52,12 +52,21 @@ class Serving:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    def follow(self, commit_point: int) -> None:
-        """A follower replays up to there, in the background."""
+    def follow(self, commit_point: int, leader: str) -> None:
+        """A follower replays up to there, in the background. What failed here while it led is over once there is a
+        ``leader``.
+        """
+        if self.shard is None and leader:
+            self._forget_failed()
         if self.shard is None and commit_point >= 0:
             if self._standby is None:
                 self._standby = self._new_standby(self._runtime.new_coordinator())
             self._standby.follow(commit_point)
+
+    def _forget_failed(self) -> None:
+        failed = self._runtime.shards.pop(self._partition, None)
+        if failed is not None:
+            failed.close("another replica leads")
 
     def arrived(self, start: int, batches: Sequence[Batch]) -> None:
         """A follower's log, which ended at ``start``, got ``batches``."""

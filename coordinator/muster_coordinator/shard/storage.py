@@ -216,11 +216,11 @@ class Storage:
 
     def open_log(self, replica: Replica) -> None:
         """Recover the log if it is not open. Raises DamagedLogError, also when it did before; OSError."""
-        if replica.is_open:
-            return
         damage = self.damage.get(replica.partition)
         if damage is not None:
             raise DamagedLogError(replica.directory, 0, damage)
+        if replica.is_open:
+            return
         try:
             with self._recovering:
                 replica.open_log(self._log_settings)

@@ -256,3 +256,23 @@ async def test_power_loss_of_all_under_flush_os_waits_for_a_person(new_pods: New
     await pods.elect(0, allow_data_loss=True)
     assert await pods[0].fetch() == 10
     await pods.caught_up()
+
+
+async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuilt(pods: ReplicaPods) -> None:
+    await fill(pods[0], 40)
+    await pods.caught_up()
+    await pods[0].flushed()
+    path = pods[0].up.replicas[0].directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 0x55
+    path.write_bytes(data)
+    pods[0].up.hosts[0].serving.log_changes()  # what it has in memory is gone
+    await pods.try_elect(0, force=True)
+    await pods.until(lambda: 0 in pods[0].up.damage)
+    assert (await pods.try_elect(0, force=True)).code is OutcomeCode.DAMAGED
+    await pods.elect(1, force=True)
+    await pods.caught_up()
+    assert not pods[0].up.damage
+    await pods.until(lambda: 0 not in pods[0].up.shards)
+    assert_equal_logs(pods)
+    assert await pods[1].fetch() == 40
