@@ -1,8 +1,8 @@
 """Follow logs that grow: where each was read up to, what came since, and whether it is still the same log.
 
-A position names the segment, the byte behind the last batch that was taken, and that batch's place and CRC. A log that
-was truncated below it, or rewritten by a cleaner, no longer has that batch there; then what was given out does not hold
-any more, and the only honest answer is an error.
+A position names the segment, the byte behind the last batch that was taken, and that batch's place and head: offset,
+leader epoch and CRC. A log that was truncated below it, or rewritten by a cleaner, no longer has that batch there; then
+what was given out does not hold any more, and the only honest answer is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from muster_pipeline.source.places import open_segment
 __all__ = ["LogPosition", "LogRewrittenError", "Positions", "advance", "decode_positions", "encode_positions", "ranges"]
 
 NO_BATCH = -1
-_CRC_POSITION = 17
+_HEAD_BYTES = 21
+"""Base offset, length, leader epoch, magic, CRC: what another leader wrote there has another epoch, if nothing else."""
 
 
 class LogRewrittenError(PipelineError):
@@ -31,12 +32,13 @@ class LogRewrittenError(PipelineError):
 
 @dataclass(frozen=True)
 class LogPosition:
-    """``position`` bytes of the segment with base offset ``segment`` are read; its last batch begins at ``last``."""
+    """``position`` bytes of the segment with base offset ``segment`` are read; its last batch begins at ``last``, with
+    the bytes ``head``."""
 
     segment: int
     position: int = 0
     last: int = NO_BATCH
-    crc: int = 0
+    head: str = ""
 
 
 Positions = Mapping[str, LogPosition]
@@ -95,8 +97,11 @@ def _advance_in(source: ByteSource, position: LogPosition, may_stall: bool) -> L
             raise SegmentDamagedError(source.name, end, Problem.BAD_HEADER, detail)
     if last == NO_BATCH:
         return position
-    crc = int.from_bytes(source.read(last + _CRC_POSITION, 4), "big")
-    return LogPosition(position.segment, end, last, crc)
+    return LogPosition(position.segment, end, last, _head(source, last))
+
+
+def _head(source: ByteSource, position: int) -> str:
+    return bytes(source.read(position, _HEAD_BYTES)).hex()
 
 
 def _check_same(source: ByteSource, position: LogPosition) -> None:
@@ -106,8 +111,7 @@ def _check_same(source: ByteSource, position: LogPosition) -> None:
         )
     if position.last == NO_BATCH:
         return
-    crc = int.from_bytes(source.read(position.last + _CRC_POSITION, 4), "big")
-    if crc != position.crc:
+    if _head(source, position.last) != position.head:
         raise LogRewrittenError(
             f"{source.name} holds another batch at byte {position.last} than was read there: "
             "it was truncated and written again, or compacted"

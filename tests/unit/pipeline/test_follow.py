@@ -111,6 +111,17 @@ def test_truncation_below_what_was_read_is_noticed(tmp_path: Path) -> None:
         latest(tmp_path, at)
 
 
+def test_the_same_records_of_another_leader_are_noticed(tmp_path: Path) -> None:
+    log = Log(tmp_path, 0)
+    log.append(2)
+    at = latest(tmp_path, {})
+    data = log.path.read_bytes()
+    assert data[15] == 4
+    log.path.write_bytes(data[:15] + b"\x05" + data[16:])  # the leader epoch is not under the CRC
+    with pytest.raises(LogRewrittenError, match="holds another batch at byte"):
+        latest(tmp_path, at)
+
+
 def test_truncation_that_was_written_over_is_noticed(tmp_path: Path) -> None:
     log = Log(tmp_path, 0)
     log.append(10)
