@@ -312,19 +312,23 @@ def _left(standing: Standing, loss: bool) -> Sequence[Member]:
 
 
 def _with_loss(standing: Standing, chosen: Member) -> Decision:
-    """The set becomes what is left of it; the others come back as new replicas."""
+    """The set becomes what is left of it; the others come back as new replicas.
+
+    The record keeps the old set until the log names the new one: an election that fails is repeated in the same way.
+    """
     left = tuple(each.replica for each in _left(standing, loss=True))
     ordered = (chosen.replica, *(each for each in left if each != chosen.replica))
-    status = replace(standing.status, replicas=ordered, previous_replicas=(), learners=())
-    small = Standing(replace(standing.partition, status=status), standing.scene)
-    decision = elect(small, small.replicas[0], Reason.DATA_LOSS_ALLOWED, force=True)
+    decision = elect(standing, chosen, Reason.DATA_LOSS_ALLOWED, force=True)
     assert decision.elect is not None
     pods = ", ".join(each.pod for each in ordered)
     text = (
         f"by spec.allowDataLoss, pod {chosen.replica.pod} is elected in epoch {decision.elect.epoch} from the logs on"
     )
     text += f" {pods}, without a majority: what only the others had is lost"
-    return Decision(decision.status, text, elect=with_fields(decision.elect, allow_data_loss=True, bootstrap=False))
+    call = with_fields(
+        decision.elect, replicas=log_ids(ordered), previous_replicas=(), bootstrap=False, allow_data_loss=True
+    )
+    return Decision(replace(decision.status, learners=()), text, elect=call)
 
 
 def leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
