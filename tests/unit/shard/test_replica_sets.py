@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from tests.support.replicas import ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
 
+from muster_coordinator.log.beside import swap_count
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
+from muster_coordinator.replication.messages import Append
 from muster_coordinator.shard.checkpointing import Checkpointer
 from muster_coordinator.shard.cleaning import LogCleaner
 from muster_coordinator.shard.outcome import OutcomeCode
@@ -276,3 +278,41 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     await pods.until(lambda: 0 not in pods[0].up.shards)
     assert_equal_logs(pods)
     assert await pods[1].fetch() == 40
+
+
+async def test_candidate_below_the_tombstone_horizon_of_the_best_log_takes_a_full_copy(new_pods: NewPods) -> None:
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True)
+    await fill(pods[0], 20)
+    await pods.caught_up()
+    await pods[2].kill()
+    assert await pods[0].commit(1, group="gone") == 0
+    await pods[0].delete("gone")
+    await fill(pods[0], 60)
+    await pods.until(lambda: pods[1].up.hosts[0].commit_point == pods[0].end())
+    for pod in pods.pods[:2]:
+        assert await clean(pod)
+    behind = pods[2].log_ids
+    pods.network.drop = lambda message: isinstance(message, Append) and message.to in behind
+    await pods[2].start()
+    await pods.elect(2, force=True)
+    pods.network.drop = lambda message: False
+    log = pods[2].up.replicas[0].log
+    assert log.cleaned_to.tombstone_horizon > 21
+    assert swap_count(pods[2].disk, pods[2].up.replicas[0].directory) == 1
+    assert await pods[2].fetch() == 60
+    assert await pods[2].fetch(group="gone") == -1
+    assert await pods[2].commit(61) == 0
+    await pods.caught_up()
+
+
+async def test_checkpoint_goes_when_data_was_lost(new_pods: NewPods) -> None:
+    pods = await new_pods(3, checkpoints=True)
+    await fill(pods[0], 30)
+    await pods.caught_up()
+    checkpointer = next(b for b in pods[2].up._background if isinstance(b, Checkpointer))
+    await checkpointer.work()
+    path = pods[2].up.replicas[0].directory / CHECKPOINT_NAME
+    assert path.exists()
+    pods[2].up.hosts[0].lost_data()
+    assert not path.exists()
+    await pods.caught_up()
