@@ -154,6 +154,7 @@ async def test_log_with_gaps_is_followed_killed_and_cut_like_any_other(new_pods:
         await pods[2].kill()
         await pods[2].start()
     await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 0, "nothing had to be rebuilt"
     await pods[2].stop()
     await pods[2].start()
     await pods.elect(2, force=True)
