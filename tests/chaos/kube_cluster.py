@@ -27,6 +27,7 @@ OPERATOR_NAMESPACE = "muster-system"
 API_PORT, KAFKA_PORT = 9640, 9092
 CALL_TIMEOUT_S = 3
 READY_TIMEOUT_S = 120.0
+MAX_EVENTS = 10
 UNREACHABLE = (requests.exceptions.RequestException, pykube.exceptions.PyKubeError)
 
 RESOURCES = """\
@@ -84,7 +85,9 @@ class KubeCluster(ObservedCluster):
         return self._seen
 
     def last_words(self) -> str:
-        return kubectl("-n", NAMESPACE, "get", "pods,coordinatorclusters,offsetstopics", check=False).stdout
+        there = kubectl("-n", NAMESPACE, "get", "pods,coordinatorclusters,offsetstopics", check=False).stdout
+        events = kubectl("-n", NAMESPACE, "get", "events", "--sort-by=.lastTimestamp", check=False).stdout
+        return "\n".join([there, *events.splitlines()[-MAX_EVENTS:]])
 
     def uid(self, pod: str) -> str:
         """ "" when there is none of that name."""
