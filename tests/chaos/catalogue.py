@@ -50,6 +50,7 @@ class Clusters:
         """The cluster, which ends with the stack, and what makes the faults on it. Raises Skipped, HarnessError."""
         if isinstance(scenario, KubeScenario):
             on_kubernetes, do_there = self._on_kubernetes(), scenario.body
+            stack.callback(on_kubernetes.save_logs, root)
             return on_kubernetes, lambda: do_there(run, on_kubernetes)
         if isinstance(scenario, KafkaScenario):
             kafka, do_to_kafka = stack.enter_context(self._kafka(root)), scenario.body

@@ -89,6 +89,15 @@ class KubeCluster(ObservedCluster):
         events = kubectl("-n", NAMESPACE, "get", "events", "--sort-by=.lastTimestamp", check=False).stdout
         return "\n".join([there, *events.splitlines()[-MAX_EVENTS:]])
 
+    def save_logs(self, directory: Path) -> None:
+        """What pods and operator said, also before their last restart, as far as the cluster still has it."""
+        wanted = [(NAMESPACE, f"pod/{name}") for name in self.names]
+        for namespace, source in [*wanted, (OPERATOR_NAMESPACE, "deployment/muster-operator")]:
+            for previous in ("true", "false"):
+                said = kubectl("-n", namespace, "logs", source, f"--previous={previous}", check=False).stdout
+                with (directory / f"{source.rpartition('/')[2]}.log").open("a", encoding="utf-8") as log:
+                    log.write(said)
+
     def uid(self, pod: str) -> str:
         """ "" when there is none of that name."""
         return next((each.obj["metadata"]["uid"] for each in self._pods() if each.name == pod), "")
