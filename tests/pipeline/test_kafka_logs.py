@@ -118,6 +118,22 @@ async def test_logs_of_a_kafka_broker_are_read_right_and_resharded(tmp_path: Pat
     assert replayed(resharded) == expected
     for row in rows(resharded):
         assert partition_for(row["group"], 7) == row["offsets_partition"]
+    assert await offsets_of_a_broker_on(output, tmp_path / "second") == expected
+
+
+async def offsets_of_a_broker_on(logs: Path, directory: Path) -> Offsets:
+    """What Kafka answers when the logs took the place of those of its new, empty offsets topic."""
+    partitions = len(list(logs.glob("__consumer_offsets-*")))
+    async with KafkaBroker(directory, SETTINGS | {"offsets.topic.num.partitions": str(partitions)}, {"t": 3}) as broker:
+        await broker.stop()
+        for number in range(partitions):
+            place = broker.partition_dir(number)
+            for file in place.iterdir():
+                if file.name != "partition.metadata":
+                    file.unlink()
+            shutil.copytree(logs / place.name, place, dirs_exist_ok=True)
+        await broker.start()
+        return await all_offsets(broker.port)
 
 
 def rows(segments: list[SegmentFile]) -> Iterator[dict[str, Any]]:
