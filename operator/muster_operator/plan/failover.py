@@ -104,6 +104,8 @@ def without_leader(standing: Standing, attempt: Attempt | None) -> Decision:
         loss = _loss_is_allowed(standing)
         if not loss:
             return _no_majority(standing, seen)
+    elif _loss_is_begun(standing):
+        loss = True
     candidates = [each for each in _left(standing, loss) if _may_lead(standing, each, loss)]
     willing = [each for each in candidates if attempt is None or each.replica.pod not in attempt.refused]
     if not candidates:
@@ -170,8 +172,8 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
         pod = member.replica.pod
         issued = pod == status.leader and view.epoch < status.epoch
         return (
-            member.log_id != better,
             _names_others(view),
+            member.log_id != better,
             not issued,
             not view.is_active,
             member.log_id not in in_new_set,
@@ -297,6 +299,13 @@ def _loss_is_allowed(standing: Standing) -> bool:
     if allowed is None or status.led_epoch > allowed:
         return False
     return any(_may_lead(standing, each, loss=True) for each in _left(standing, loss=True))
+
+
+def _loss_is_begun(standing: Standing) -> bool:
+    """The record names only what is left already, and the election by which the log says so too is still to come."""
+    named = {each.log_id for each in standing.members}
+    views = [each.view for each in standing.members if each.view is not None]
+    return _loss_is_allowed(standing) and any(not named.issuperset(view.replicas) for view in views)
 
 
 def _left(standing: Standing, loss: bool) -> Sequence[Member]:

@@ -161,6 +161,22 @@ def test_persons_word_has_the_partition_led_from_logs_that_are_being_rebuilt_if_
     assert len(election.replicas) == 3
 
 
+def test_persons_word_holds_until_the_log_says_what_is_left() -> None:
+    """Found by simulation: an operator died between the record of the smaller set and its election."""
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    each = model.objects["t-0"]
+    left = each.status.replicas[:1]
+    begun = replace(
+        each,
+        spec=replace(each.spec, allow_data_loss=each.status.led_epoch),
+        status=replace(each.status, replicas=left, state=PartitionState.LEADERLESS, leader=None),
+    )
+    (election,) = elections(plan(with_fields(views(model), partitions=(begun,)), 1.0))
+    assert election.allow_data_loss
+    assert election.replicas == (left[0].log_id,)
+
+
 def test_copied_volume_is_not_elected_from() -> None:
     model = Model(pods=4, partitions=1, replication_factor=3)
     Operator(model).settle()
@@ -182,6 +198,8 @@ def test_rollout_moves_leaders_first_and_restarts_one_pod_at_a_time(model: Model
         operator.act()
     second = plan(seen(model, c_0=outdated, c_2=outdated), 1.0)
     assert [each.pod for each in second if isinstance(each, RestartPod)] == ["c-2"]
+    young = {"outdated": False, "steady_s": 9.0}
+    assert not elections(plan(seen(model, c_0=outdated, c_1=outdated, c_2=young), 1.0))
     down = {"outdated": False, "connection": Connection.DOWN}
     third = plan(seen(model, c_0=outdated, c_2=down), 1.0)
     assert not any(isinstance(each, RestartPod) for each in third)
