@@ -145,7 +145,7 @@ def test_rollout_replaces_one_pod_after_the_other_and_moves_leaders_first(
         away.append(len(before) - len(pods))
         return len(pods) == len(before) and all(pods[name] != uid for name, uid in before.items())
 
-    wait_until(replaced, "every pod is another one", timeout_s=120)
+    wait_until(replaced, "every pod is another one", timeout_s=150)
     muster_cluster.wait_ready()
     wait_until(lambda: all_follow(muster_cluster), "every partition is followed by all of its replicas")
     meter.stop()

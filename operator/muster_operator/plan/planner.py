@@ -139,15 +139,16 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
         for index, view in pod.replicas.items() if pod.is_up else ():
             if view.log_id:
                 holders[index, view.log_id].append(pod.name)
+    rebalance_after_s = parse_duration(spec.failover.rebalance_after)
     moving = sum(status.reason == Reason.MOVING for status in statuses)
     changing = sum(bool(status.learners or status.previous_replicas) for status in statuses)
     return Scene(
         pods={pod.name: pod for pod in seen.pods},
         replication_factor=topic.spec.replication_factor,
         declared=spec.pods,
-        rebalance_after_s=parse_duration(spec.failover.rebalance_after),
+        rebalance_after_s=rebalance_after_s,
         replace_after_s=parse_duration(spec.failover.replace_after),
-        emptying=next_to_restart(seen),
+        emptying=next_to_restart(seen, rebalance_after_s),
         rolling=any(pod.outdated or pod.draining for pod in seen.pods),
         moves=MOVES_AT_ONCE - moving,
         changes=CHANGES_AT_ONCE - changing,

@@ -12,10 +12,14 @@ from muster_operator.plan.standing import Scene
 __all__ = ["next_to_restart", "restart"]
 
 
-def next_to_restart(seen: Observation) -> str:
-    """The outdated pod whose turn it is, highest ordinal first as a StatefulSet does; "" while any pod is missing."""
+def next_to_restart(seen: Observation, steady_s: float) -> str:
+    """The outdated pod whose turn it is, highest ordinal first as a StatefulSet does; "" while any pod is missing, or
+    has been up for less than `steady_s`: its replicas shall be warm before they lead what the next one gives up.
+    """
     assert seen.cluster is not None
-    if len(seen.pods) < seen.cluster.spec.pods or not all(pod.is_up and not pod.draining for pod in seen.pods):
+    if len(seen.pods) < seen.cluster.spec.pods:
+        return ""
+    if not all(pod.is_up and not pod.draining and pod.steady_s >= steady_s for pod in seen.pods):
         return ""
     outdated = [pod for pod in seen.pods if pod.outdated]
     return max(outdated, key=lambda pod: pod.node_id).name if outdated else ""
