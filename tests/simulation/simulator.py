@@ -78,7 +78,7 @@ class Simulation:
         checkers = [partition.checker for partition in self.cluster.partitions]
         for partition in self.cluster.partitions:
             for replica in partition.replicas.values():
-                if replica.running.leading_epoch < 0:
+                if replica.core is not None and replica.core.leading_epoch < 0:
                     partition.checker.compare_state(replica)
         return Outcome(
             sum(len(checker.active_epochs) for checker in checkers),
