@@ -24,11 +24,12 @@ from types import FrameType
 
 from tests.chaos.catalogue import GROUPS, SCENARIOS, AnyScenario, Clusters, Shape
 from tests.chaos.errors import HarnessError, Skipped
+from tests.chaos.leftovers import end_leftovers
 from tests.chaos.loading import LoadProcess
 from tests.chaos.report import print_verdict, table
 from tests.chaos.run import Run, Verdict, judge
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+SCENARIOS_DIRECTORY = Path(__file__).resolve().parents[2] / ".cache" / "chaos"
 DEFAULT = "embedded"
 
 
@@ -42,6 +43,7 @@ def main() -> int:
         return 0
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
+    end_leftovers(SCENARIOS_DIRECTORY)
     print(f"seed {options.seed}", file=sys.stderr)
     verdicts: list[Verdict] = []
     try:
@@ -89,7 +91,7 @@ def choose(names: list[str], parser: argparse.ArgumentParser) -> list[AnyScenari
 
 def run_one(scenario: AnyScenario, options: argparse.Namespace, clusters: Clusters) -> Verdict:
     """The verdict; its files stay when the scenario failed, and their place is among the reasons."""
-    root = REPOSITORY / ".cache" / "chaos" / f"{scenario.name}-{os.getpid()}-{time.monotonic_ns()}"
+    root = SCENARIOS_DIRECTORY / f"{scenario.name}-{os.getpid()}-{time.monotonic_ns()}"
     root.mkdir(parents=True)
     print(f"{scenario.name}: {scenario.what}", file=sys.stderr)
     keep = False
