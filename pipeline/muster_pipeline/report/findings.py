@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ BAD, WARNING, NOTE = "bad", "warning", "note"
 
 LONG_PAUSE_MS = 60_000
 MANY_REBALANCES = 6
-"""Per hour, on average over the report: more often than a rollout explains."""
+"""In an hour: more often than a rollout explains."""
 MUCH_REPEATED = 0.9
 MUCH_OF_ALL = 0.25
 UNEVEN = 3.0
@@ -139,14 +140,14 @@ def _timed_out(data: ReportData) -> Iterable[Finding]:
 
 
 def _often(data: ReportData) -> Iterable[Finding]:
-    hours = max(data.last_ms - data.from_ms, _HOUR_MS) / _HOUR_MS
-    rows = [row for row in data.rebalances.by_group.rows if row["rebalances"] / hours > MANY_REBALANCES]
-    if rows:
+    by_hour = Counter((row["group"], row["timestamp_ms"] // _HOUR_MS) for row in data.rebalances.events.rows)
+    often = dict.fromkeys(group for (group, _), count in by_hour.most_common() if count > MANY_REBALANCES)
+    if often:
         yield Finding(
             WARNING,
-            f"{plural(len(rows), 'group')} rebalanced more than {MANY_REBALANCES} times an hour",
-            f"{_names(rows)}: consumers that start and stop, or exceed max.poll.interval.ms. Static membership "
-            "(group.instance.id) spares restarts a rebalance.",
+            f"{plural(len(often), 'group')} rebalanced more than {MANY_REBALANCES} times in an hour",
+            f"{_names({'group': group} for group in often)}: consumers that start and stop, or exceed "
+            "max.poll.interval.ms. Static membership (group.instance.id) spares restarts a rebalance.",
             "rebalances",
         )
 

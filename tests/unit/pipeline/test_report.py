@@ -168,7 +168,7 @@ def troubled_data() -> ReportData:
                 {"group": "r", "cause": "topic recreated", "times": 1, "reread": 9},
             ],
         ),
-        rebalances=Rebalances(listing(rebalance), listing(summary)),
+        rebalances=Rebalances(listing(*[rebalance] * 7), listing(summary)),
         load=replace(quiet_data().load, what_if=[what_if]),
         quality=Quality(listing(problem), 300),
     )
