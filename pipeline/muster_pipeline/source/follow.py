@@ -17,9 +17,18 @@ from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError, SegmentDamagedError
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split, splits_of, whole_batches
-from muster_pipeline.source.places import open_segment
+from muster_pipeline.source.places import is_pod, open_segment
 
-__all__ = ["LogPosition", "LogRewrittenError", "Positions", "advance", "decode_positions", "encode_positions", "ranges"]
+__all__ = [
+    "LogPosition",
+    "LogRewrittenError",
+    "Positions",
+    "advance",
+    "covers",
+    "decode_positions",
+    "encode_positions",
+    "ranges",
+]
 
 NO_BATCH = -1
 _HEAD_BYTES = 21
@@ -64,21 +73,29 @@ def advance(segments: Iterable[SegmentFile], start: Positions, *, may_stall: boo
 
     Raises LogRewrittenError, SegmentReadError; unless ``may_stall`` SegmentDamagedError at a length in a header that
     cannot be, because nothing behind it will ever be read. Zeros behind the last batch are waited for, as preallocated
-    files have them.
+    files have them. So is a pod that has restarted and does not know yet that what it served is committed.
     """
     logs = dict(_by_log(segments))
     gone = sorted(start.keys() - logs.keys())
-    if gone:
+    waiting = {directory: start[directory] for directory in gone if is_pod(directory)}
+    if len(waiting) < len(gone):
         raise LogRewrittenError(f"{gone[0]} is away; it was read up to {start[gone[0]]}")
-    return {directory: _advance_log(directory, log, start.get(directory), may_stall) for directory, log in logs.items()}
+    found = {
+        directory: _advance_log(directory, log, start.get(directory), may_stall) for directory, log in logs.items()
+    }
+    return waiting | found
 
 
 def _advance_log(directory: str, log: list[SegmentFile], start: LogPosition | None, may_stall: bool) -> LogPosition:
     position = start or LogPosition(log[0].base_offset)
     todo = [each for each in log if each.base_offset >= position.segment]
+    if not todo and start is not None and is_pod(directory):
+        return start
     if not todo or todo[0].base_offset != position.segment:
         raise LogRewrittenError(f"{directory} has no segment {position.segment:020d} any more, which was being read")
     with open_segment(todo[0].path) as source:
+        if source.size < position.position and is_pod(directory):
+            return position
         _check_same(source, position)
     if len(todo) > 1:  # rolled: nothing comes behind the earlier ones any more, ``ranges`` reads them to their ends
         position = LogPosition(todo[-1].base_offset)
@@ -118,14 +135,24 @@ def _check_same(source: ByteSource, position: LogPosition) -> None:
         )
 
 
+def covers(segments: Iterable[SegmentFile], end: Positions) -> bool:
+    """The segments of these positions are there; so all before them are whole, also as a pod serves them."""
+    there = {(each.log, each.base_offset) for each in segments}
+    return all((directory, until.segment) in there for directory, until in end.items())
+
+
 def ranges(
     segments: Iterable[SegmentFile], start: Positions, end: Positions, split_bytes: int = DEFAULT_SPLIT_BYTES
 ) -> Iterator[Split]:
-    """What lies between two positions, as splits. Raises SegmentReadError."""
-    for directory, log in _by_log(segments):
-        until = end.get(directory)
-        if until is None:
+    """What lies between two positions, as splits. Raises LogRewrittenError: not all is there; SegmentReadError."""
+    logs = dict(_by_log(segments))
+    for directory, until in end.items():
+        if not covers(logs.get(directory, ()), {directory: until}):
+            raise LogRewrittenError(f"{directory} does not hold any more what was found there, up to {until}")
+    for directory, log in logs.items():
+        if directory not in end:
             continue
+        until = end[directory]
         first = start.get(directory) or LogPosition(log[0].base_offset)
         for segment in log:
             if not first.segment <= segment.base_offset <= until.segment:

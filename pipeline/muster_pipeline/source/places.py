@@ -27,6 +27,7 @@ UNREACHABLE_FOR_S = 30.0
 """As long as a pod is asked again: one that restarts is back in seconds."""
 MAX_LIST_BYTES = 64 << 20
 _RETRY_EVERY_S = 0.2
+_NOT_YET = (404, 503)  # a pod that has restarted opens its logs one after the other
 _SEGMENTS = "/v1/segments"
 _TOTAL = re.compile(r"bytes (?:\*|\d+-\d+)/(\d+)")
 
@@ -47,8 +48,22 @@ def is_pod(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def open_segment(path: str) -> OpenSegment:
-    """As long as it is now. Raises SegmentReadError."""
+def open_segment(path: str, at_least: int = 0) -> OpenSegment:
+    """As long as it is now, and ``at_least`` so many bytes long, which a pod that has restarted has time for: it serves
+    only what it knows to be committed. Raises SegmentReadError.
+    """
+    deadline = time.monotonic() + UNREACHABLE_FOR_S
+    while True:
+        source = _open(path)
+        if source.size >= at_least:
+            return source
+        source.__exit__(None, None, None)
+        if not is_pod(path) or time.monotonic() > deadline:
+            raise SegmentReadError(path, source.size, f"the segment ends here; {at_least} bytes were there before")
+        time.sleep(_RETRY_EVERY_S)
+
+
+def _open(path: str) -> OpenSegment:
     if is_pod(path):
         return _HttpBytes(path)
     return _StoredBytes(path) if is_uri(path) else FileBytes(path)
@@ -93,7 +108,8 @@ def _get(url: str, wanted: str, limit: int) -> tuple[str, bytes]:
         except urllib.error.HTTPError as exc:
             if exc.code == 416:
                 return exc.headers.get("Content-Range", ""), b""
-            raise SegmentReadError(url, 0, f"HTTP {exc.code}: {exc.read(300).decode(errors='replace')}") from exc
+            if exc.code not in _NOT_YET or time.monotonic() > deadline:
+                raise SegmentReadError(url, 0, f"HTTP {exc.code}: {exc.read(300).decode(errors='replace')}") from exc
         except (OSError, EOFError) as exc:  # URLError is an OSError; EOFError: http.client's IncompleteRead
             if time.monotonic() > deadline:
                 raise SegmentReadError(url, 0, str(getattr(exc, "reason", exc))) from exc

@@ -15,6 +15,7 @@ A task is one or several whole segments, or a split of a large one, of about ``s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +37,9 @@ from pyspark.sql.types import StructType
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import KINDS, SCHEMA, select_schema
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
-from muster_pipeline.source.follow import advance, decode_positions, encode_positions, ranges
+from muster_pipeline.source.follow import Positions, advance, covers, decode_positions, encode_positions, ranges
 from muster_pipeline.source.options import SourceOptions
-from muster_pipeline.source.places import open_segment
+from muster_pipeline.source.places import UNREACHABLE_FOR_S, is_pod, open_segment
 
 __all__ = ["MusterOffsets", "OffsetsReader", "OffsetsStreamReader", "Task"]
 
@@ -100,11 +101,14 @@ class OffsetsReader(DataSourceReader):
                 yield each
 
     def partitions(self) -> Sequence[InputPartition]:
+        wanted, size = self._offsets_partitions, self._options.split_bytes
         segments = find_segments(self._options.paths)
-        if self._offsets_partitions is not None:
-            segments = [each for each in segments if each.offsets_partition in self._offsets_partitions]
-        size, between = self._options.split_bytes, self._options.between
-        chosen = splits(segments, size) if between is None else ranges(segments, *between, size)
+        chosen: Iterator[Split]
+        if self._options.between is not None:
+            between = ranges(segments, *self._options.between, size)
+            chosen = (each for each in between if wanted is None or each.segment.offsets_partition in wanted)
+        else:
+            chosen = splits((each for each in segments if wanted is None or each.offsets_partition in wanted), size)
         return [Task(each) for each in pack(chosen, size)] or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -126,8 +130,9 @@ class OffsetsStreamReader(DataSourceStreamReader):
         return encode_positions(advance(self._segments(), decode_positions(start)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        appended = ranges(self._segments(), decode_positions(start), decode_positions(end), self._options.split_bytes)
-        return [Task(each) for each in pack(appended, self._options.split_bytes)] or [Task([])]
+        until, size = decode_positions(end), self._options.split_bytes
+        appended = ranges(self._segments_up_to(until), decode_positions(start), until, size)
+        return [Task(each) for each in pack(appended, size)] or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
@@ -136,11 +141,21 @@ class OffsetsStreamReader(DataSourceStreamReader):
     def _segments(self) -> list[SegmentFile]:
         return find_segments(self._options.paths, may_be_none=True)
 
+    def _segments_up_to(self, end: Positions) -> list[SegmentFile]:
+        """A pod that has restarted meanwhile gets time to serve as much again."""
+        deadline = time.monotonic() + UNREACHABLE_FOR_S
+        while True:
+            segments = self._segments()
+            late = not covers(segments, end) and any(map(is_pod, end))
+            if not late or time.monotonic() > deadline:
+                return segments
+            time.sleep(1)
+
 
 def _decode(task: Task, selection: Selection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     decoder = Decoder(selection, options.fail_fast, options.max_batch_bytes)
     for split in task.splits:
-        with open_segment(split.segment.path) as source:
+        with open_segment(split.segment.path, split.start + split.size) as source:
             yield from decoder.decode(source, split.segment.offsets_partition, split.start, split.end)
 
 

@@ -20,6 +20,7 @@ from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA
 from muster_pipeline.source import places
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
+from muster_pipeline.source.follow import LogRewrittenError, advance, ranges
 from muster_pipeline.source.options import SourceOptions
 from muster_pipeline.source.places import open_segment
 
@@ -212,7 +213,10 @@ def pod() -> Iterator[Pod]:
     pod.server.server_close()
 
 
-def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(pod: Pod) -> None:
+def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
     content = commits_segment(100, 3)
     pod.bodies = {
         "/v1/segments": b'{"partitions": [{"partition": 4, "segments": [{"baseOffset": 0, "size": 5}]}]}',
@@ -231,6 +235,33 @@ def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(pod: 
     pod.bodies["/v1/segments"] = b'{"partitions": [1]}'
     with pytest.raises(SegmentReadError, match="no list of segments"):
         find_segments([pod.address])
+
+
+def test_pod_that_serves_less_after_its_restart_is_waited_for(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, content = f"{pod.address}/v1/segments/4/0", commits_segment(100, 3)
+    listed = b'{"partitions": [{"partition": 4, "segments": [{"baseOffset": 0, "size": 5}]}]}'
+    pod.bodies = {"/v1/segments": listed, "/v1/segments/4/0": content}
+    at = advance(find_segments([pod.address]), {})
+    pod.bodies["/v1/segments/4/0"] = content[:700]
+    assert advance(find_segments([pod.address]), at) == at
+    pod.bodies["/v1/segments"] = b'{"partitions": []}'
+    assert advance(find_segments([pod.address], may_be_none=True), at) == at
+    with pytest.raises(LogRewrittenError, match="does not hold any more"):
+        list(ranges([], {}, at))
+    threading.Timer(0.5, lambda: pod.bodies.update({"/v1/segments/4/0": content})).start()
+    with open_segment(url, len(content)) as source:
+        assert source.size == len(content)
+    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    with pytest.raises(SegmentReadError, match=f"{len(content) + 1} bytes were there before"):
+        open_segment(url, len(content) + 1)
+
+
+def test_file_that_was_cut_since_it_was_planned_is_an_error(data: Path) -> None:
+    [segment, *_] = find_segments([str(data)])
+    size = Path(segment.path).stat().st_size
+    Path(segment.path).write_bytes(b"")
+    with pytest.raises(SegmentReadError, match=f"byte 0: the segment ends here; {size} bytes were there before"):
+        open_segment(segment.path, size)
 
 
 def test_pod_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
