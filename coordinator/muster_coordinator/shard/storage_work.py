@@ -91,10 +91,13 @@ class StorageWork:
             self.wants_log = False
             await all_durable(replica, runtime)
             log = replica.log
+            failures = runtime.metrics.storage_failures
             replica.stage_truncation(end_offset)
             while log.journaled_end != end_offset:
                 runtime.turns.write_soon()
                 await runtime.turns.next_write()
+                if runtime.metrics.storage_failures != failures:  # what was staged is gone
+                    raise OSError(f"the storage failed while the log was to be cut at {end_offset}")
             await runtime.blocking(log.begin_truncate(end_offset))
 
     async def _start_copy(self) -> None:
