@@ -29,7 +29,7 @@ from tests.support.local_cluster import LocalCluster  # noqa: E402
 ROOT = REPOSITORY / ".cache" / "pipeline-demo"
 HOUR_S = 1.25
 TOPIC, PARTITIONS = "orders", 6
-CLUSTER = ("--pods", "3", "--partitions", "50", "--topic", f"{TOPIC}:{PARTITIONS}")
+CLUSTER = ("--pods", "3", "--replication-factor", "1", "--partitions", "50", "--topic", f"{TOPIC}:{PARTITIONS}")
 TEAMS = [f"team-{number:02d}" for number in range(8)]
 JOBS = [f"job-{number:02d}" for number in range(32)]
 ABANDONED, GOES_BACK = JOBS[0], JOBS[1]
