@@ -247,6 +247,7 @@ class PartitionLog:
         dirty = [segment for segment in self._segments if segment.dirty or (everything and segment.exists)]
         for segment in dirty:
             segment.dirty = False
+        everything = everything or self._files.unnamed
         checkpoint = self.epochs.encode() if self._checkpoint_dirty or everything else None
         task = self._files.sync_task(dirty, checkpoint, self._names_dirty or everything)
         self._checkpoint_dirty = self._names_dirty = False
@@ -254,9 +255,10 @@ class PartitionLog:
 
     def _name_end(self) -> None:
         """No batch says where the log ends: an empty segment's name does."""
-        self._segment = Segment(self._disk, self.directory, self.end_offset)
-        self._segment.make()
-        self._segments.append(self._segment)
+        segment = Segment(self._disk, self.directory, self.end_offset)
+        segment.make()
+        self._segment = segment
+        self._segments.append(segment)
         self._tail_end = self.end_offset
         self._names_dirty = True
 

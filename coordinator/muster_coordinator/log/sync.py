@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, replace_file
@@ -46,12 +48,17 @@ class Holds:
 
 
 class LogFiles:
-    """What the syncs of one log share. ``failed``: a sync failed, so the files are not trusted any more."""
+    """What the syncs of one log share.
+
+    ``failed``: a sync failed, so the files are not trusted any more. ``unnamed``: the epochs could not be written
+    (there is no room for a new file, say), which a later sync has to do.
+    """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self.disk = disk
         self.directory = directory
         self.failed: OSError | None = None
+        self.unnamed = False
         self.holds = Holds()
         self._lock = threading.Lock()
         self._checkpoint_number = 0  # of the newest checkpoint that was written
@@ -77,19 +84,33 @@ class LogFiles:
                 raise
 
     def sync(self, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool) -> None:
-        """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` is set then."""
+        """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` or ``unnamed`` is set
+        then.
+        """
         with self._lock:
-            try:
+            with self._no_doubt():
                 for segment in segments:
                     self.disk.fdatasync(segment.descriptor)
-                if checkpoint is not None and number > self._checkpoint_number:
+            if checkpoint is not None and number > self._checkpoint_number:
+                try:
                     replace_file(self.disk, self.directory / CHECKPOINT_NAME, checkpoint)
-                    self._checkpoint_number = number
-                if names or checkpoint is not None:
+                except OSError:
+                    self.unnamed = True  # the old file stands, or the new one: both are true of this log
+                    raise
+                self._checkpoint_number = number
+            if names or checkpoint is not None:
+                with self._no_doubt():
                     self.disk.fsync_dir(self.directory)
-            except OSError as exc:
-                self.failed = exc
-                raise
+                self.unnamed = False
+
+    @contextmanager
+    def _no_doubt(self) -> Iterator[None]:
+        """After an OSError in here nobody knows what is on the disk."""
+        try:
+            yield
+        except OSError as exc:
+            self.failed = exc
+            raise
 
 
 class SyncTask:

@@ -38,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     import uvloop  # not before the options are right: wrong usage is told at once
 
-    from muster_coordinator.server.run import StartError, run
+    from muster_coordinator.server.run import NewProcessNeededError, StartError, run
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_collections_short()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(options, boot_id=read_boot_id(), version=package_version("muster")))
-    except StartError as error:
+    except (StartError, NewProcessNeededError) as error:
         print(f"muster-coordinator: {error}", file=sys.stderr)
         return 1
     return 0

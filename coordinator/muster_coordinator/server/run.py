@@ -57,15 +57,22 @@ class StartError(Exception):
     """The pod cannot start; the message says what to do."""
 
 
+class NewProcessNeededError(Exception):
+    """A sync failed: only a new process, which reads what is on the disk, may go on with these logs."""
+
+
 async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
-    """Run the pod until SIGTERM or SIGINT. Raises StartError."""
+    """Run the pod until SIGTERM or SIGINT. Raises StartError, NewProcessNeededError."""
     configure_logging(options.log_format)
     stop = asyncio.Event()
     _stop_on_signals(stop)
     async with AsyncExitStack() as stack:
-        pod = await _start(options, stack, boot_id, version)
+        pod = await _start(options, stack, boot_id, version, stop)
         await stop.wait()
         logger.info("stopping", pod=options.pod)
+        alive, reason = pod.live()
+        if not alive:  # it leads nothing any more
+            raise NewProcessNeededError(reason)
         try:
             await asyncio.wait_for(pod.drain(), options.settings.peers.drain_timeout_ms / 1000 + RESIGN_S)
         except TimeoutError:
@@ -73,7 +80,9 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
     logger.info("stopped", pod=options.pod)
 
 
-async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str) -> Pod:
+async def _start(
+    options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str, stop: asyncio.Event
+) -> Pod:
     settings = options.settings
     _lock(options, stack)
     clock = SystemClock()
@@ -82,6 +91,7 @@ async def _start(options: ProcessOptions, stack: AsyncExitStack, boot_id: str, v
     network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
     last_image = LastImage(disk, options.data_dir)
     manager = _manager(options, boot_id, disk, clock, view, network)
+    manager.on_must_restart = stop.set
     try:
         await manager.start()
     except Exception as error:

@@ -75,6 +75,7 @@ class ShardManager:
         self.draining = False
         self.on_partition_change: Callable[[int], None] = lambda partition: None
         self.on_pod_change: Callable[[], None] = lambda: None
+        self.on_must_restart: Callable[[], None] = lambda: None  # see ``must_restart``
         self._storage = Storage(data_dir, disk, storage_settings, self._durable, self.storage_failed)
         self._turns = Turns(self._storage, clock, self.metrics)
         self._runtime = runtime = Runtime(
@@ -236,6 +237,8 @@ class ShardManager:
             await self._opening.open_all()
             self.on_pod_change()
             return
+        logger.error("storage_needs_a_new_process", reason=self.must_restart)
+        self.on_must_restart()
 
     @property
     def must_restart(self) -> str:

@@ -122,17 +122,19 @@ class Storage:
         self._flush_segments()
 
     async def close(self) -> None:
-        """Write everything out and close the files. Raises OSError."""
+        """Write everything out and close the files. A log that has failed is left as it is: the next process recovers
+        it from disk and journal. Raises OSError."""
         if self._flushing is not None:
             self._flushing.cancel()
         if self._writer is not None:
             await self._writer.close()
+        failed = self.failed_logs
         for replica in self.replicas.values():
-            if replica.is_open:
+            if replica.is_open and replica.partition not in failed:
                 await asyncio.to_thread(replica.close_log, sync=self._mark.needs_end)
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close, sync=self._mark.needs_end)
-        if not self.failed_logs:
+        if not failed:
             await asyncio.to_thread(self._mark.ended)
 
     @property

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
+from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.writer import JournalWriter
 
 
@@ -154,3 +155,18 @@ async def test_close_writes_what_is_staged(host: Host) -> None:
     await host.writer.close()
     host.pod.reboot()
     assert host.pod.content() == host.pod.written[0]
+
+
+async def test_full_disk_at_a_sync_costs_no_trust_and_the_epochs_are_written_later(host: Host) -> None:
+    pod = host.pod
+    pod.commit(0)
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: path.name.startswith(CHECKPOINT_NAME))
+    with pytest.raises(OSError, match="pwritev"):
+        pod.logs[0].sync()
+    assert pod.logs[0].failed is None
+    pod.disk.fault = None
+    pod.logs[0].sync()
+    assert EpochCache.decode(bytes(pod.disk.content(pod.directory(0) / CHECKPOINT_NAME))).last_epoch == pod.epoch
+    pod.commit(0)
+    pod.reboot()
+    assert len(pod.content(0)) == 2
