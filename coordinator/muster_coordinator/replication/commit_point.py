@@ -58,6 +58,7 @@ class CommitPoint:
             final_end = min(self._majority_end(one) for one in sets)
             if final_end > offset:
                 self._sets, self._final = sets, None
+                self._durable_ends = {log_id: self._durable_ends[log_id] for log_id in sets[0]}
                 self._alone = sets == ((self._leader,),)
                 majority_end = final_end
             else:

@@ -49,3 +49,13 @@ def test_learners_and_late_acknowledgements_move_nothing() -> None:
 def test_leader_outside_every_set_is_refused() -> None:
     with pytest.raises(ValueError, match="in no set"):
         CommitPoint("x", ("a",), (), epoch_start_offset=0)
+
+
+def test_replica_of_the_set_before_counts_for_nothing_once_the_change_is_final() -> None:
+    commit = CommitPoint("a", ("a",), ("b",), epoch_start_offset=0)
+    commit.acknowledge("a", 1)
+    commit.acknowledge("b", 1)
+    commit.finish_change(1, ("a",))
+    assert commit.acknowledge("a", 2)
+    assert not commit.acknowledge("b", 3)
+    assert commit.offset == 2
