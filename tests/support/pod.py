@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Self
 
 from tests.support.kafka import KafkaClient
 
+from muster_cli.ports import free_ports as ports_on_loopback
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import (
     Broker,
@@ -28,20 +28,18 @@ from muster_coordinator.podapi.models import (
     ReplicasRequest,
 )
 
+_given: set[int] = set()
+
 START_TIMEOUT_S = 30.0
 POLL_S = 0.01
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on; all are held until the last is found, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nothing listens on, below those that the kernel gives to outgoing connections. None is given twice: a
+    pod that is not started yet has its own already, and one that was killed wants it back."""
+    ports = ports_on_loopback(count, frozenset(_given))
+    _given.update(ports)
+    return ports
 
 
 class PodProcess:
