@@ -124,8 +124,6 @@ class Operator:
             self.store.swap(record, replace(record, opened=True, allow_loss=False))
         elif record.sets.previous_replicas:
             self._finish_change(record, leader)
-        elif leader.set_final is not None and set(leader.set_final.replicas) != set(record.sets.replicas):
-            self.store.swap(record, replace(record, sets=leader.set_final))  # somebody else changed it in the log
         elif leader.epoch > record.epoch or leader.needs_higher_epoch:
             self._elect(record, record.leader, record.sets, force=True)
         elif lost := self._lost(record, fresh):
