@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from builds import BenchError
-from servers import START_DEADLINE_S, ended_or_late, free_port, process
+from servers import START_DEADLINE_S, ended_or_late, process
 
+from muster_cli.ports import free_ports
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import (
     Broker,
@@ -108,7 +109,7 @@ class RunningPod:
 @asynccontextmanager
 async def running_pod(directory: Path, data: Path) -> AsyncIterator[RunningPod]:
     """A pod over the data directory ``data``; its output goes into ``directory``. Raises BenchError."""
-    kafka_port, api_port = free_port(), free_port()
+    kafka_port, api_port = free_ports(2)
     command = [
         *(sys.executable, "-m", "muster_coordinator.server.process", "--pod", POD, "--data-dir", str(data)),
         *("--kafka-listen", f"127.0.0.1:{kafka_port}", "--api-listen", f"127.0.0.1:{api_port}"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builds import BenchError, kafka_jars
+
+from muster_cli.ports import free_ports
 
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 30.0
@@ -79,7 +80,7 @@ group.initial.rebalance.delay.ms=0
 def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterator[Server]:
     """One combined broker and controller with 1 GB of heap; data under `directory`. Raises BenchError."""
     jars = kafka_jars()
-    port, controller = free_port(), free_port()
+    port, controller = free_ports(2)
     properties = directory / "kafka.properties"
     data = directory / "kafka"
     properties.write_text(
@@ -168,12 +169,6 @@ def ended_or_late(started: subprocess.Popen[bytes], deadline: float, output: Pat
         return ""
     last = output.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
     return "\n".join([why, *last])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -70,18 +70,14 @@ class LogFiles:
 
     def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
         """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: ``failed``."""
-        with self._lock:
-            try:
-                if cleaned is not None:
-                    cleaned.write(self.disk, self.directory)
-                for path in reversed(dropped):
-                    self.disk.unlink(path)
-                self.disk.fsync_dir(self.directory)
-                if shortened is not None:
-                    shortened.cut_file(shortened.size)
-            except OSError as exc:
-                self.failed = exc
-                raise
+        with self._lock, self._no_doubt():
+            if cleaned is not None:
+                cleaned.write(self.disk, self.directory)
+            for path in reversed(dropped):
+                self.disk.unlink(path)
+            self.disk.fsync_dir(self.directory)
+            if shortened is not None:
+                shortened.cut_file(shortened.size)
 
     def sync(self, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool) -> None:
         """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` or ``unnamed`` is set
@@ -124,7 +120,7 @@ class SyncTask:
         files.holds.__enter__()  # until it has run: a segment may be replaced before
 
     def run(self) -> None:
-        """Raises OSError; the log has ``failed`` then: what of its files is on the disk is unknown."""
+        """Raises OSError; see ``LogFiles.sync``."""
         try:
             self._files.sync(*self._work)
         finally:
