@@ -36,7 +36,7 @@ class Status:
     rank: tuple[int, int]
     rebuilding: bool
     used: bool
-    set_final: Sets | None
+    sets: Sets | None  # of its log, once the record that names them is committed
     needs_higher_epoch: bool
 
 
@@ -96,7 +96,7 @@ class Operator:
             (core.log.last_epoch, core.log.end),
             core.promise.rebuilding or bool(pod.cannot_write),
             core.log.end > 0,
-            replica.set_final,
+            core.log.sets if core.commit_point > core.log.sets_offset else None,
             core.needs_higher_epoch,
         )
         run = self._run
@@ -122,8 +122,11 @@ class Operator:
         self._failures = 0
         if not record.opened or record.allow_loss:
             self.store.swap(record, replace(record, opened=True, allow_loss=False))
+        elif leader.sets is not None and leader.sets != record.sets:
+            self.store.swap(record, replace(record, sets=leader.sets))  # the log holds the set
         elif record.sets.previous_replicas:
-            self._finish_change(record, leader)
+            if self.world.random.random() < 0.02:
+                self._elect(record, record.leader, record.sets, force=True)  # repeats both
         elif leader.epoch > record.epoch or leader.needs_higher_epoch:
             self._elect(record, record.leader, record.sets, force=True)
         elif lost := self._lost(record, fresh):
@@ -147,16 +150,6 @@ class Operator:
         if record.version != self._record_seen[0]:
             self._record_seen = record.version, self.world.now_ms
         return self.world.now_ms - self._record_seen[1] >= LOSS_CALL_MS
-
-    def _finish_change(self, record: Record, leader: Status) -> None:
-        final = leader.set_final
-        if final is not None and set(final.replicas) != set(record.sets.replicas):
-            self.store.swap(record, replace(record, sets=final))  # the log holds the set
-            return
-        if final is not None and set(final.replicas) == set(record.sets.replicas):
-            self.store.swap(record, replace(record, sets=Sets(record.sets.replicas)))
-        elif leader.set_final is None and self.world.random.random() < 0.02:
-            self._elect(record, record.leader, record.sets, force=True)  # repeats both
 
     def _lost(self, record: Record, fresh: dict[str, Status]) -> str:
         """A replica of the set that is on no pod any more; only while all pods are heard."""

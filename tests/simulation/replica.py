@@ -22,7 +22,6 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.follower import ProtocolViolationError
 from muster_coordinator.replication.messages import Batch, Message, decode_message, encode_message
-from muster_coordinator.replication.sets import Sets
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Partition
@@ -43,7 +42,6 @@ class Replica:
         self.core: ReplicaCore | None = None
         self.log = DiskLog()
         self.machine = Machine(self.random)
-        self.set_final: Sets | None = None
         self.learners: tuple[str, ...] = ()
         self.serving: Serving | None = None
         self.committed_end = -1  # as the core said last
@@ -72,7 +70,7 @@ class Replica:
         self._carrying = self._turn_due = self._lazy = False
         self._durable_end = self.log.end
         self._answers = {}
-        self.set_final, self.learners = None, ()
+        self.learners = ()
         drawn = Random(f"nominate {self.name} {self.pod.run}")
         period = self.world.options.nomination_ms
         self.core = ReplicaCore(
@@ -179,8 +177,6 @@ class Replica:
             case fx.ReadsConfirmed(round=round_):
                 if self.serving is not None:
                     self.serving.confirmed(round_)
-            case fx.SetFinal(replicas=replicas):
-                self.set_final = Sets(replicas)
             case fx.DiscardCheckpoints():
                 self.storage.checkpoint = None
             case fx.Answer(call=call):

@@ -9,11 +9,19 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tests.simulation.cluster import Cluster
 from tests.simulation.faults import CANARIES
 from tests.simulation.minimise import minimise
+from tests.simulation.operator import Operator
 from tests.simulation.options import Options, draw_options
+from tests.simulation.replica import Replica
 from tests.simulation.simulator import Failure, simulate
+from tests.simulation.store import Api, Record, Store
 from tests.simulation.world import World
+
+from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.rules import Rules
+from muster_coordinator.replication.sets import Sets
 
 SEEDS = 200
 PART = 25
@@ -95,3 +103,21 @@ def test_one_way_partition_blocks_one_way() -> None:
     world.send("b", "a", lambda: arrived.append("back"))
     world.run_until(50)
     assert arrived == ["back"]
+
+
+def test_plain_operator_takes_over_a_set_that_somebody_else_made_final_in_the_recorded_epoch() -> None:
+    """Its own election of that epoch was lost on the way; a rogue's was not, and named other replicas."""
+    world = World(Options(0, spares=1, loss=0.0, duplicates=0.0, long_delay=0.0, api_errors=0.0, crash_in_effects=0.0))
+    cluster = Cluster(world, Rules(), Replica)
+    partition = cluster.partitions[0]
+    pod, first = cluster.first_sets(partition)
+    leader, spare = partition.replicas[pod], partition.replicas["pod-3"].storage.log_id
+    leader.elect(ElectionCall(0, first, bootstrap=True), lambda answer: None)
+    world.run_until(1_000)
+    changed = Sets((*first.replicas[:2], spare), first.replicas)
+    leader.elect(ElectionCall(1, changed, force=True), lambda answer: None)
+    store = Store(Api(world), Record(1, pod, first, opened=True))
+    Operator("op", partition, store)._again_at = world.now_ms + 500  # it looks first
+    world.run_until(4_000)
+    assert store.record.sets == Sets(changed.replicas)
+    assert store.record.epoch == 1
