@@ -50,6 +50,8 @@ class Problem:
     """The CRC is right, but the records do not parse, or do not decompress."""
     TOO_LARGE = "too_large"
     """A batch above the limit of the reader, as it is or decompressed."""
+    REWRITTEN = "rewritten"
+    """Of a stream: the log is not the one that was read before, and begins anew behind this row."""
     UNSUPPORTED_VERSION = "unsupported_version"
     BAD_RECORD = "bad_record"
 

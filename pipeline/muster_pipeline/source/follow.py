@@ -1,15 +1,18 @@
 """Follow logs that grow: where each was read up to, what came since, and whether it is still the same log.
 
 A position names the segment, the byte behind the last batch that was taken, and that batch's place and head: offset,
-leader epoch and CRC. A log that was truncated below it, or rewritten by a cleaner, no longer has that batch there; then
-what was given out does not hold any more, and the only honest answer is an error.
+leader epoch and CRC. Where the batch is not there any more, the position is looked for by its offset: a log that was
+compacted meanwhile goes on behind it, and so does another pod's replica of the partition. A log that was truncated
+below it, wiped, or re-sharded does not: then what was given out does not hold any more, and the only honest answers are
+an error, or the whole log once more with a row that says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from struct import Struct
 from typing import Any
 
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
@@ -17,22 +20,28 @@ from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError, SegmentDamagedError
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split, splits_of, whole_batches
+from muster_pipeline.source.lineage import Lineage, Lineages
 from muster_pipeline.source.places import is_pod, open_segment
 
 __all__ = [
     "LogPosition",
     "LogRewrittenError",
     "Positions",
+    "Restart",
     "advance",
     "covers",
     "decode_positions",
     "encode_positions",
     "ranges",
+    "restarts",
 ]
 
 NO_BATCH = -1
+_WINDOW_BYTES = 4 << 20
 _HEAD_BYTES = 21
 """Base offset, length, leader epoch, magic, CRC: what another leader wrote there has another epoch, if nothing else."""
+_OFFSETS = Struct(">q4xi7xi")
+"""Base offset, leader epoch, last offset delta."""
 
 
 class LogRewrittenError(PipelineError):
@@ -42,16 +51,32 @@ class LogRewrittenError(PipelineError):
 @dataclass(frozen=True)
 class LogPosition:
     """``position`` bytes of the segment with base offset ``segment`` are read; its last batch begins at ``last``, with
-    the bytes ``head``."""
+    the bytes ``head``, in ``leader_epoch``; ``next_offset`` is the first that was not read.
+
+    ``log_id``: the log's identity, "" where its place says none. ``restarted``: why the log was begun anew here.
+    """
 
     segment: int
     position: int = 0
     last: int = NO_BATCH
     head: str = ""
+    next_offset: int = -1
+    leader_epoch: int = -1
+    log_id: str = ""
+    restarted: str = ""
 
 
 Positions = Mapping[str, LogPosition]
 """By the log's directory. A log that is not named is to be read from its start."""
+Logs = Mapping[str, list[SegmentFile]]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The log that lies, or lay, in ``home`` is not the one that was read there before."""
+
+    home: str
+    reason: str
 
 
 def encode_positions(positions: Positions) -> dict[str, Any]:
@@ -63,47 +88,70 @@ def decode_positions(data: Mapping[str, Any]) -> Positions:
     return {directory: LogPosition(**fields) for directory, fields in data["logs"].items()}
 
 
-def _by_log(segments: Iterable[SegmentFile]) -> Iterator[tuple[str, list[SegmentFile]]]:
-    for directory, group in groupby(segments, key=lambda each: each.log):
-        yield directory, sorted(group, key=lambda each: each.base_offset)
+def _by_log(segments: Iterable[SegmentFile]) -> dict[str, list[SegmentFile]]:
+    return {
+        directory: sorted(group, key=lambda each: each.base_offset)
+        for directory, group in groupby(segments, key=lambda each: each.log)
+    }
 
 
-def advance(segments: Iterable[SegmentFile], start: Positions, *, may_stall: bool = False) -> Positions:
+def _twin(home: str, homes: Iterable[str]) -> str | None:
+    """Of ``homes``, this log or the replica of its partition that another pod serves."""
+    if not is_pod(home):
+        return home if home in homes else None
+    number = home.rpartition("/")[2]
+    twins = [each for each in homes if is_pod(each) and each.rpartition("/")[2] == number]
+    return home if home in twins else next(iter(twins), None)
+
+
+def advance(
+    segments: Iterable[SegmentFile], start: Positions, *, may_stall: bool = False, restart: bool = False
+) -> Positions:
     """How far the logs can be read now: to the end of the last whole batch of each. ``segments`` sorted by path.
 
-    Raises LogRewrittenError, SegmentReadError; unless ``may_stall`` SegmentDamagedError at a length in a header that
-    cannot be, because nothing behind it will ever be read. Zeros behind the last batch are waited for, as preallocated
-    files have them. So is a pod that has restarted and does not know yet that what it served is committed.
+    Raises SegmentReadError; unless ``restart`` LogRewrittenError; unless ``may_stall`` SegmentDamagedError at a length
+    in a header that cannot be, because nothing behind it will ever be read. Zeros behind the last batch are waited for,
+    as preallocated files have them. So is a pod that has restarted and does not know yet that what it served is
+    committed, or that is behind the one that served the partition before.
     """
-    logs = dict(_by_log(segments))
-    gone = sorted(start.keys() - logs.keys())
-    waiting = {directory: start[directory] for directory in gone if is_pod(directory)}
-    if len(waiting) < len(gone):
-        raise LogRewrittenError(f"{gone[0]} is away; it was read up to {start[gone[0]]}")
-    found = {
-        directory: _advance_log(directory, log, start.get(directory), may_stall) for directory, log in logs.items()
-    }
-    return waiting | found
+    logs, lineages = _by_log(segments), Lineages()
+    ends: dict[str, LogPosition] = {}
+    for home, log in logs.items():
+        before = _twin(home, start)
+        position = None if before is None else start[before]
+        lineage = lineages.of(home)
+        try:
+            found = None if position is None else _locate(log, position, lineage, moved=home != before)
+        except LogRewrittenError as exc:
+            if not restart:
+                raise
+            ends[home] = replace(_advance_log(log, None, lineage, may_stall), restarted=str(exc))
+            continue
+        if position is None or found is not None:
+            ends[home] = _advance_log(log, found, lineage, may_stall)
+        elif before is not None:
+            ends[before] = position
+    for home in start.keys() - ends.keys():
+        if _twin(home, ends) is None and is_pod(home):
+            ends[home] = start[home]
+        elif _twin(home, ends) is None and not restart:
+            raise LogRewrittenError(f"{home} is away; it was read up to {start[home]}")
+    return ends
 
 
-def _advance_log(directory: str, log: list[SegmentFile], start: LogPosition | None, may_stall: bool) -> LogPosition:
+def _advance_log(log: list[SegmentFile], start: LogPosition | None, lineage: Lineage, may_stall: bool) -> LogPosition:
+    """Behind the last whole batch; a segment without any is passed over, so that the position names a batch."""
     position = start or LogPosition(log[0].base_offset)
-    todo = [each for each in log if each.base_offset >= position.segment]
-    if not todo and start is not None and is_pod(directory):
-        return start
-    if not todo or todo[0].base_offset != position.segment:
-        raise LogRewrittenError(f"{directory} has no segment {position.segment:020d} any more, which was being read")
-    with open_segment(todo[0].path) as source:
-        if source.size < position.position and is_pod(directory):
-            return position
-        _check_same(source, position)
-    if len(todo) > 1:  # rolled: nothing comes behind the earlier ones any more, ``ranges`` reads them to their ends
-        position = LogPosition(todo[-1].base_offset)
-    with open_segment(todo[-1].path) as source:
-        return _advance_in(source, position, may_stall)
+    for segment in reversed([each for each in log if each.base_offset >= position.segment]):
+        here = segment.base_offset == position.segment
+        with open_segment(segment.path) as source:
+            end = _advance_in(source, position if here else LogPosition(segment.base_offset), lineage, may_stall)
+        if end.last != NO_BATCH:
+            return end
+    return position
 
 
-def _advance_in(source: ByteSource, position: LogPosition, may_stall: bool) -> LogPosition:
+def _advance_in(source: ByteSource, position: LogPosition, lineage: Lineage, may_stall: bool) -> LogPosition:
     end, last = position.position, NO_BATCH
     for last, size in whole_batches(source, end):
         end = last + size
@@ -114,49 +162,147 @@ def _advance_in(source: ByteSource, position: LogPosition, may_stall: bool) -> L
             raise SegmentDamagedError(source.name, end, Problem.BAD_HEADER, detail)
     if last == NO_BATCH:
         return position
-    return LogPosition(position.segment, end, last, _head(source, last))
+    return _behind(source, position.segment, last, end, lineage.log_id)
+
+
+def _behind(source: ByteSource, segment: int, last: int, end: int, log_id: str) -> LogPosition:
+    """The position behind the batch at byte ``last``, which ends at ``end``."""
+    header = bytes(source.read(last, _OFFSETS.size))
+    base, epoch, delta = _OFFSETS.unpack(header)
+    return LogPosition(segment, end, last, header[:_HEAD_BYTES].hex(), base + delta + 1, epoch, log_id)
 
 
 def _head(source: ByteSource, position: int) -> str:
     return bytes(source.read(position, _HEAD_BYTES)).hex()
 
 
-def _check_same(source: ByteSource, position: LogPosition) -> None:
-    if source.size < position.position:
-        raise LogRewrittenError(
-            f"{source.name} has {source.size} bytes, and was read up to byte {position.position}: it was truncated"
-        )
-    if position.last == NO_BATCH:
-        return
-    if _head(source, position.last) != position.head:
-        raise LogRewrittenError(
-            f"{source.name} holds another batch at byte {position.last} than was read there: "
-            "it was truncated and written again, or compacted"
-        )
+def _locate(
+    log: list[SegmentFile], position: LogPosition, lineage: Lineage, *, moved: bool = False
+) -> LogPosition | None:
+    """Where ``position`` is in ``log`` as it is now; None: the log does not reach it yet. ``moved``: it was taken in
+    another replica. Raises LogRewrittenError, SegmentReadError.
+    """
+    if not moved and _is_unchanged(log, position):
+        return position
+    known = moved or (position.log_id == lineage.log_id and (bool(lineage.log_id) or is_pod(log[0].log)))
+    found, same = _by_offset(log, position) if position.next_offset >= 0 else (None, False)
+    if found is not None and (same or (known and lineage.epoch_at(position.next_offset - 1) == position.leader_epoch)):
+        return found
+    if found is None and known and is_pod(log[0].log):
+        return None
+    raise LogRewrittenError(_what_happened(log, position, lineage, found is not None))
+
+
+def _is_unchanged(log: list[SegmentFile], position: LogPosition) -> bool:
+    """The batch that was read last lies where it did."""
+    segment = next((each for each in log if each.base_offset == position.segment), None)
+    if segment is None:
+        return False
+    with open_segment(segment.path) as source:
+        if source.size < position.position:
+            return False
+        return position.last == NO_BATCH or _head(source, position.last) == position.head
+
+
+def _by_offset(log: list[SegmentFile], position: LogPosition) -> tuple[LogPosition | None, bool]:
+    """(place of the first batch behind the position; None: the log ends before it. Whether the batch before that place
+    is the very one that was read last).
+    """
+    wanted = position.next_offset
+    at = max((index for index, each in enumerate(log) if each.base_offset <= wanted), default=0)
+    segment = log[at]
+    with open_segment(segment.path) as opened:
+        source = _ReadAhead(opened)
+        end, last, reached = 0, NO_BATCH, segment.base_offset
+        for batch, size in whole_batches(source):
+            base, _, delta = _OFFSETS.unpack_from(source.read(batch, _OFFSETS.size))
+            if base >= wanted:
+                break
+            end, last, reached = batch + size, batch, base + delta + 1
+        else:
+            if reached < wanted and at == len(log) - 1:
+                return None, False
+        if last == NO_BATCH:
+            return LogPosition(segment.base_offset, next_offset=wanted, leader_epoch=position.leader_epoch), False
+        same = _head(source, last) == position.head
+        found = _behind(source, segment.base_offset, last, end, position.log_id)
+    return replace(found, next_offset=wanted, leader_epoch=position.leader_epoch), same
+
+
+class _ReadAhead:
+    """Few large reads instead of one for each batch: those of a pod are requests."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.name, self.size = source.name, source.size
+        self._source = source
+        self._start = 0
+        self._window: bytes | memoryview = b""
+
+    def read(self, position: int, size: int) -> bytes | memoryview:
+        if not self._start <= position <= position + size <= self._start + len(self._window):
+            self._start = position
+            self._window = self._source.read(position, max(size, min(_WINDOW_BYTES, self.size - position)))
+        return self._window[position - self._start : position - self._start + size]
+
+
+def _what_happened(log: list[SegmentFile], position: LogPosition, lineage: Lineage, reaches: bool) -> str:
+    home, read = log[0].log, f"it was read up to offset {position.next_offset}, leader epoch {position.leader_epoch}"
+    if lineage.log_id != position.log_id:
+        return f"{home} is another log now, {lineage.log_id}, not {position.log_id}: wiped, or re-sharded; {read}"
+    if not reaches:
+        return f"{home} was truncated below what was read; {read}"
+    epoch = lineage.epoch_at(position.next_offset - 1)
+    if epoch >= 0 and epoch != position.leader_epoch:
+        return f"{home} was truncated and written again in leader epoch {epoch}; {read}"
+    return f"{home} holds other batches than were read, and nothing says that it is the same log, compacted; {read}"
 
 
 def covers(segments: Iterable[SegmentFile], end: Positions) -> bool:
-    """The segments of these positions are there; so all before them are whole, also as a pod serves them."""
-    there = {(each.log, each.base_offset) for each in segments}
-    return all((directory, until.segment) in there for directory, until in end.items())
+    """The segments of these positions are there, or later ones; so all before them are whole, also as a pod serves
+    them.
+    """
+    logs = _by_log(segments)
+    return all(_reaches(logs, home, until) for home, until in end.items())
+
+
+def _reaches(logs: Logs, home: str, until: LogPosition) -> bool:
+    twin = _twin(home, logs)
+    return twin is not None and logs[twin][-1].base_offset >= until.segment
 
 
 def ranges(
     segments: Iterable[SegmentFile], start: Positions, end: Positions, split_bytes: int = DEFAULT_SPLIT_BYTES
 ) -> Iterator[Split]:
     """What lies between two positions, as splits. Raises LogRewrittenError: not all is there; SegmentReadError."""
-    logs = dict(_by_log(segments))
-    for directory, until in end.items():
-        if not covers(logs.get(directory, ()), {directory: until}):
-            raise LogRewrittenError(f"{directory} does not hold any more what was found there, up to {until}")
-    for directory, log in logs.items():
-        if directory not in end:
+    logs, lineages = _by_log(segments), Lineages()
+    for home, until in end.items():
+        before, twin = _twin(home, start), _twin(home, logs)
+        first = None if before is None or until.restarted else start[before]
+        if before is not None and start[before] == until:
             continue
-        until = end[directory]
-        first = start.get(directory) or LogPosition(log[0].base_offset)
-        for segment in log:
-            if not first.segment <= segment.base_offset <= until.segment:
-                continue
-            begin = first.position if segment.base_offset == first.segment else 0
-            stop = until.position if segment.base_offset == until.segment else None
-            yield from (each for each in splits_of(segment, split_bytes, begin, stop) if each.size > 0)
+        if twin is None or not _reaches(logs, home, until):
+            raise LogRewrittenError(f"{home} does not hold any more what was found there, up to {until}")
+        log, lineage = logs[twin], lineages.of(twin)
+        stop = _locate(log, until, lineage, moved=twin != home)
+        begin = LogPosition(log[0].base_offset) if first is None else _locate(log, first, lineage, moved=twin != before)
+        if stop is None or begin is None:
+            raise LogRewrittenError(f"{twin} does not reach {until} any more")
+        yield from _between(log, begin, stop, split_bytes)
+
+
+def _between(log: list[SegmentFile], begin: LogPosition, stop: LogPosition, split_bytes: int) -> Iterator[Split]:
+    for segment in log:
+        if begin.segment <= segment.base_offset <= stop.segment:
+            first = begin.position if segment.base_offset == begin.segment else 0
+            last = stop.position if segment.base_offset == stop.segment else None
+            yield from (each for each in splits_of(segment, split_bytes, first, last) if each.size > 0)
+
+
+def restarts(start: Positions, end: Positions) -> Iterator[Restart]:
+    """The logs that were begun anew between the two positions, and those that are away."""
+    for home, until in end.items():
+        if until.restarted and start.get(home) != until:
+            yield Restart(home, until.restarted)
+    for home, position in start.items():
+        if _twin(home, end) is None:
+            yield Restart(home, f"{home} is away; it was read up to offset {position.next_offset}")

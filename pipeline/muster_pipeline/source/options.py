@@ -13,6 +13,7 @@ from muster_pipeline.source.follow import Positions, decode_positions
 __all__ = ["SourceOptions"]
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+FAIL, RESTART = "FAIL", "RESTART"
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class SourceOptions:
     """``splitBytes``: of a task, about."""
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     """``maxBatchBytes``: a larger batch, or one that decompresses to more, is a row that says so."""
+    restart: bool = False
+    """``onRewrittenLog`` of a stream: FAIL ends it where a log is not any more what was read, RESTART gives a row that
+    says so, and the log from its start."""
     between: tuple[Positions, Positions] | None = None
     """``startingPositions``, ``endingPositions``: only what lies between, as ``follow.encode_positions`` has it in
     JSON."""
@@ -36,20 +40,29 @@ class SourceOptions:
         paths = tuple(json.loads(given.pop("paths", "[]")))
         if "path" in given:
             paths = (given.pop("path"), *paths)
-        mode = given.pop("mode", PERMISSIVE).upper()
-        if mode not in (PERMISSIVE, FAILFAST):
-            raise InputError(f"option mode is {mode}, it can be {PERMISSIVE} or {FAILFAST}")
+        mode = _one_of(given, "mode", PERMISSIVE, FAILFAST)
+        rewritten = _one_of(given, "onRewrittenLog", FAIL, RESTART)
+        if mode == FAILFAST and rewritten == RESTART:
+            raise InputError("mode FAILFAST and onRewrittenLog RESTART contradict each other")
         split_bytes = _positive(given, "splitBytes", DEFAULT_SPLIT_BYTES)
         max_batch_bytes = _positive(given, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES)
         between = _positions(given)
         if given:
             raise InputError(
                 f"no such options: {', '.join(sorted(given))}; there are mode, splitBytes, maxBatchBytes, "
-                "startingPositions and endingPositions"
+                "onRewrittenLog, startingPositions and endingPositions"
             )
         if not paths:
             raise InputError("nothing to read: load(path) names segments or a directory of them")
-        return cls(paths, mode == FAILFAST, split_bytes, max_batch_bytes, between)
+        return cls(paths, mode == FAILFAST, split_bytes, max_batch_bytes, rewritten == RESTART, between)
+
+
+def _one_of(given: dict[str, str], name: str, *values: str) -> str:
+    """The first value if none is given."""
+    value = given.pop(name.lower(), values[0]).upper()
+    if value not in values:
+        raise InputError(f"option {name} is {value}, it can be {' or '.join(values)}")
+    return value
 
 
 def _positions(given: dict[str, str]) -> tuple[Positions, Positions] | None:

@@ -11,6 +11,7 @@ import re
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from pyarrow import fs
 from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
 from muster_pipeline.decode.errors import SegmentReadError
 
-__all__ = ["OpenSegment", "is_pod", "is_uri", "list_pod", "list_uri", "open_segment"]
+__all__ = ["OpenSegment", "PodLog", "is_pod", "is_uri", "list_logs", "list_pod", "list_uri", "open_segment", "root_of"]
 
 REQUEST_TIMEOUT_S = 30.0
 UNREACHABLE_FOR_S = 30.0
@@ -38,6 +39,18 @@ class OpenSegment(ByteSource, Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@dataclass(frozen=True)
+class PodLog:
+    """``home``: its segments are ``home/<base offset>``. ``log_id``: of this replica. ``epochs``: (leader epoch, its
+    first offset) of what is committed."""
+
+    home: str
+    partition: int
+    base_offsets: tuple[int, ...]
+    log_id: str
+    epochs: tuple[tuple[int, int], ...]
 
 
 def is_uri(path: str) -> bool:
@@ -69,18 +82,33 @@ def _open(path: str) -> OpenSegment:
     return _StoredBytes(path) if is_uri(path) else FileBytes(path)
 
 
-def list_pod(address: str) -> list[tuple[str, int, int]]:
-    """(URL, offsets partition, base offset) of every segment of the pod. Raises SegmentReadError."""
+def root_of(home: str) -> str:
+    """Where the pod lists its logs, of one of which ``home`` is."""
+    return home.rpartition("/")[0]
+
+
+def list_logs(address: str) -> list[PodLog]:
+    """The logs of the pod, of which it serves what is committed. Raises SegmentReadError."""
     root = address.rstrip("/").removesuffix(_SEGMENTS) + _SEGMENTS
     _, body = _get(root, "", MAX_LIST_BYTES)
     try:
         return [
-            (f"{root}/{partition['partition']}/{segment['baseOffset']}", partition["partition"], segment["baseOffset"])
-            for partition in json.loads(body)["partitions"]
-            for segment in partition["segments"]
+            PodLog(
+                f"{root}/{each['partition']}",
+                each["partition"],
+                tuple(segment["baseOffset"] for segment in each["segments"]),
+                each.get("logId", ""),
+                tuple((epoch, offset) for epoch, offset in each.get("epochs", ())),
+            )
+            for each in json.loads(body)["partitions"]
         ]
     except (ValueError, TypeError, KeyError) as exc:
         raise SegmentReadError(root, 0, f"no list of segments: {exc}") from exc
+
+
+def list_pod(address: str) -> list[tuple[str, int, int]]:
+    """(URL, offsets partition, base offset) of every segment of the pod. Raises SegmentReadError."""
+    return [(f"{log.home}/{base}", log.partition, base) for log in list_logs(address) for base in log.base_offsets]
 
 
 def list_uri(uri: str) -> list[str]:

@@ -7,8 +7,9 @@ Columns are those of ``decode.schema``; ``.schema("group string, committed_offse
 saves their decoding. Filters of equality on ``kind``, ``group`` and ``offsets_partition`` are applied while decoding,
 the last by not opening the other files (``spark.sql.python.filterPushdown.enabled``, which ``session`` sets).
 
-``spark.readStream`` follows logs that grow. It fails with LogRewrittenError when a log was truncated or compacted below
-what it read: what it gave out would not be true any more.
+``spark.readStream`` follows logs that grow. When a log was truncated below what was read, wiped or re-sharded, what was
+given out is not true any more: it fails with LogRewrittenError, or with ``onRewrittenLog`` RESTART gives a row of the
+problem ``rewritten`` and that log from its start.
 
 A task is one or several whole segments, or a split of a large one, of about ``splitBytes``.
 """
@@ -35,12 +36,27 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from muster_pipeline.decode.decoder import Decoder, Selection
-from muster_pipeline.decode.schema import KINDS, SCHEMA, select_schema
+from muster_pipeline.decode.schema import KINDS, SCHEMA, Kind, Problem, select_schema
+from muster_pipeline.decode.slow_rows import Row, to_batch
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
-from muster_pipeline.source.follow import Positions, advance, covers, decode_positions, encode_positions, ranges
+from muster_pipeline.source.follow import (
+    LogRewrittenError,
+    Positions,
+    Restart,
+    advance,
+    covers,
+    decode_positions,
+    encode_positions,
+    ranges,
+    restarts,
+)
 from muster_pipeline.source.options import SourceOptions
 from muster_pipeline.source.places import UNREACHABLE_FOR_S, is_pod, open_segment
 
+_ON_REWRITTEN = (
+    "Follow the pod (http://POD:PORT) instead of its files, which may hold what a failover takes back; or begin a new "
+    "query, with a new checkpoint; or set onRewrittenLog to RESTART: a row that says so, and the log from its start"
+)
 __all__ = ["MusterOffsets", "OffsetsReader", "OffsetsStreamReader", "Task"]
 
 
@@ -74,7 +90,10 @@ def chosen_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class Task(InputPartition):
+    """``restarted``: logs of which a stream says that it begins them anew."""
+
     splits: list[Split]
+    restarted: tuple[Restart, ...] = ()
 
 
 class OffsetsReader(DataSourceReader):
@@ -127,12 +146,17 @@ class OffsetsStreamReader(DataSourceStreamReader):
         return encode_positions({})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return encode_positions(advance(self._segments(), decode_positions(start)))
+        try:
+            return encode_positions(advance(self._segments(), decode_positions(start), restart=self._options.restart))
+        except LogRewrittenError as exc:
+            raise LogRewrittenError(f"{exc}. {_ON_REWRITTEN}") from exc
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        until, size = decode_positions(end), self._options.split_bytes
-        appended = ranges(self._segments_up_to(until), decode_positions(start), until, size)
-        return [Task(each) for each in pack(appended, size)] or [Task([])]
+        since, until, size = decode_positions(start), decode_positions(end), self._options.split_bytes
+        appended = ranges(self._segments_up_to(until), since, until, size)
+        tasks = [Task(each) for each in pack(appended, size)] or [Task([])]
+        tasks[0].restarted = tuple(restarts(since, until))
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
@@ -154,9 +178,23 @@ class OffsetsStreamReader(DataSourceStreamReader):
 
 def _decode(task: Task, selection: Selection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     decoder = Decoder(selection, options.fail_fast, options.max_batch_bytes)
+    told = [row for row in map(_restart_row, task.restarted) if selection.has(row)]
+    if told:
+        yield to_batch(told, selection.schema)
     for split in task.splits:
         with open_segment(split.segment.path, split.start + split.size) as source:
             yield from decoder.decode(source, split.segment.offsets_partition, split.start, split.end)
+
+
+def _restart_row(restart: Restart) -> Row:
+    number = restart.home.rpartition("/" if is_pod(restart.home) else "-")[2]
+    return {
+        "file": restart.home,
+        "offsets_partition": int(number) if number.isdigit() else None,
+        "kind": Kind.DAMAGED,
+        "problem": Problem.REWRITTEN,
+        "problem_detail": restart.reason,
+    }
 
 
 def _wanted_values(each: Filter) -> frozenset | None:  # type: ignore[type-arg]  # of the column's type

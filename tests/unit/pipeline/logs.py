@@ -192,7 +192,7 @@ def commit(group: str, topic: str, partition: int, offset: int, metadata: str = 
     return encode_offset_commit_key(group, topic, partition), encode_offset_commit_value(value)
 
 
-def commits_segment(count: int, per_batch: int, groups: int = 5, base_offset: int = 0) -> bytes:
+def commits_segment(count: int, per_batch: int, groups: int = 5, base_offset: int = 0, epoch: int = 4) -> bytes:
     """Right commits, ``per_batch`` in a batch."""
     out = []
     for first in range(0, count, per_batch):
@@ -201,7 +201,7 @@ def commits_segment(count: int, per_batch: int, groups: int = 5, base_offset: in
             for number in range(first, min(first + per_batch, count))
         ]
         out.append(
-            encode_batch(records, base_offset=base_offset + first, leader_epoch=4, timestamp_ms=1_700_000_000_000)
+            encode_batch(records, base_offset=base_offset + first, leader_epoch=epoch, timestamp_ms=1_700_000_000_000)
         )
     return b"".join(out)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA
 from muster_pipeline.source import places
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
-from muster_pipeline.source.follow import LogRewrittenError, advance, ranges
+from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, ranges
 from muster_pipeline.source.options import SourceOptions
 from muster_pipeline.source.places import open_segment
 
@@ -135,6 +137,8 @@ def test_options_are_parsed_and_unknown_ones_refused() -> None:
         ({"path": "/a", "header": "true"}, "no such options: header"),
         ({"path": "/a", "mode": "DROPMALFORMED"}, "mode is DROPMALFORMED"),
         ({"path": "/a", "splitBytes": "-1"}, "positive number"),
+        ({"path": "/a", "onRewrittenLog": "IGNORE"}, "onRewrittenLog is IGNORE, it can be FAIL or RESTART"),
+        ({"path": "/a", "mode": "FAILFAST", "onRewrittenLog": "restart"}, "contradict each other"),
         ({}, "nothing to read"),
     ]:
         with pytest.raises(InputError, match=text):
@@ -204,7 +208,10 @@ class Pod:
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    pod = Pod()
+    yield from serving(Pod())
+
+
+def serving(pod: Pod) -> Iterator[Pod]:
     thread = threading.Thread(target=pod.server.serve_forever)
     thread.start()
     yield pod
@@ -254,6 +261,63 @@ def test_pod_that_serves_less_after_its_restart_is_waited_for(pod: Pod, monkeypa
     monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
     with pytest.raises(SegmentReadError, match=f"{len(content) + 1} bytes were there before"):
         open_segment(url, len(content) + 1)
+
+
+def listing(log_id: str, *epochs: tuple[int, int]) -> bytes:
+    segments = [{"baseOffset": 0, "size": 5}]
+    return json.dumps(
+        {"partitions": [{"partition": 4, "logId": log_id, "epochs": epochs, "segments": segments}]}
+    ).encode()
+
+
+def test_pod_with_another_log_than_was_read_is_noticed(pod: Pod) -> None:
+    content = commits_segment(100, 3)
+    pod.bodies = {"/v1/segments": listing("a", (4, 0)), "/v1/segments/4/0": content}
+    at = advance(find_segments([pod.address]), {})
+    pod.bodies |= {"/v1/segments": listing("b", (4, 0)), "/v1/segments/4/0": commits_segment(7, 1)}
+    with pytest.raises(LogRewrittenError, match="segments/4 is another log now, b, not a: wiped, or re-sharded"):
+        advance(find_segments([pod.address]), at)
+    pod.bodies |= {"/v1/segments": listing("b", (4, 0)), "/v1/segments/4/0": commits_segment(200, 2)}
+    with pytest.raises(LogRewrittenError, match="is another log now"):
+        advance(find_segments([pod.address]), at)
+
+
+@pytest.fixture
+def other_pod() -> Iterator[Pod]:
+    yield from serving(Pod())
+
+
+def offsets_between(segments: list[SegmentFile], start: Positions, end: Positions) -> list[int]:
+    rows: list[int] = []
+    for split in ranges(segments, start, end):
+        with open_segment(split.segment.path) as source:
+            for batch in Decoder().decode(source, 4, split.start, split.end):
+                rows += batch.column("offset").to_pylist()
+    return rows
+
+
+def test_another_pods_replica_goes_on_where_the_first_was_read_to(pod: Pod, other_pod: Pod) -> None:
+    whole = commits_segment(99, 3)
+    size = len(whole) // 33
+    pod.bodies = {"/v1/segments": listing("a", (4, 0)), "/v1/segments/4/0": whole[: 20 * size]}
+    other_pod.bodies = {"/v1/segments": listing("b", (4, 0)), "/v1/segments/4/0": whole[size : 10 * size]}
+    both = [pod.address, other_pod.address]
+    at = advance(find_segments(both), {})
+    pod.bodies["/v1/segments"] = b'{"partitions": []}'  # it gave its replica away
+    assert advance(find_segments(both), at) == at, "the other one is not as far yet"
+    assert offsets_between(find_segments(both), at, at) == []
+    other_pod.bodies["/v1/segments/4/0"] = whole[size:]  # compacted: the same records at other bytes
+    segments = find_segments(both)
+    end = advance(segments, at)
+    assert list(end) == [f"{other_pod.address}/v1/segments/4"]
+    assert offsets_between(segments, at, end) == list(range(60, 99))
+    other_pod.bodies["/v1/segments"] = listing("b", (4, 0), (5, 30))
+    with pytest.raises(LogRewrittenError, match="is another log now"):
+        advance(find_segments(both), replace_head(at))
+
+
+def replace_head(positions: Positions) -> Positions:
+    return {home: replace(each, head="00") for home, each in positions.items()}
 
 
 def test_file_that_was_cut_since_it_was_planned_is_an_error(data: Path) -> None:
