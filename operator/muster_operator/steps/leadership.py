@@ -32,6 +32,10 @@ __all__ = ["lead", "record"]
 log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0
+TELL_AT_ONCE = 5
+"""Partitions whose counts and conditions are written together. A pod that comes or goes changes those of all partitions
+at the time at which groups move to other pods, and what the API server needs to write them is taken from these.
+"""
 
 _REASONS = {
     CallStatus.STALE_EPOCH: Reason.STALE_EPOCH,
@@ -80,14 +84,18 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
 
 
 async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """What is recorded without an election: it must not be in the way of one. Raises StoreError."""
+    """What is recorded without an election: it must not be in the way of one. Raises StoreError.
+
+    What is for people only is written in small portions, each of which brings the next reconcile.
+    """
     elections = {each.partition: each for each in actions if isinstance(each, Elect)}
     todo = [each for each in actions if isinstance(each, RecordLeadership) and not _is_record_of(each, elections)]
     records = [each for each in todo if not _is_for_people(each)]
     if context.memory.attempts.are_under_way(context.clock.monotonic()):
         return None  # the elections' answers bring the next reconcile, and more to record at once
-    if len(records) < len(todo) and context.has_time_to_tell("record"):
-        records = todo
+    for_people = [each for each in todo if _is_for_people(each)]
+    if for_people and context.has_time_to_tell("record"):
+        records += for_people[:TELL_AT_ONCE]
     if not records:
         return None
     errors = [error for _, error in await asyncio.gather(*(_record(context, each) for each in records)) if error]

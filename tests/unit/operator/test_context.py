@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from msgspec.structs import replace as with_status
+
+from muster_operator.api.models import (
+    ObjectMeta,
+    OffsetsPartition,
+    OffsetsPartitionSpec,
+    OffsetsPartitionStatus,
+    PartitionState,
+    TopicRef,
+)
 from muster_operator.attempts import SOON_S, Answer, Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.actions import RecordLeadership
 from muster_operator.plan.observation import Observation
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
+from muster_operator.steps.leadership import TELL_AT_ONCE, record
 from muster_operator.store.port import ClusterKey
 
 
@@ -57,3 +69,35 @@ def test_election_that_is_not_answered_keeps_nobody_waiting_for_long() -> None:
     assert context.memory.attempts.next_due(time.now) == SOON_S
     time.now += SOON_S
     assert context.has_time_to_tell("record")
+
+
+@dataclass
+class Recorder:
+    """A store that takes everything."""
+
+    written: list[int] = field(default_factory=list)
+
+    async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
+        self.written.append(seen.spec.index)
+        return seen
+
+
+def counted(index: int, **more: Any) -> RecordLeadership:
+    """A partition that is led as recorded, of which two replicas follow now."""
+    status = OffsetsPartitionStatus(leader="c-0", epoch=1, led_epoch=1, state=PartitionState.LED, following=3)
+    seen = OffsetsPartition(ObjectMeta(f"t-{index}", "ns"), OffsetsPartitionSpec(TopicRef("t"), index), status)
+    return RecordLeadership(seen, with_status(status, following=2, **more))
+
+
+async def test_counts_of_many_partitions_are_written_a_few_at_a_time_and_leaderships_all_at_once() -> None:
+    time, store = Time(), Recorder()
+    context = replace(context_at(time), store=cast(Any, store))
+    leaderships = [counted(index, epoch=2, led_epoch=2) for index in range(100, 120)]
+    await record(context, [*leaderships, *(counted(index) for index in range(20))])
+    assert store.written == [*range(100, 120), *range(TELL_AT_ONCE)]
+    await record(context, [counted(index) for index in range(TELL_AT_ONCE, 20)])
+    assert len(store.written) == 20 + TELL_AT_ONCE
+    assert context.memory.steady_in_s == TELL_EVERY_S
+    time.now += TELL_EVERY_S
+    await record(context, [counted(index) for index in range(TELL_AT_ONCE, 20)])
+    assert store.written[-TELL_AT_ONCE:] == [*range(TELL_AT_ONCE, 2 * TELL_AT_ONCE)]
