@@ -91,6 +91,11 @@ class PodSession:
             self._task.cancel()
         return self._task
 
+    @property
+    def is_up(self) -> bool:
+        """Its stream delivers."""
+        return self._connection is Connection.UP
+
     def view(self) -> PodView:
         status, info = self._status, self.info
         connection, detail = self._connection, self._detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import aiohttp
 
@@ -11,7 +12,7 @@ from muster_operator.clock import Clock
 from muster_operator.plan.observation import PodView
 from muster_operator.pods.session import PodSession
 from muster_operator.store.port import ClusterKey, Notify
-from muster_operator.store.workload import PodInfo
+from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["PodSessions"]
 
@@ -34,12 +35,19 @@ class PodSessions:
         self._crashed = crashed
 
     def sync(self, key: ClusterKey, pods: Sequence[PodInfo], suspect_after_s: float) -> None:
-        """Have one session for each of these pods. Another address is another session; a restart in place is not."""
+        """Have one session for each of these pods. Another address is another session; a restart in place is not.
+
+        A pod that was deleted by force is not among them any more, or only the next one of its name, which has no
+        address yet; but its process still runs, and is about to end. As long as it answers it counts as such a pod:
+        its leaders are moved, which takes less than to find out that they are dead. Without `pods` all sessions end.
+        """
         sessions = self._sessions.setdefault(key, {})
         wanted = {pod.name: pod for pod in pods}
         for name in [*sessions]:
             session, pod = sessions[name], wanted.get(name)
-            if pod is None or pod.api_address != session.info.api_address:
+            if pods and session.is_up and (pod is None or not pod.api_address):
+                session.info = replace(session.info, phase=PodPhase.TERMINATING)
+            elif pod is None or pod.api_address != session.info.api_address:
                 self._end(sessions.pop(name))
             else:
                 session.info, session.suspect_after_s = pod, suspect_after_s

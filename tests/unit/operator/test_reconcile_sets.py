@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.operator.fakes import world
@@ -11,6 +12,7 @@ from tests.unit.operator.test_reconcile import failovers_of, led_by
 from tests.unit.podapi.fake_pod import FakeVolume, eventually
 
 from muster_operator.api.models import PartitionState
+from muster_operator.store.workload import PodPhase
 
 
 async def test_killed_pod_of_a_set_of_three_is_led_elsewhere_and_everybody_is_told(tmp_path: Path) -> None:
@@ -53,6 +55,22 @@ async def test_draining_pod_of_a_set_of_three_hands_over_and_is_told_so(tmp_path
                 await asyncio.sleep(0.005)
     assert {(each.planned, each.previous_leader) for each in failovers} == {(True, "c-2")}
     assert led_by(town.pods[2]) == {}
+
+
+async def test_pod_that_is_deleted_by_force_hands_over_while_its_process_lives(tmp_path: Path) -> None:
+    async with world(tmp_path, replication_factor=3) as town, town.operator():
+        await town.until_ready()
+        successor = replace(town.workload.infos["c-2"], uid="another", api_address="", phase=PodPhase.PENDING)
+        town.workload.put(successor)
+        await eventually(lambda: {*led_by(town.pods[0]), *led_by(town.pods[1])} == set(range(6)))
+        async with asyncio.timeout(10):
+            while len(failovers := await failovers_of(town)) < 2:
+                await asyncio.sleep(0.005)
+        assert {(each.planned, each.previous_leader) for each in failovers} == {(True, "c-2")}
+        await town.stop_pod(2)
+        town.addresses.pop(2)  # the next one has an address of its own
+        again = await town.start_pod(2)
+        await eventually(lambda: bool(again.images) and len(again.images[-1].brokers) == 3)
 
 
 async def test_lost_volume_of_one_of_three_is_filled_again(tmp_path: Path) -> None:
