@@ -6,10 +6,12 @@ any two calls to the disk, and with a power loss, which keeps anything of what w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+from tests.simulation.injected import Injected
 from tests.simulation.machine import decode_batch
 from tests.simulation.storage import Disk, DiskLog, Storage
 from tests.simulation.world import Violation
@@ -44,8 +46,8 @@ class _Dies(Exception):
 
 
 class FileDisk(Disk):
-    def __init__(self, random: Random) -> None:
-        super().__init__(random)
+    def __init__(self, random: Random, injected: Counter[Injected]) -> None:
+        super().__init__(random, injected)
         self.fake = FakeDisk()
         self.storages: dict[int, FileStorage] = {}
         self._boots = 0
@@ -78,7 +80,8 @@ class FileDisk(Disk):
         self.journal.prepare_spare()
 
     def die(self, *, power: bool) -> None:
-        self.fake.fault = self._dying(self._random.randint(0, STEPS_MAX))
+        steps = self._random.randint(0, STEPS_MAX)
+        self.fake.fault = self._dying(steps, in_write=self._random.random() < 0.5)
         try:
             if self._under_way:
                 self._under_way[0]()
@@ -88,16 +91,17 @@ class FileDisk(Disk):
         self.fake.fault = None
         if power:
             self._boots += 1
-            self.fake.lose_power(self._random)
+            self._injected[Injected.WRITE_TORN] += self.fake.lose_power(self._random)
         else:
             self.fake.kill()
 
     @staticmethod
-    def _dying(steps: int) -> Callable[[str, Path, int], None]:
+    def _dying(steps: int, *, in_write: bool) -> Callable[[str, Path, int], None]:
+        """``in_write``: at the first durable write, should it come before: a power loss may tear it."""
         left = iter(range(steps))
 
         def fault(operation: str, path: Path, size: int) -> None:
-            if next(left, None) is None:
+            if next(left, None) is None or (in_write and operation == "pwritev_durably"):
                 raise _Dies
 
         return fault

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.simulation.cluster import Cluster, Partition
+from tests.simulation.injected import Injected
 from tests.simulation.operator import Operator, rogue_call
 from tests.simulation.planned import PlannedOperator, PlannedStore
 from tests.simulation.pod import Pod
@@ -73,8 +74,10 @@ class Mischief:
         self._world.at(self._random.randint(1, within_ms or self._world.options.restart_ms_max), pod.start)
 
     def _crash_all(self) -> None:
+        self._world.injected[Injected.CRASH_OF_ALL] += 1
+        power = not self._world.options.flush_os and self._random.random() < self._world.options.power_loss
         for pod in self._cluster.pods.values():
-            pod.crash()
+            pod.crash(power=power)
             self._start_later(pod)
 
     def _freeze(self) -> None:
@@ -84,6 +87,7 @@ class Mischief:
 
     def _jump_clock(self) -> None:
         pod = self._any_pod()
+        self._world.injected[Injected.CLOCK_JUMP] += 1
         pod.wall_offset_ms = self._random.choice((-1, 1)) * self._random.randint(0, 3_600_000)
         self._world.log(f"{pod.name} has its wall clock {pod.wall_offset_ms} ms off")
 
@@ -121,6 +125,7 @@ class Mischief:
         if replica.partition.may_lose(replica):
             pod.crash()
             if replica.storage.flip_bit():
+                self._world.injected[Injected.BIT_FLIPPED] += 1
                 self._world.log(f"{replica.name} has a flipped bit")
             self._start_later(pod, 300)
 
@@ -132,6 +137,7 @@ class Mischief:
             for replica in pod.replicas:
                 replica.partition.checker.lost_ids.add(replica.storage.log_id)
             pod.lose_volume()
+            self._world.injected[Injected.VOLUME_LOST] += 1
             self._world.log(f"{pod.name} lost its volume: {' '.join(r.storage.log_id[:4] for r in pod.replicas)}")
             self._start_later(pod, 300)
 
@@ -166,6 +172,7 @@ class Mischief:
     def _crash_operator(self) -> None:
         name = self._random.choice(self._operators).name
         self._world.log(f"{name} crashes")
+        self._world.injected[Injected.OPERATOR_CRASH] += 1
         for operator in self._operators:
             if operator.name == name:
                 operator.crash()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tests.simulation.cluster import Partition
+from tests.simulation.injected import Injected
 from tests.simulation.replica import Replica
 from tests.simulation.store import Record, Store
 
@@ -121,9 +122,9 @@ class Operator:
             return
         self._failures = 0
         if not record.opened or record.allow_loss:
-            self.store.swap(record, replace(record, opened=True, allow_loss=False))
+            self._swap(record, replace(record, opened=True, allow_loss=False))
         elif leader.sets is not None and leader.sets != record.sets:
-            self.store.swap(record, replace(record, sets=leader.sets))  # the log holds the set
+            self._swap(record, replace(record, sets=leader.sets))  # the log holds the set
         elif record.sets.previous_replicas:
             if self.world.random.random() < 0.02:
                 self._elect(record, record.leader, record.sets, force=True)  # repeats both
@@ -177,6 +178,17 @@ class Operator:
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
+    def _swap(self, seen: Record, value: Record) -> bool:
+        return self.store.swap(seen, value, self.name)
+
+    def _dies_here(self) -> bool:
+        """Between two actions."""
+        if not self.world.faults or self.world.random.random() >= self.world.options.operator_crash_in_steps:
+            return False
+        self.world.injected[Injected.OPERATOR_CRASH_IN_STEPS] += 1
+        self.crash()
+        return True
+
     def _elect(self, record: Record, pod_name: str, sets: Sets, *, force: bool) -> None:
         """Record first, then call."""
         replica = self.partition.replicas[pod_name]
@@ -184,10 +196,9 @@ class Operator:
         if sets != record.sets and not self.partition.may_name(sets):
             return
         value = replace(record, epoch=epoch, leader=pod_name, sets=sets)
-        if not self.store.swap(record, value):
+        if not self._swap(record, value):
             return
-        if self.world.faults and self.world.random.random() < self.world.options.operator_crash_in_steps:
-            self.crash()
+        if self._dies_here():
             return
         view = self._view.get(pod_name)
         call = ElectionCall(
@@ -219,12 +230,12 @@ class Operator:
             return
         self._again_at = self.world.now_ms + self.world.random.randint(0, 100 * min(self._failures, 8))
         if answer.status is CallStatus.SET_CONFLICT and answer.sets is not None:
-            self.store.swap(self.store.record, replace(self.store.record, sets=answer.sets))
+            self._swap(self.store.record, replace(self.store.record, sets=answer.sets))
 
     def _resign(self, record: Record) -> None:
         replica = self.partition.replicas[record.leader]
         epoch = max(self._seen, record.epoch) + 1
-        if self.store.swap(record, replace(record, epoch=epoch)):
+        if self._swap(record, replace(record, epoch=epoch)) and not self._dies_here():
             self.world.log(f"{self.name} lets {record.leader} resign for {epoch}")
             self.world.send(self.name, record.leader, lambda: replica.resign(epoch, lambda answer: None))
 

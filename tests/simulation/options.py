@@ -134,8 +134,8 @@ def draw_options(seed: int) -> Options:
             wipe_every_ms=some(4_000) if replicas > 1 else 0,
             learn_every_ms=some(1_500),
         )
-    if random.random() < 0.1:
-        options = replace(options, files=True, flush_os=False)
+    if random.random() < 0.2:
+        options = replace(options, files=True, flush_os=False, power_loss=0.6)
     if random.random() < 0.25:
         options = replace(options, plan=True, rogue_sets=0.0)
     if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md

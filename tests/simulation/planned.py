@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 from tests.simulation.cluster import Cluster, Partition
+from tests.simulation.injected import Injected
 from tests.simulation.pod import Pod
 from tests.simulation.store import Api, Record
 from tests.simulation.views import PodMemory
@@ -77,20 +78,18 @@ class Objects:
 
     def read(self, operator: str) -> tuple[OffsetsPartition, ...] | None:
         """None: not now. A watch that lags shows the past."""
-        if self.api.refuses():
-            return None
-        until = self.api.world.now_ms - self.api.lag_ms.get(operator, 0)
-        return next((seen for at_ms, seen in reversed(self._past) if at_ms <= until), self._past[0][1])
+        return self.api.seen(operator, self._past)
 
-    def write(self, seen: OffsetsPartition, value: OffsetsPartition) -> bool:
+    def write(self, seen: OffsetsPartition, value: OffsetsPartition, operator: str = "") -> bool:
         """False: somebody else wrote (409), or it failed, or nobody knows."""
         now = self.partitions[seen.spec.index]
-        if now.metadata.resource_version != seen.metadata.resource_version or self.api.refuses():
+        version = int(now.metadata.resource_version)
+        if not self.api.may_write(int(seen.metadata.resource_version), version):
             return False
-        version = str(int(now.metadata.resource_version) + 1)
-        self.partitions[seen.spec.index] = replace(value, metadata=replace(now.metadata, resource_version=version))
+        metadata = replace(now.metadata, resource_version=str(version + 1))
+        self.partitions[seen.spec.index] = replace(value, metadata=metadata)
         self._past.append((self.api.world.now_ms, tuple(self.partitions)))
-        return not self.api.refuses()
+        return self.api.wrote(operator)
 
     def declare(self, index: int, **changes: object) -> None:
         """A person changes the spec."""
@@ -200,6 +199,7 @@ class PlannedOperator:
         for action in actions:
             if self._world.faults and random.random() < options.operator_crash_in_steps / 4:
                 self._world.log(f"{self.name} dies in a plan")
+                self._world.injected[Injected.OPERATOR_CRASH_IN_STEPS] += 1
                 self.crash()
                 return
             match action:
@@ -207,7 +207,7 @@ class PlannedOperator:
                     named = Sets(log_ids(status.replicas), log_ids(status.previous_replicas))
                     partition = self._cluster.partitions[seen.spec.index]
                     if not _may_name(partition, seen, named) or not self._objects.write(
-                        seen, replace(seen, status=status)
+                        seen, replace(seen, status=status), self.name
                     ):
                         lost.add(seen.metadata.name)
                 case Elect():

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.injected import Injected
 from tests.simulation.storage import Disk
 from tests.simulation.world import World
 
@@ -29,14 +30,14 @@ class Crash(Exception):
 class Pod:
     """``up``: the process runs; ``run`` counts its starts. ``wall_offset_ms``: jumps of its wall clock."""
 
-    def __init__(self, name: str, world: World, new_disk: Callable[[Random], Disk]) -> None:
+    def __init__(self, name: str, world: World, new_disk: type[Disk]) -> None:
         self.name = name
         self.world = world
         self.random = Random(f"pod {name} {world.options.seed}")
         self.replicas: list[Replica] = []
         self.peers: list[Pod] = []
         self.image = (-1, -1)  # number of the metadata image that it got last
-        self.disk = new_disk(self.random)
+        self.disk = new_disk(self.random, world.injected)
         self.up = False
         self.run = 0
         self.frozen_until = -1
@@ -47,6 +48,8 @@ class Pod:
         self.clock_rate = 1 + self.random.uniform(-1, 1) * world.options.drift
         self.clock_start = self.random.randint(0, 10_000)
         self._disk_free_at = 0
+        if self.clock_rate != 1:
+            world.injected[Injected.CLOCK_DRIFT] += 1
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
@@ -70,6 +73,8 @@ class Pod:
             return
         self.up = True
         self.run += 1
+        if self.run > 1:
+            self.world.injected[Injected.RESTART] += 1
         self._disk_free_at = 0
         self.image = (-1, -1)
         self.disk.open()
@@ -83,12 +88,13 @@ class Pod:
         if not self.up:
             return
         self.world.log(f"{self.name} crashes{' with power loss' if power else ''}")
+        self.world.injected[Injected.CRASH] += 1
         self.up = False
         self.disk.crash(power=power)
         for replica in self.replicas:
             replica.crash()
             if self.world.options.flush_os and power:
-                replica.storage.lose_power()
+                self.world.injected[Injected.CACHE_LOST] += replica.storage.lose_power()
 
     def lose_volume(self) -> None:
         """What comes back are other replicas."""
@@ -115,6 +121,7 @@ class Pod:
         if self.run != run or not self.up:
             return
         if self.world.now_ms < self.frozen_until:
+            self.world.injected[Injected.FREEZE] += 1
             self.world.at(self.frozen_until - self.world.now_ms, lambda: self.when_thawed(run, do))
         else:
             self.guard(do)
@@ -131,6 +138,7 @@ class Pod:
     def may_crash(self) -> None:
         """Between two effects. Raises Crash."""
         if self.world.faults and self.random.random() < self.world.options.crash_in_effects:
+            self.world.injected[Injected.CRASH_BETWEEN_EFFECTS] += 1
             raise Crash
 
     # -- disk ---------------------------------------------------------------------------------------------------------
@@ -139,20 +147,38 @@ class Pod:
     def cannot_write(self) -> str:
         if self.full:
             return "disk full"
-        return "I/O error" if self.world.now_ms < self.broken_until else ""
+        return "I/O error" if self._is_broken else ""
+
+    @property
+    def _is_broken(self) -> bool:
+        return self.world.now_ms < self.broken_until
+
+    def check_room(self) -> None:
+        """Something is to be appended. Raises Crash."""
+        if self.cannot_write:
+            self.world.injected[Injected.DISK_FULL if self.full else Injected.IO_ERROR] += 1
+            raise Crash
 
     def write(self, write: Callable[[], None], done: Callable[[], None]) -> None:
-        """One write behind the other; ``done`` unless the process dies first."""
+        """One write behind the other; ``done`` unless the process dies first. It does of an I/O error: whether the
+        write was done nobody knows.
+        """
         options = self.world.options
         run = self.run
         finish = self.disk.begin(write)
         took = self.random.randint(0, options.disk_ms_max)
         if self.world.now_ms < self.slow_until:
+            self.world.injected[Injected.SLOW_DISK] += 1
             took += self.random.randint(0, options.slow_disk_ms)
         self._disk_free_at = max(self._disk_free_at, self.world.now_ms) + took
 
         def finished() -> None:
-            if self.run == run and self.up and finish():
+            if self.run != run or not self.up:
+                return
+            if self._is_broken:
+                self.world.injected[Injected.IO_ERROR] += 1
+                self.crash_and_restart()
+            elif finish():
                 self.when_thawed(run, done)
 
         self.world.at(self._disk_free_at - self.world.now_ms, finished)

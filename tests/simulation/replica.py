@@ -251,8 +251,7 @@ class Replica:
             self._append(effect.end, effect.batches, effect.horizon)
 
     def _append(self, end: int, batches: tuple[Batch, ...], horizon: int) -> None:
-        if self.pod.cannot_write:
-            raise Crash
+        self.pod.check_room()
         runs = self.running.log.runs(self.log.end, end)
         self.log.append(end, batches, runs, horizon)
         storage = self.storage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.consumer import Consumer, histories_of
 from tests.simulation.disaster import Disaster
 from tests.simulation.history import History
+from tests.simulation.injected import Injected
 from tests.simulation.mischief import Mischief
 from tests.simulation.operator import Operator
 from tests.simulation.options import Options
@@ -41,6 +43,7 @@ class Outcome:
     answered: int
     healed_ms: int  # from the end of the faults until all was well
     trace_hash: str
+    injected: Counter[Injected]
 
 
 class Failure(Exception):
@@ -87,6 +90,7 @@ class Simulation:
             sum(client.answered for client in self.clients),
             self.world.now_ms - healed_at,
             self.world.trace_hash,
+            self.world.injected,
         )
 
     # -- liveness: everything is whole again --------------------------------------------------------------------------

@@ -8,11 +8,13 @@ there on is gone, and known to be.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.cleaning import clean_batches
+from tests.simulation.injected import Injected
 
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.log_state import LogState
@@ -97,8 +99,9 @@ class DiskLog:
 class Disk:
     """Of one pod: its writes go one after the other, whatever replica they are of."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, injected: Counter[Injected]) -> None:
         self._random = random
+        self._injected = injected
         self._under_way: list[Callable[[], None]] = []
 
     def open(self) -> None:
@@ -131,6 +134,7 @@ class Disk:
     def crash(self, *, power: bool) -> None:
         """Any prefix of what is under way reached the disk."""
         kept = self._random.randint(0, len(self._under_way))
+        self._injected[Injected.WRITE_LOST] += len(self._under_way) - kept
         for write in self._under_way[:kept]:
             write()
         del self._under_way[:kept]
@@ -193,10 +197,12 @@ class Storage:
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def lose_power(self) -> None:
-        """Under flush os: the page cache is gone."""
+    def lose_power(self) -> bool:
+        """Under flush os: the page cache is gone. True if something was in it alone."""
+        lost = self.durable.end > self.synced_end
         self.durable.cut(self.synced_end)
         self.power_lost = True
+        return lost
 
     def flip_bit(self) -> bool:
         """In a record of the log. False: there is none."""

@@ -6,13 +6,18 @@ fail, that time out and were done, and outages of everything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from tests.simulation.injected import Injected
 from tests.simulation.world import World
 
 from muster_coordinator.replication.sets import Sets
 
 __all__ = ["Api", "Record", "Store"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,13 @@ class Record:
 
 
 class Api:
-    """What all partitions share. ``lag_ms``: how late each operator's watch is."""
+    """What all partitions share. ``lag_ms``: how late each operator's watch is. ``writer``: who wrote last."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.down_until = -1
         self.lag_ms: dict[str, int] = {}
+        self.writer = ""
 
     def lag(self, operator: str) -> None:
         """Its watch shows the past for a while."""
@@ -44,9 +50,41 @@ class Api:
     def _catch_up(self, operator: str) -> None:
         self.lag_ms.pop(operator, None)
 
-    def refuses(self) -> bool:
+    def refuses(self, how: Injected = Injected.THROTTLED) -> bool:
         world = self.world
-        return world.now_ms < self.down_until or (world.faults and world.random.random() < world.options.api_errors)
+        if world.now_ms < self.down_until:
+            how = Injected.OUTAGE
+        elif not world.faults or world.random.random() >= world.options.api_errors:
+            return False
+        world.injected[how] += 1
+        return True
+
+    def seen(self, operator: str, past: Sequence[tuple[int, T]]) -> T | None:
+        """Of (time, value), what the operator's watch shows; None: not now."""
+        if self.refuses():
+            return None
+        if operator in self.lag_ms and self.refuses(Injected.WATCH_GONE):  # from a list on everything is fresh
+            del self.lag_ms[operator]
+            return None
+        until = self.world.now_ms - self.lag_ms.get(operator, 0)
+        found = next((value for at_ms, value in reversed(past) if at_ms <= until), past[0][1])
+        if found is not past[-1][1]:
+            self.world.injected[Injected.STALE_READ] += 1
+        return found
+
+    def may_write(self, seen_version: int, version: int) -> bool:
+        """Whether a write reaches the object that was seen: else somebody was faster (409), or it failed."""
+        if seen_version != version:
+            self.world.injected[Injected.CONFLICT] += 1
+            return False
+        return not self.refuses()
+
+    def wrote(self, operator: str) -> bool:
+        """Something was written. False: but nobody says so."""
+        if operator and self.writer not in ("", operator):
+            self.world.injected[Injected.TWO_OPERATORS] += 1
+        self.writer = operator or self.writer
+        return not self.refuses(Injected.WRITE_UNKNOWN)
 
 
 class Store:
@@ -59,24 +97,15 @@ class Store:
 
     def read(self, operator: str) -> Record | None:
         """None: not now."""
-        if self._api.refuses():
-            return None
-        lag_ms = self._api.lag_ms.get(operator, 0)
-        if not lag_ms:
-            return self.record
-        if self._api.refuses():  # 410: from a list on everything is fresh
-            del self._api.lag_ms[operator]
-            return None
-        until = self._api.world.now_ms - lag_ms
-        return next((record for at_ms, record in reversed(self._past) if at_ms <= until), self._past[0][1])
+        return self._api.seen(operator, self._past)
 
-    def swap(self, expected: Record, value: Record) -> bool:
+    def swap(self, expected: Record, value: Record, operator: str = "") -> bool:
         """False: somebody else wrote (409), or it failed, or nobody knows."""
-        if expected.version != self.record.version or self._api.refuses():
+        if not self._api.may_write(expected.version, self.record.version):
             return False
         self.record = replace(value, version=self.record.version + 1)
         self._past.append((self._api.world.now_ms, self.record))
-        return not self._api.refuses()
+        return self._api.wrote(operator)
 
     def allow_loss(self) -> bool:
         """A person's word."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import CANARIES
+from tests.simulation.injected import Injected
 from tests.simulation.minimise import minimise
 from tests.simulation.operator import Operator
 from tests.simulation.options import Options, draw_options
@@ -25,6 +27,7 @@ from muster_coordinator.replication.sets import Sets
 
 SEEDS = 200
 PART = 25
+STRUCK_SEEDS = 40
 REPLAYED = (3, 6, 9, 14)
 
 
@@ -62,9 +65,18 @@ def test_without_faults_and_rogues_hardly_anybody_but_the_first_leader_leads() -
         one.name: 0 for one in fields(Options) if one.name.endswith("_every_ms") and one.name != "op_every_ms"
     }
     chances: dict[str, Any] = {"loss": 0.0, "duplicates": 0.0, "long_delay": 0.0, "crash_in_effects": 0.0}
+    chances |= {"api_errors": 0.0, "operator_crash_in_steps": 0.0, "drift": 0.0}
     outcome = simulate(replace(Options(0, operators=1), **off, **chances))
     assert outcome.epochs <= 2
     assert outcome.answered > 500
+    assert set(outcome.injected) == {Injected.REORDERED}
+
+
+def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
+    struck: Counter[Injected] = Counter()
+    for seed in range(STRUCK_SEEDS):
+        struck += simulate(draw_options(seed)).injected
+    assert [kind.value for kind in Injected if kind not in struck] == []
 
 
 @pytest.mark.parametrize("name", CANARIES)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
 
+from tests.simulation.injected import Injected
 from tests.simulation.options import Options
 
 __all__ = ["Violation", "World"]
@@ -19,7 +21,10 @@ class Violation(Exception):
 
 
 class World:
-    """``now_ms`` is the true time; pods see their own. ``trace``: the last things that happened, for a failure."""
+    """``now_ms`` is the true time; pods see their own. ``trace``: the last things that happened, for a failure.
+
+    ``injected``: what failed, and how often.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -27,7 +32,9 @@ class World:
         self.now_ms = 0
         self.faults = True  # the safety phase
         self.trace: list[str] = []
+        self.injected: Counter[Injected] = Counter()
         self.blocked: dict[tuple[str, str], int] = {}  # (from, to) -> until when
+        self._last_arrival: dict[tuple[str, str], int] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self._digest = blake2b(digest_size=8)
@@ -80,18 +87,31 @@ class World:
         """Lost, delayed, doubled, overtaken; or not at all, while ``target`` is cut off from ``source``."""
         options, random = self.options, self.random
         if self.blocked.get((source, target), -1) > self.now_ms:
+            both = self.blocked.get((target, source), -1) > self.now_ms
+            self.injected[Injected.CUT if both else Injected.CUT_ONE_WAY] += 1
             return
         copies = 1
         if self.faults:
             if random.random() < options.loss:
+                self.injected[Injected.LOSS] += 1
                 return
             if random.random() < options.duplicates:
+                self.injected[Injected.DUPLICATE] += 1
                 copies = 2
         for _ in range(copies):
             delay = random.randint(0, options.delay_ms_max)
             if self.faults and random.random() < options.long_delay:
+                self.injected[Injected.DELAY] += 1
                 delay += random.randint(0, options.long_delay_ms)
+            self._note_order(source, target, self.now_ms + delay)
             self.at(delay, deliver)
+
+    def _note_order(self, source: str, target: str, arrival_ms: int) -> None:
+        last_ms = self._last_arrival.get((source, target), -1)
+        if arrival_ms < last_ms:
+            self.injected[Injected.REORDERED] += 1
+        else:
+            self._last_arrival[source, target] = arrival_ms
 
     def block(self, source: str, target: str, duration_ms: int) -> None:
         self.blocked[(source, target)] = self.now_ms + duration_ms

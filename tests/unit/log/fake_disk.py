@@ -154,17 +154,19 @@ class FakeDisk:
         """A sync of the file failed: the kernel takes what was not synced for written, and tries it no more."""
         self.names[path].unsynced.clear()
 
-    def lose_power(self, random: Random) -> None:
-        """The machine ends; of what was not synced, anything may be missing."""
+    def lose_power(self, random: Random) -> int:
+        """The machine ends; of what was not synced, anything may be missing. How many writes were torn."""
+        torn = 0
         self._open.clear()
         self._apply_names(random.randint(0, len(self._name_changes)))
         self._name_changes.clear()
         self.names = dict(self._medium_names)
         for inode in {id(inode): inode for inode in self.names.values()}.values():
             for write in inode.unsynced:
-                _reach_medium(inode.medium, write, random)
+                torn += _reach_medium(inode.medium, write, random)
             inode.unsynced.clear()
             inode.cached = bytearray(inode.medium)
+        return torn
 
     def flip(self, path: Path, position: int) -> None:
         """Damage one byte, on the medium and in the cache."""
@@ -218,22 +220,24 @@ class FakeDisk:
         del self._name_changes[:count]
 
 
-def _reach_medium(medium: bytearray, write: tuple[int, bytes] | int, random: Random) -> None:
-    """One unsynced write after a power loss: whole, not at all, or sector by sector."""
+def _reach_medium(medium: bytearray, write: tuple[int, bytes] | int, random: Random) -> bool:
+    """One unsynced write after a power loss: whole, not at all, or sector by sector. True if it was torn."""
     fate = random.randrange(3)
     if fate == 0:
-        return
+        return False
     if isinstance(write, int):
         del medium[write:]
         put(medium, write, b"")
-        return
+        return False
     position, data = write
     if fate == 1:
         put(medium, position, data)
-        return
-    start = 0
+        return False
+    start = taken = 0
     while start < len(data):
         end = min(len(data), (position + start) // SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES - position)
         if random.random() < 0.5:
             put(medium, position + start, data[start:end])
+            taken += end - start
         start = end
+    return 0 < taken < len(data)
