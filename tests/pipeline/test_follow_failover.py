@@ -1,17 +1,24 @@
-"""A pod is followed while it leads, dies, comes back and follows itself: all that is committed is seen, and no more."""
+"""A pod is followed while it leads, dies, comes back and follows itself: all that is committed is seen, and no more; not
+what it wrote as a leader without followers, and the next leader takes back.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.local_cluster import WAIT_TIMEOUT_S, LocalCluster
+from pyspark.sql import DataFrame, SparkSession
+from tests.support.kafka import KafkaClient, commit_request
+from tests.support.local_cluster import WAIT_TIMEOUT_S, LocalCluster, wait_until
 
 from muster_cli.demo.consumers import GroupConsumer
 from muster_pipeline.decode.decoder import Decoder
@@ -82,3 +89,115 @@ def test_follower_of_a_killed_leader_ends_with_exactly_the_committed_records(tmp
         offsets = [row["offset"] for row in follower.rows]
         assert offsets == sorted(set(offsets))
         assert cluster.stop() == 0
+
+
+class Pods:
+    """The pods of a cluster, as its run record has them at each look."""
+
+    def __init__(self, data: Path) -> None:
+        self._file = data / "run.json"
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        return {pod["name"]: pod for pod in json.loads(self._file.read_text())["pods"]}
+
+    def pid(self, name: str) -> int:
+        process = self.all()[name]["process"]
+        return -1 if process is None else int(process["pid"])
+
+    def partition(self, name: str) -> dict[str, Any]:
+        """What the pod says of partition 0, in the API's names; empty while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{self.all()[name]['apiAddress']}/v1/partitions", timeout=5) as answer:
+                found = json.loads(answer.read())["partitions"]
+        except OSError:
+            return {}
+        return dict(found[0]) if found else {}
+
+    def freeze_next(self, name: str, pid: int) -> int:
+        """Stops the process that comes after ``pid`` as soon as there is one, and returns its pid."""
+        wait_until(lambda: self.pid(name) not in (-1, pid), "the killed pod was started again")
+        os.kill(self.pid(name), signal.SIGSTOP)
+        return self.pid(name)
+
+
+async def commits(address: str, first: int, last: int) -> None:
+    host, _, port = address.partition(":")
+    client = await KafkaClient.connect(int(port), host)
+    for offset in range(first, last):
+        assert await client.commit(GROUP, offset, TOPIC) == 0
+    await client.close()
+
+
+async def commits_without_answer(address: str, offset: int, count: int, appended: Callable[[], bool]) -> None:
+    """``count`` commits of ``offset`` that the leader writes, and cannot answer."""
+    host, _, port = address.partition(":")
+    client = await KafkaClient.connect(int(port), host)
+    for _ in range(count):
+        client.send(commit_request(GROUP, [(TOPIC, 0, offset)]))
+    await asyncio.to_thread(wait_until, appended, "the leader wrote what it cannot commit")
+    await client.close()
+
+
+LOST = 777_777
+
+
+def test_stream_ends_with_exactly_the_committed_records_after_a_tail_was_taken_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    options = ("--pods", "3", "--partitions", "1", "--replication-factor", "3", "--topic", f"{TOPIC}:1")
+    data = tmp_path / "data"
+    with LocalCluster(data, *options) as cluster:
+        cluster.wait_ready()
+        pods = Pods(data)
+        leader = cluster.status()["partitions"][0]["leader"]
+        others = [name for name in pods.all() if name != leader]
+        stream = (
+            spark.readStream.format("muster_offsets")
+            .option("mode", "FAILFAST")
+            .load(f"http://{pods.all()[leader]['apiAddress']}")
+        )
+        running = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start(str(tmp_path / "rows"))
+        )
+        asyncio.run(commits(pods.all()[leader]["kafkaAddress"], 1, 21))
+        running.processAllAvailable()
+        for name in others:
+            os.kill(pods.pid(name), signal.SIGSTOP)
+        before = pods.partition(leader)["logEndOffset"]
+        asyncio.run(
+            commits_without_answer(
+                pods.all()[leader]["kafkaAddress"],
+                LOST,
+                5,
+                lambda: pods.partition(leader)["logEndOffset"] >= before + 5,
+            )
+        )
+        running.processAllAvailable()
+        dead = pods.pid(leader)
+        os.kill(dead, signal.SIGKILL)
+        for name in others:
+            os.kill(pods.pid(name), signal.SIGKILL)  # and with them what the leader sent and they did not read yet
+        frozen = pods.freeze_next(leader, dead)
+        wait_until(lambda: any(_leads(pods.partition(name)) for name in others), "another pod leads")
+        new = next(name for name in others if _leads(pods.partition(name)))
+        asyncio.run(commits(pods.all()[new]["kafkaAddress"], 21, 41))
+        os.kill(frozen, signal.SIGCONT)
+        end = pods.partition(new)["logEndOffset"]
+        wait_until(lambda: pods.partition(leader).get("highWatermark", -1) >= end, "the former leader caught up")
+        running.processAllAvailable()
+        running.stop()
+        found = sorted(_rows(spark.read.parquet(str(tmp_path / "rows"))))
+        served = spark.read.format("muster_offsets").load(f"http://{pods.all()[new]['apiAddress']}")
+        assert found == sorted(row for row in _rows(served) if row[0] <= found[-1][0])
+        assert [row[2] for row in found if row[1] == "offset_commit"] == list(range(1, 41))
+        assert cluster.stop() == 0
+
+
+def _leads(partition: dict[str, Any]) -> bool:
+    return partition.get("role") == "leader" and partition.get("state") == "ACTIVE"
+
+
+def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in frame.select("offset", "kind", "committed_offset", "leader_epoch").collect()]

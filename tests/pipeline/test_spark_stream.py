@@ -20,10 +20,11 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @contextmanager
-def query(spark: SparkSession, data: Path | str, target: Path) -> Iterator[StreamingQuery]:
+def query(spark: SparkSession, data: Path | str, target: Path, **options: str) -> Iterator[StreamingQuery]:
     stream = (
         spark.readStream.format("muster_offsets")
-        .schema("offset bigint, group string, committed_offset bigint")
+        .options(**options)
+        .schema("offset bigint, group string, committed_offset bigint, problem string, problem_detail string")
         .load(str(data))
     )
     running = (
@@ -54,8 +55,18 @@ def test_stream_gives_every_record_once_and_refuses_a_truncated_log(spark: Spark
     rows = spark.read.parquet(str(target / "rows")).collect()
     assert sorted(row["offset"] for row in rows) == list(range(35))
     second.write_bytes(commits_segment(4, 1, base_offset=30))
-    with query(spark, data, target) as running, pytest.raises(PySparkException, match="it was truncated"):
+    told = r"__consumer_offsets-3 was truncated below what was read; it was read up to offset 35"
+    with query(spark, data, target) as running, pytest.raises(PySparkException, match=told):
         running.processAllAvailable()
+    with query(spark, data, target, onRewrittenLog="RESTART") as running:
+        running.processAllAvailable()
+        second.write_bytes(commits_segment(6, 1, base_offset=30))
+        running.processAllAvailable()
+    rows = spark.read.parquet(str(target / "rows")).collect()
+    assert [row["problem"] for row in rows if row["problem"]] == ["rewritten"]
+    assert any("was truncated below" in row["problem_detail"] for row in rows if row["problem"])
+    offsets = sorted(row["offset"] for row in rows if row["offset"] is not None)
+    assert offsets == sorted([*range(35), *range(34), 34, 35])
 
 
 async def commits(pod: SoloPod, first: int, last: int) -> None:
