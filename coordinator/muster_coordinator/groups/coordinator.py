@@ -49,6 +49,7 @@ from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.sync import sync_group
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import write_txn_marker
+from muster_coordinator.records.control import Fence
 from muster_coordinator.records.decode import Change
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitRecord
@@ -161,6 +162,10 @@ class GroupCoordinator:
     ) -> None:
         """Apply a COMMIT or ABORT marker at ``offset``."""
         self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch)
+
+    def replay_fence(self, fence: Fence) -> None:
+        """Apply a Fence record."""
+        self._state.fence = fence
 
     def snapshot(self, size: int) -> Iterator[StatePart]:
         """The durable state in parts of about ``size`` entries; nothing may be replayed until all are taken."""
@@ -290,6 +295,16 @@ class GroupCoordinator:
         return self._state.config.max_record_bytes
 
     # -- questions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> Fence | None:
+        """What a re-shard last said of this partition."""
+        return self._state.fence
+
+    @property
+    def is_empty(self) -> bool:
+        """No record says anything of a group."""
+        return not self._state.groups
 
     @property
     def offset_count(self) -> int:

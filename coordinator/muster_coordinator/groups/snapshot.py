@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from muster_coordinator.groups.state import ShardState
+from muster_coordinator.records.control import Fence
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitValue
 
@@ -36,10 +37,13 @@ class StatePart(msgspec.Struct, array_like=True, gc=False):
     pending: list[tuple[int, str, str, list[Offset]]] = []
     producer_epochs: list[tuple[int, int]] = []
     coordinator_epochs: list[tuple[int, int]] = []
+    fence: Fence | None = None
 
 
 def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
     """All of the durable state of a partition that nobody changes meanwhile; each part has about ``size`` entries."""
+    if state.fence is not None:
+        yield StatePart(fence=state.fence)
     groups = ((g.group_id, g.state_timestamp_ms, g.durable) for g in state.groups.values() if g.logged)
     while taken := list(islice(groups, size)):
         yield StatePart(groups=taken)
@@ -68,6 +72,8 @@ def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
 
 def restore_part(state: ShardState, part: StatePart) -> None:
     """Put a part into a state that began empty."""
+    if part.fence is not None:
+        state.fence = part.fence
     for group_id, timestamp_ms, value in part.groups:
         group = state.add_group(group_id, timestamp_ms)
         group.logged = True

@@ -10,6 +10,7 @@ from muster_coordinator.groups.offsets import OffsetStore
 from muster_coordinator.groups.result import Record
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.topics import TopicCatalog
+from muster_coordinator.records.control import Fence
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -33,7 +34,7 @@ class Counters:
 class ShardState:
     """``groups`` and ``offsets`` of one partition. ``new_member_suffix`` gives the random part of a new member id."""
 
-    __slots__ = ("config", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
+    __slots__ = ("config", "counters", "fence", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
 
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
         self.config = config
@@ -43,6 +44,7 @@ class ShardState:
         self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers)
         self.counters = Counters()
+        self.fence: Fence | None = None  # the last one of the log
 
     def group(self, group_id: str) -> ClassicGroup | None:
         """The group with its members, as handlers and timers need it; ``groups`` alone may hold it without."""

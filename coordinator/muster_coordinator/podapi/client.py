@@ -34,6 +34,7 @@ from muster_coordinator.podapi.models import (
     ResignationsResponse,
     WatchEvent,
 )
+from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
 
 __all__ = [
     "PodApiError",
@@ -47,6 +48,8 @@ __all__ = [
 
 CONNECT_TIMEOUT_S = 1.0
 CALL_TIMEOUT_S = 5.0
+FENCE_TIMEOUT_S = 10.0
+"""It is answered when it is committed."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Of a watch stream: the status of 1,000 partitions takes a quarter of a megabyte."""
 
@@ -114,6 +117,16 @@ class PodClient:
     async def resign(self, request: ResignationsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ResignationsResponse:
         return await self._call("POST", "/v1/resignations", ResignationsResponse, request, timeout_s)
 
+    async def fence(self, request: FencesRequest, timeout_s: float = FENCE_TIMEOUT_S) -> FencesResponse:
+        return await self._call("POST", "/v1/fences", FencesResponse, request, timeout_s)
+
+    async def take_in(
+        self, partition: int, reshard: int, position: int, batches: bytes, *, last: bool, timeout_s: float
+    ) -> FenceResult:
+        """Record batches for a new partition; `last`: no more follow."""
+        query = f"?reshard={reshard}&position={position}" + ("&last" if last else "")
+        return await self._answer("POST", f"/v1/imports/{partition}{query}", FenceResult, batches, timeout_s)
+
     async def status(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
         return await self._call("GET", "/v1/status", PodStatus, None, timeout_s)
 
@@ -155,6 +168,17 @@ class PodClient:
         readable: tuple[int, ...] = (200,),
     ) -> _A:
         body = msgspec.json.encode(request) if request is not None else None
+        return await self._answer(method, path, answer, body, timeout_s, readable)
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        answer: type[_A],
+        body: bytes | None,
+        timeout_s: float,
+        readable: tuple[int, ...] = (200,),
+    ) -> _A:
         try:
             try:
                 status, content = await self._send(method, path, body, timeout_s)

@@ -22,6 +22,7 @@ __all__ = [
     "ElectionResult",
     "ElectionsRequest",
     "ElectionsResponse",
+    "FenceStatus",
     "FollowerStatus",
     "HeartbeatEvent",
     "MetadataAnswer",
@@ -55,10 +56,10 @@ FencingToken = Annotated[int, msgspec.Meta(ge=0)]
 ADDRESSEE_HEADER = "Muster-Pod"
 """Names the pod that a call is meant for. An address can have passed to another pod, and a name is cheap to check."""
 
-PARTITION_STATES = ("INITIAL", "LOADING", "ACTIVE", "FAILED", "CLOSED")
+PARTITION_STATES = ("INITIAL", "LOADING", "ACTIVE", "FENCED", "FAILED", "CLOSED")
 """States of a shard (Kafka: CoordinatorRuntime.CoordinatorState); the same names as `shard.states.ShardState`."""
 
-PartitionState = Literal["INITIAL", "LOADING", "ACTIVE", "FAILED", "CLOSED"]
+PartitionState = Literal["INITIAL", "LOADING", "ACTIVE", "FENCED", "FAILED", "CLOSED"]
 
 
 class CallStatus(StrEnum):
@@ -261,6 +262,16 @@ class ResignationsResponse(Answer, frozen=True):
 # GET /v1/status, /v1/partitions, /v1/watch
 
 
+class FenceStatus(Answer, frozen=True):
+    """A Fence record of re-shard `reshard`: `closed` to clients or open again. `imported`: records that a new partition
+    has taken in, -1: it is none; `complete`: those were all."""
+
+    reshard: int
+    closed: bool
+    imported: int = -1
+    complete: bool = False
+
+
 class FollowerStatus(Answer, frozen=True):
     """Another replica, or a learner, as the leader sees it. `end_offset`: durable and verified there, -1: not known."""
 
@@ -279,7 +290,8 @@ class PartitionStatus(Answer, frozen=True):
     `sets_committed` says that what the log names is committed. `rebuilding`: data that was acked is missing here, so
     the replica is counted nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an
     election of it in a higher epoch, with `force`, gets it back. `followers`: the leader's view, learners included.
-    `reason` is a stable CamelCase code ("" when all is well), `message` its text.
+    `reason` is a stable CamelCase code ("" when all is well), `message` its text. `fence`: what a re-shard last said of
+    it, committed, if this pod leads.
     """
 
     partition: int
@@ -301,6 +313,7 @@ class PartitionStatus(Answer, frozen=True):
     rebuilding: bool = False
     needs_higher_epoch: bool = False
     followers: tuple[FollowerStatus, ...] = ()
+    fence: FenceStatus | None = None
 
 
 class PodStatus(Answer, frozen=True):
@@ -392,11 +405,11 @@ class DeclaredTopic(Request, frozen=True):
     partitions: Annotated[int, msgspec.Meta(ge=1)]
 
 
-class MetadataImage(Request, frozen=True):
+class MetadataImage(Request, frozen=True, omit_defaults=True):
     """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
 
     `any_topic`: every topic name is taken for existing, next to the declared ones. `peers` and `places`: where replicas
-    reach one another.
+    reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
     """
 
     token: FencingToken
@@ -409,6 +422,7 @@ class MetadataImage(Request, frozen=True):
     any_topic: bool = False
     peers: tuple[Peer, ...] = ()
     places: tuple[ReplicaPlace, ...] = ()
+    offsets_base: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class MetadataAnswer(Answer, frozen=True):

@@ -32,6 +32,7 @@ __all__ = [
     "batch_bytes",
     "encode_batch",
     "iter_batches",
+    "placed",
     "read_batch",
     "split_records",
 ]
@@ -224,6 +225,12 @@ def encode_batch(
     )
     checked = b"".join(parts)
     return _PREFIX.pack(base_offset, len(checked) + 9, leader_epoch, 2, crc32c(checked)) + checked
+
+
+def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> bytes:
+    """The bytes of ``batch`` at another offset and in another epoch, neither of which its CRC covers."""
+    data = batch.data
+    return base_offset.to_bytes(8, "big") + data[8:12] + leader_epoch.to_bytes(4, "big", signed=True) + data[16:]
 
 
 def batch_bytes(records: Iterable[tuple[Any, ...]]) -> int:

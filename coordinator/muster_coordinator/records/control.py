@@ -7,6 +7,7 @@ Key: version i16 (0) | type i16. Values by type:
   Kafka has no field for. Ours are in tagged field 9000: leader, replicas, previousReplicas, each a compact array of
   compact strings.
 - 9000: ReplicaSet: version i16 (0) | replicas, a compact array of compact strings. Kafka skips unknown control types.
+- 9001: Fence: version i16 (0) | reshard i32 | flags i8 (1: closed, 2: complete) | imported i64.
 
 Source: ControlRecordType, EndTxnMarker.json, LeaderChangeMessage.json; KIP-595; replication.md, "Sets and their
 change".
@@ -22,13 +23,16 @@ import msgspec
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 
 __all__ = [
+    "NOT_IMPORTING",
     "ControlRecord",
     "EndTxnMarker",
+    "Fence",
     "LeaderChange",
     "ReplicaSet",
     "UnknownControl",
     "decode_control",
     "encode_end_txn_marker",
+    "encode_fence",
     "encode_leader_change",
     "encode_replica_set",
 ]
@@ -37,6 +41,7 @@ ABORT_TYPE = 0
 COMMIT_TYPE = 1
 LEADER_CHANGE_TYPE = 2
 REPLICA_SET_TYPE = 9000
+FENCE_TYPE = 9001
 SETS_TAG = 9000
 """Far above what Kafka assigns; tags and control types of Kafka count up from 0."""
 
@@ -44,6 +49,10 @@ _KEY = Struct(">hh")
 _END_TXN = Struct(">hi")
 _LEADER_CHANGE_HEAD = Struct(">hi")
 _NO_LEADER_ID = -1
+_FENCE = Struct(">hibq")
+_CLOSED, _COMPLETE = 1, 2
+
+NOT_IMPORTING = -1
 
 
 class EndTxnMarker(msgspec.Struct, frozen=True, gc=False):
@@ -67,13 +76,26 @@ class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
     replicas: tuple[str, ...]
 
 
+class Fence(msgspec.Struct, frozen=True, gc=False):
+    """A re-shard closes the partition to clients, or opens it again; see docs/resharding.md.
+
+    ``reshard`` numbers the re-shard; a later one has a higher number. ``imported``: how many records of its new log the
+    partition has taken in, NOT_IMPORTING for one that takes none; ``complete``: those were all.
+    """
+
+    reshard: int
+    closed: bool
+    imported: int = NOT_IMPORTING
+    complete: bool = False
+
+
 class UnknownControl(msgspec.Struct, frozen=True, gc=False):
     """A control record of another type; readers skip it."""
 
     type: int
 
 
-ControlRecord: TypeAlias = EndTxnMarker | LeaderChange | ReplicaSet | UnknownControl
+ControlRecord: TypeAlias = EndTxnMarker | LeaderChange | ReplicaSet | Fence | UnknownControl
 
 
 def encode_end_txn_marker(marker: EndTxnMarker) -> tuple[bytes, bytes]:
@@ -96,6 +118,12 @@ def encode_replica_set(replica_set: ReplicaSet) -> tuple[bytes, bytes]:
     return _KEY.pack(0, REPLICA_SET_TYPE), b"\x00\x00" + _encode_strings(replica_set.replicas)
 
 
+def encode_fence(fence: Fence) -> tuple[bytes, bytes]:
+    """(key, value)."""
+    flags = (_CLOSED if fence.closed else 0) | (_COMPLETE if fence.complete else 0)
+    return _KEY.pack(0, FENCE_TYPE), _FENCE.pack(0, fence.reshard, flags, fence.imported)
+
+
 def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
     """Raises RecordDecodeError, UnsupportedValueVersionError. A LeaderChange of Kafka's own has empty sets."""
     if key is None or len(key) < _KEY.size:
@@ -105,6 +133,8 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
         if value is None or len(value) < _END_TXN.size:
             raise RecordDecodeError(f"EndTxnMarker with the value {value!r}")
         return EndTxnMarker(control_type == COMMIT_TYPE, _END_TXN.unpack_from(value)[1])
+    if control_type == FENCE_TYPE:
+        return _decode_fence(value)
     if control_type not in (LEADER_CHANGE_TYPE, REPLICA_SET_TYPE):
         return UnknownControl(control_type)
     if value is None or len(value) < 2:
@@ -139,6 +169,15 @@ def _decode_replica_set(value: bytes) -> ReplicaSet:
     if version != 0:
         raise UnsupportedValueVersionError("ReplicaSet", version)
     return ReplicaSet(_decode_strings(value, 2)[0])
+
+
+def _decode_fence(value: bytes | None) -> Fence:
+    if value is None or len(value) < _FENCE.size:
+        raise RecordDecodeError(f"Fence with the value {value!r}")
+    version, reshard, flags, imported = _FENCE.unpack_from(value)
+    if version != 0:
+        raise UnsupportedValueVersionError("Fence", version)
+    return Fence(reshard, bool(flags & _CLOSED), imported, bool(flags & _COMPLETE))
 
 
 def _skip_tagged(value: bytes, position: int) -> tuple[bytes | None, int]:

@@ -36,7 +36,8 @@ class LeaderKnowledge(Protocol):
 class ClusterView:
     """Implements ``groups.config.TopicCatalog``. Empty until the first image arrives.
 
-    ``pod``: name of this pod. ``recalled``: the image is one that an earlier run got.
+    ``pod``: name of this pod. ``recalled``: the image is one that an earlier run got. ``offsets_partitions``: our
+    indexes of the offsets partitions.
     """
 
     def __init__(self, pod: str = "", knowledge: LeaderKnowledge | None = None) -> None:
@@ -50,7 +51,7 @@ class ClusterView:
         self._leaders: dict[int, tuple[int, int]] = {}  # partition -> (epoch, node id)
         self._by_pod: dict[str, Broker] = {}
         self._any_topic = False
-        self._partition_count = 0
+        self.offsets_partitions = range(0)
         self._routes: dict[str, int] = {}
 
     def update(self, image: MetadataImage) -> bool:
@@ -80,8 +81,9 @@ class ClusterView:
         self.topic_names = {topic_id(t.name): t.name for t in image.topics}
         self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}
         self._any_topic = image.any_topic
-        if image.offsets_partitions != self._partition_count:
-            self._partition_count = image.offsets_partitions
+        partitions = range(image.offsets_base, image.offsets_base + image.offsets_partitions)
+        if partitions != self.offsets_partitions:
+            self.offsets_partitions = partitions
             self._routes.clear()
 
     def lacks_any_of(self, topics: dict[str, int]) -> bool:
@@ -94,7 +96,7 @@ class ClusterView:
         if count is not None:
             return 0 <= partition < count
         if topic == OFFSETS_TOPIC:
-            return 0 <= partition < self._partition_count
+            return 0 <= partition < len(self.offsets_partitions)
         return self._any_topic and partition >= 0
 
     def partition_count_of(self, topic: str) -> int | None:
@@ -119,12 +121,17 @@ class ClusterView:
         """The offsets partition of a group; None before the first image."""
         partition = self._routes.get(group_id)
         if partition is None:
-            if not self._partition_count:
+            if not self.offsets_partitions:
                 return None
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.clear()
-            partition = self._routes[group_id] = partition_for(group_id, self._partition_count)
+            number = partition_for(group_id, len(self.offsets_partitions))
+            partition = self._routes[group_id] = self.own_index(number)
         return partition
+
+    def own_index(self, number: int) -> int:
+        """Ours of the offsets partition that clients know as ``number``: after a re-shard ours begin higher."""
+        return self.offsets_partitions.start + number
 
     def leader_of(self, partition: int) -> Broker | None:
         """Who leads ``partition``: the image, or the promise of the replica here if that is newer. None: nobody, or a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.server.peers.network import PeerNetwork
 from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.shard.states import LEADING_STATES
 
 __all__ = ["PromisedLeaders"]
 
@@ -27,7 +27,7 @@ class PromisedLeaders:
             return epoch, ""
         if leader == replica.log_id:
             shard = self._manager.shards.get(partition)
-            leads = shard is not None and shard.state in (ShardState.LOADING, ShardState.ACTIVE)
+            leads = shard is not None and shard.state in LEADING_STATES
             return epoch, self._pod if leads else ""
         pod = self._network.pod_of(leader)
         return epoch, "" if pod is None or self._network.is_lost(pod) else pod

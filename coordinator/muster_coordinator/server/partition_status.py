@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from muster_coordinator.podapi.models import FollowerStatus, PartitionStatus
+from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, PartitionStatus
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.states import FailureReason, ShardState
+from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
 
 __all__ = ["partition_status"]
 
@@ -39,7 +39,11 @@ def partition_status(manager: ShardManager, partition: int) -> PartitionStatus |
         leader=replica.promised.leader,
         rebuilding=replica.promised.rebuilding,
     )
-    return status if core is None or damage else _with_role(status, core)
+    if core is None or damage:
+        return status
+    fence = shard.committed_fence if shard is not None else None
+    shown = None if fence is None else FenceStatus(*msgspec.structs.astuple(fence))
+    return _with_role(msgspec.structs.replace(status, fence=shown), core)
 
 
 def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
@@ -48,7 +52,7 @@ def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
     if leading_epoch < 0 and core.is_candidate and core.promise.leader == core.log_id:
         leading_epoch = core.promise.epoch
     state = status.state
-    if leading_epoch >= 0 and state != ShardState.ACTIVE:
+    if leading_epoch >= 0 and state not in OPEN_STATES:
         state = ShardState.LOADING.value
     sets = core.log.sets
     return msgspec.structs.replace(

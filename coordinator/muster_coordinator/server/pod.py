@@ -20,7 +20,7 @@ from muster_coordinator.server.publishing import PartitionPublisher
 from muster_coordinator.server.settings import PeerSettings
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.outcome import Outcome
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.shard.states import LEADING_STATES
 
 logger = structlog.get_logger(__name__)
 
@@ -242,8 +242,7 @@ class Pod:
         await asyncio.gather(*(self._manager.resign(p, replicas[p].promised.epoch + 1) for p in partitions))
 
     def _led(self) -> list[int]:
-        states = (ShardState.ACTIVE, ShardState.LOADING)
-        return [s.partition for s in self._manager.shards.values() if s.state in states]
+        return [s.partition for s in self._manager.shards.values() if s.state in LEADING_STATES]
 
     # -- status -------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from muster_coordinator.podapi.server import build_app
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.data_dir import DataDirInUseError, DataDirLock
+from muster_coordinator.server.fences import fence_routes
 from muster_coordinator.server.handlers.table import handler_table
 from muster_coordinator.server.last_image import LastImage
 from muster_coordinator.server.leaders import PromisedLeaders
@@ -38,6 +39,7 @@ from muster_coordinator.server.segments import segment_routes
 from muster_coordinator.shard.archiving import ArchiverSettings
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
 from muster_coordinator.shard.cleaning import CleanerSettings
+from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.storage import StorageSettings
@@ -115,6 +117,7 @@ async def _start(
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
     api.router.add_routes(segment_routes(manager.hosts))
+    api.router.add_routes(fence_routes(Fencing(manager.shards, clock, lambda one: manager.on_partition_change(one))))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()
     logger.info(

@@ -21,7 +21,7 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.partition_log import PartitionLog
 from muster_coordinator.records.batch import BatchRecord, RecordBatch
-from muster_coordinator.records.control import EndTxnMarker, decode_control
+from muster_coordinator.records.control import EndTxnMarker, Fence, decode_control
 from muster_coordinator.records.decode import LogDecoder, UnknownRecord
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.shard.metrics import ShardMetrics
@@ -158,7 +158,7 @@ def replay_log(
             left, ends_s, began_s = SLICE_RECORDS, now_s() + SLICE_S, thread_time()
         for records in batch.slices(SLICE_RECORDS):
             if batch.is_control:
-                _replay_markers(records, coordinator, producer)
+                _replay_control(records, coordinator, producer)
                 continue
             for record in records:
                 change = decode(record.key, record.value)
@@ -183,11 +183,15 @@ def _observe_slice(metrics: ShardMetrics, began_s: float) -> None:
         metrics.load_slice_time.observe((thread_time() - began_s) * 1000)
 
 
-def _replay_markers(records: list[BatchRecord], coordinator: GroupCoordinator, producer: tuple[int, int]) -> None:
+def _replay_control(records: list[BatchRecord], coordinator: GroupCoordinator, producer: tuple[int, int]) -> None:
     for record in records:
-        marker = decode_control(record.key, record.value)
-        if isinstance(marker, EndTxnMarker):
-            coordinator.replay_transaction_marker(*producer, marker.committed, record.offset, marker.coordinator_epoch)
+        control = decode_control(record.key, record.value)
+        if isinstance(control, EndTxnMarker):
+            coordinator.replay_transaction_marker(
+                *producer, control.committed, record.offset, control.coordinator_epoch
+            )
+        elif isinstance(control, Fence):
+            coordinator.replay_fence(control)
 
 
 def _count_unknown(

@@ -21,8 +21,15 @@ from muster_coordinator.log.history import History
 from muster_coordinator.log.journal import Journal
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog
 from muster_coordinator.log.salvage import salvage, set_aside
-from muster_coordinator.records.batch import encode_batch
-from muster_coordinator.records.control import LeaderChange, ReplicaSet, encode_leader_change, encode_replica_set
+from muster_coordinator.records.batch import RecordBatch, encode_batch, placed
+from muster_coordinator.records.control import (
+    Fence,
+    LeaderChange,
+    ReplicaSet,
+    encode_fence,
+    encode_leader_change,
+    encode_replica_set,
+)
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.promise import PromiseFile
@@ -196,6 +203,20 @@ class Replica:
     def append_replica_set(self, epoch: int, replicas: tuple[str, ...], now_ms: int) -> None:
         record = (*encode_replica_set(ReplicaSet(replicas)), None)
         self.append_records([record], epoch, now_ms, control=True, sets=Sets(replicas))
+
+    def append_fence(self, epoch: int, fence: Fence, now_ms: int) -> None:
+        self.append_records([(*encode_fence(fence), None)], epoch, now_ms, control=True)
+
+    def append_imported(self, batch: RecordBatch, epoch: int) -> None:
+        """Append a batch of another log, at the end of this one and in this epoch; its CRC covers neither."""
+        log = self.log
+        base_offset = log.end_offset
+        end_offset = base_offset + batch.last_offset_delta + 1
+        data = placed(batch, base_offset, epoch)
+        log.append(data, base_offset, end_offset, epoch)
+        self._journal.stage(self.partition, base_offset, end_offset, data)
+        if self.on_batch is not None:
+            self.on_batch(Batch(base_offset, end_offset, epoch, data))
 
     def append_received(self, batches: Sequence[Batch], end_offset: int) -> None:
         """Append what another replica sent; the log ends at ``end_offset`` then, with gaps where records are missing.

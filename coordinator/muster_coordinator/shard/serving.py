@@ -18,7 +18,7 @@ from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.standby import NOTHING, Standby
-from muster_coordinator.shard.states import FailureReason, ShardState
+from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
 
 __all__ = ["Serving"]
 
@@ -175,7 +175,7 @@ class Serving:
         if self._runtime.shards.get(self._partition) is shard:
             del self._runtime.shards[self._partition]
         log_end = self._replica.end_offset
-        whole = shard.state is ShardState.ACTIVE and shard.high_watermark >= log_end
+        whole = shard.state in OPEN_STATES and shard.high_watermark >= log_end
         shard.close(reason)
         if whole:
             self._standby = self._new_standby(shard.coordinator, log_end)

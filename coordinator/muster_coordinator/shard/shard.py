@@ -22,13 +22,13 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
-from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
+from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Host
 from muster_coordinator.shard.replica import Replica
-from muster_coordinator.shard.states import LEGAL_PREDECESSORS, FailureReason, ShardState
+from muster_coordinator.shard.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 from muster_coordinator.shard.timers import Timers
 
 logger = structlog.get_logger(__name__)
@@ -67,9 +67,7 @@ class Shard:
         self._queue: deque[tuple[Any, Any]] = deque()
         self._scheduled = False
         self._held = False
-        self._unanswered: Answer | None = (
-            None  # of the operation that runs: it has its response, which is not parked yet
-        )
+        self._unanswered: Answer | None = None  # of the operation that runs; its response is not parked yet
         self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
         self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
         self._timers = Timers()
@@ -78,11 +76,12 @@ class Shard:
         self.high_watermark = -1
         """The commit point; -1 before the epoch is open."""
         self._confirmed_round = 0
+        self._fence_end = 0  # of the last Fence record of this leadership
 
     def __repr__(self) -> str:
         return (
-            f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.replica.end_offset} "
-            f"high_watermark={self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
+            f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.replica.end_offset} committed="
+            f"{self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
         )
 
     # -- leadership ---------------------------------------------------------------------------------------------------
@@ -91,27 +90,30 @@ class Shard:
         self._enter(ShardState.LOADING)
 
     def open_epoch(self, epoch: int, sets: Sets) -> None:
-        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued while the shard
-        was held runs behind that record.
-        """
+        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued follows."""
         self._held = False
         self.epoch = epoch
         self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
         self._host.flush_soon(self)
 
     def activate(self) -> None:
-        """The leader-change record is committed. What the group state does when it begins to lead comes before every
-        request: it is first in the queue.
-        """
+        """The leader-change record is committed. What the group state does first is first in the queue."""
         if self.state is ShardState.LOADING:
-            self._enter(ShardState.ACTIVE)
-            self._queue_internal(self.coordinator.on_loaded)
+            self._open_or_fence()
+
+    def _open_or_fence(self) -> None:
+        """What the last Fence record says."""
+        fence = self.coordinator.fence
+        if fence is None or not fence.closed:
+            if self.state is not ShardState.ACTIVE:
+                self._enter(ShardState.ACTIVE)
+                self._queue_internal(self.coordinator.on_loaded)
+        elif self.state is not ShardState.FENCED:
+            self._enter(ShardState.FENCED, "Resharding", f"re-shard {fence.reshard} is under way")
 
     def hold(self) -> None:
-        """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised.
-
-        Rounds count anew in each epoch; reads that wait for one are confirmed by the next leader-change record.
-        """
+        """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised. Rounds count
+        anew in each epoch; reads that wait for one are confirmed by the next leader-change record."""
         self._held = True
         self._confirmed_round = 0
         opened = self.replica.end_offset + 1
@@ -133,12 +135,16 @@ class Shard:
         if self.state is not ShardState.FAILED:
             self._metrics.keep_events(self.coordinator)
         self._enter(state, reason, message)
-        self._timers.clear()
         parked, self._parked = self._parked, deque()
-        queued, self._queue = self._queue, deque()
         self._park_marks.clear()
         for _, _, request, _ in parked:
             request.refuse(code)
+        self._end_live(code)
+
+    def _end_live(self, code: ErrorCode) -> None:
+        """Whoever waits in a group or in the queue gets ``code``; no timer fires any more."""
+        self._timers.clear()
+        queued, self._queue = self._queue, deque()
         for reply in self.coordinator.on_unloaded():
             waiting: Any = reply.token
             waiting.refuse(code)
@@ -150,15 +156,8 @@ class Shard:
         if self.state not in LEGAL_PREDECESSORS[state]:
             raise AssertionError(f"partition {self.partition}: {self.state} -> {state} is no step of a shard")
         log = logger.error if state is ShardState.FAILED else logger.info
-        log(
-            "shard_state",
-            partition=self.partition,
-            epoch=self.epoch,
-            was=self.state.value,
-            now=state.value,
-            reason=reason,
-            message=message,
-        )
+        what = {"partition": self.partition, "epoch": self.epoch, "was": self.state.value, "now": state.value}
+        log("shard_state", **what, reason=reason, message=message)
         self.state = state
         self.reason = reason
         self.message = message
@@ -183,8 +182,32 @@ class Shard:
             answer.answer(wrong)
         elif self.state is ShardState.LOADING:
             answer.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        elif self.state is ShardState.FENCED:
+            answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             answer.refuse(ErrorCode.NOT_COORDINATOR)
+
+    @property
+    def can_append(self) -> bool:
+        return self.state in OPEN_STATES and not self._held
+
+    def fence_changed(self) -> None:
+        """A Fence record was appended and replayed. Answers that are parked depend on what is before it, and come."""
+        self._fence_end = self.replica.end_offset
+        was_active = self.state is ShardState.ACTIVE
+        self._open_or_fence()
+        if was_active and self.state is ShardState.FENCED:
+            self._end_live(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    @property
+    def committed_fence(self) -> Fence | None:
+        return self.coordinator.fence if self.can_append and self.high_watermark >= self._fence_end else None
+
+    def answer_when_committed(self, answer: Answer, response: object) -> None:
+        """When all that the log holds now is committed."""
+        self._parked.append((self.replica.end_offset, 0, answer, response))
+        self._release()
+        self._host.flush_soon(self)
 
     def drain(self, now_ms: int, monotonic_ms: int) -> None:
         """Run what is queued, in order, and close one batch. What arrives meanwhile belongs to the next turn.
@@ -199,7 +222,7 @@ class Shard:
         try:
             self._run_queue(now_ms)
         except Exception as error:
-            self._fail_turn(error)
+            self.fail_turn(error)
             return
         if len(parked) > parked_before:
             self._park_marks.append((parked[-1][0], parked[-1][1], monotonic_ms))
@@ -262,7 +285,7 @@ class Shard:
         self._metrics.operation_errors += 1
         answer.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _fail_turn(self, error: Exception) -> None:
+    def fail_turn(self, error: Exception) -> None:
         """A record could not be replayed or appended: what is in memory is not what the log says any more."""
         logger.exception("shard_failed", partition=self.partition)
         unanswered, self._unanswered = self._unanswered, None
@@ -320,8 +343,8 @@ class Shard:
             marks.popleft()
 
     def refuse_overdue(self) -> None:
-        """Answer requests whose records did not commit within offsets.commit.timeout.ms (as Kafka: REQUEST_TIMED_OUT,
-        shown to clients as COORDINATOR_NOT_AVAILABLE). Their records stay in the log and may still commit."""
+        """Those not committed within offsets.commit.timeout.ms (as Kafka: REQUEST_TIMED_OUT, shown as
+        COORDINATOR_NOT_AVAILABLE). Their records stay in the log and may still commit."""
         limit = self._clock.monotonic_ms() - self._commit_timeout_ms
         marks = self._park_marks
         overdue_end = overdue_round = -1

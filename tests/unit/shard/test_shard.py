@@ -57,6 +57,7 @@ class FakeGroups:
     """In place of GroupCoordinator: a list of texts."""
 
     counters = Counters()
+    fence = None
 
     max_batch_bytes = 1_000
 

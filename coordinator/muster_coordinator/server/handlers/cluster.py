@@ -133,8 +133,8 @@ class ClusterHandlers:
             topic_id=topic_id(OFFSETS_TOPIC),
             is_internal=True,
             partitions=tuple(
-                self._partition(i, led[i].node_id if i in led else -1, max(led[i].epoch, 0) if i in led else 0)
-                for i in range(image.offsets_partitions)
+                self._partition(number, led[i].node_id if i in led else -1, max(led[i].epoch, 0) if i in led else 0)
+                for number, i in enumerate(self._view.offsets_partitions)
             ),
         )
 

@@ -59,8 +59,10 @@ class GroupHandlers:
         )
 
     def list_groups(self, request: m.ListGroupsRequest, exchange: Exchange) -> None:
-        """Every active shard of this pod; what is loading makes the whole answer an error, as in Kafka."""
-        shards = [s for s in self._shards.values() if s.state in (ShardState.ACTIVE, ShardState.LOADING)]
+        """Every active shard of this pod; what is loading makes the whole answer an error, as in Kafka. What a re-shard
+        has replaced says nothing."""
+        states, current = (ShardState.ACTIVE, ShardState.LOADING), self._view.offsets_partitions
+        shards = [s for s in self._shards.values() if s.state in states and s.partition in current]
 
         def combine(parts: Sequence[m.ListGroupsResponse]) -> None:
             failed = next((p.error_code for p in parts if p.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0)
@@ -112,7 +114,7 @@ class GroupHandlers:
                     marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch
                 ),
             )
-            shard = self._shards.get(partition) if topic == OFFSETS_TOPIC else None
+            shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS_TOPIC else None
             if topic != OFFSETS_TOPIC or not self._view.has(topic, partition):
                 part.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif shard is None:

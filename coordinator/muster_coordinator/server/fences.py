@@ -1,0 +1,73 @@
+"""The calls of a re-shard over HTTP: see ``podapi.reshard``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import msgspec
+from aiohttp import web
+
+from muster_coordinator.podapi.models import FenceStatus, Problem
+from muster_coordinator.podapi.reshard import (
+    MAX_IMPORT_BYTES,
+    FenceCall,
+    FenceResult,
+    FencesRequest,
+    FencesResponse,
+)
+from muster_coordinator.records.control import Fence
+from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
+
+__all__ = ["fence_routes"]
+
+
+def fence_routes(fencing: Fencing) -> list[web.RouteDef]:
+    api = _Api(fencing)
+    return [
+        web.post("/v1/fences", api.fences),
+        web.post(r"/v1/imports/{partition:\d{1,9}}", api.take_in),
+    ]
+
+
+class _Api:
+    def __init__(self, fencing: Fencing) -> None:
+        self._fencing = fencing
+
+    async def fences(self, request: web.Request) -> web.Response:
+        try:
+            asked = msgspec.json.decode(await request.read(), type=FencesRequest)
+        except msgspec.DecodeError as error:
+            return _json(Problem("InvalidRequest", str(error)), 400)
+        return _json(FencesResponse(tuple(await asyncio.gather(*(self._fence(each) for each in asked.fences)))))
+
+    async def _fence(self, call: FenceCall) -> FenceResult:
+        if call.open:
+            return await _result(call.partition, self._fencing.open(call.partition, call.reshard))
+        closing = self._fencing.close(call.partition, call.reshard, importing=call.importing)
+        return await _result(call.partition, closing)
+
+    async def take_in(self, request: web.Request) -> web.Response:
+        """400 for what is no number, 413 for too much; what the re-shard's rules say is in the body of a 200."""
+        partition = int(request.match_info["partition"])
+        try:
+            reshard, position = int(request.query["reshard"]), int(request.query["position"])
+        except (KeyError, ValueError):
+            return _json(Problem("InvalidRequest", "reshard and position must be numbers"), 400)
+        data = await request.read()
+        if len(data) > MAX_IMPORT_BYTES:
+            return _json(Problem("TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes"), 413)
+        last = "last" in request.query
+        return _json(await _result(partition, self._fencing.take_in(partition, reshard, position, data, last=last)))
+
+
+async def _result(partition: int, call: Awaitable[Fence]) -> FenceResult:
+    try:
+        fence = await call
+    except FenceRefusedError as refused:
+        return FenceResult(partition, None, refused.reason, str(refused))
+    return FenceResult(partition, FenceStatus(*msgspec.structs.astuple(fence)))
+
+
+def _json(answer: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), status=status, content_type="application/json")
