@@ -11,19 +11,24 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.kafka_scenarios import KAFKA, KafkaScenario
 from tests.chaos.kube_cluster import KubeCluster, kube_cluster
-from tests.chaos.kube_scenarios import KUBERNETES, KubeScenario
+from tests.chaos.kube_scenarios import KUBE_NETWORK, KUBERNETES, KubeScenario
 from tests.chaos.network import namespaces
 from tests.chaos.network_scenarios import NETWORK
 from tests.chaos.observed import ObservedCluster
 from tests.chaos.run import Run
-from tests.chaos.scenarios import PROCESSES, Scenario
+from tests.chaos.scenarios import NONE, PROCESSES, Scenario
+from tests.chaos.step_scenarios import kube_operator_steps, operator_steps
 
 AnyScenario = Scenario | KubeScenario | KafkaScenario
+WHAT = "the operator dies before and after each kind of action"
+STEPS = Scenario("operator-steps", WHAT, NONE, operator_steps, dying=True)
+KUBE_STEPS = KubeScenario("kube-operator-steps", WHAT, NONE, kube_operator_steps)
 GROUPS: dict[str, tuple[AnyScenario, ...]] = {
-    "processes": PROCESSES,
+    "processes": (*PROCESSES, STEPS),
     "network": NETWORK,
-    "embedded": (*PROCESSES, *NETWORK),
-    "kubernetes": KUBERNETES,
+    "embedded": (*PROCESSES, STEPS, *NETWORK),
+    "kubernetes": (*KUBERNETES, KUBE_STEPS, *KUBE_NETWORK),
+    "kubernetes-network": KUBE_NETWORK,
     "kafka": KAFKA,
 }
 SCENARIOS = {scenario.name: scenario for group in GROUPS.values() for scenario in group}
@@ -69,5 +74,5 @@ class Clusters:
     def _local(self, scenario: Scenario, root: Path, stack: ExitStack) -> Cluster:
         stack.enter_context(scenario.prepare(root))
         places = stack.enter_context(namespaces(self._shape.pods)) if scenario.in_namespaces else []
-        cluster = Cluster(root, namespaces=places, config=scenario.config, **vars(self._shape))
+        cluster = Cluster(root, namespaces=places, config=scenario.config, dying=scenario.dying, **vars(self._shape))
         return stack.enter_context(cluster)

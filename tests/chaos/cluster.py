@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.chaos.errors import HarnessError
+from tests.chaos.kill_points import Point
 from tests.chaos.network import Namespace
-from tests.chaos.observed import ObservedCluster, Place
+from tests.chaos.observed import NetworkedCluster, OperatorRules, Place
 from tests.support.local_cluster import LocalCluster
 from tests.support.pod import free_ports
 
@@ -19,8 +21,10 @@ from muster_cli.datadir import DataDir, RunningPod
 from muster_cli.ports import is_free
 from muster_coordinator.podapi.models import ADDRESSEE_HEADER
 
+DIES_IN_S = 30.0
 
-class Cluster(ObservedCluster):
+
+class Cluster(NetworkedCluster):
     """Pods, and the operator in the process that started them."""
 
     def __init__(
@@ -32,7 +36,9 @@ class Cluster(ObservedCluster):
         factor: int,
         namespaces: Sequence[Namespace] = (),
         config: Sequence[str] = (),
+        dying: bool = False,
     ) -> None:
+        """``dying``: the operator can be made to die at a point."""
         super().__init__([f"muster-{ordinal}" for ordinal in range(pods)], partitions, factor)
         self.data = DataDir(root / "data")
         self._arguments = [
@@ -42,6 +48,7 @@ class Cluster(ObservedCluster):
         ]
         self._namespaces = dict(zip(self.names, namespaces, strict=False))
         self._process: LocalCluster | None = None
+        self._point = root / "point" if dying else None
 
     def __enter__(self) -> Cluster:
         self.start()
@@ -55,20 +62,32 @@ class Cluster(ObservedCluster):
 
     def start(self) -> None:
         """Start operator and pods, and wait until every partition has a leader."""
-        self._process = self._launch()
+        self.begin()
+        assert self._process is not None
         try:
             self._process.wait_ready()
         except AssertionError as error:
             raise HarnessError(f"`muster local up`: {error}") from None
 
+    def begin(self) -> None:
+        """Start operator and pods."""
+        self._process = self._launch()
+
     def _launch(self) -> LocalCluster:
+        if self._point is not None:
+            return LocalCluster(self.data.root, *self._arguments, command=("tests.chaos.dying", str(self._point)))
         if not self._namespaces:
             return LocalCluster(self.data.root, *self._arguments)
-        places = ",".join(f"{each.name}={each.host}" for each in self._namespaces.values())
+        places = ",".join(f"{each.prefix[-1]}={each.host}" for each in self._namespaces.values())
         return LocalCluster(self.data.root, *self._arguments, command=("tests.chaos.namespaced", places))
 
     def namespace(self, pod: str) -> Namespace:
         return self._namespaces[pod]
+
+    def operator_rules(self, pod: str) -> OperatorRules:
+        """Operator and clients have one address: it is known by the port that it calls."""
+        port = self.pod(pod).api_address.rpartition(":")[2]
+        return OperatorRules(f"input tcp dport {port}", f"output tcp sport {port}")
 
     def last_words(self) -> str:
         return f"last output: {self._process.lines[-3:] if self._process is not None else []}"
@@ -110,6 +129,23 @@ class Cluster(ObservedCluster):
         assert self._process is not None
         self._process.child.kill()
         self._process.child.wait()
+
+    def arm(self, point: Point) -> None:
+        """The operator dies there, or the next one if none runs."""
+        assert self._point is not None
+        self._point.parent.mkdir(exist_ok=True)
+        self._point.write_text(str(point))
+        self.signal_operator(signal.SIGUSR1)
+
+    def wait_operator_died(self) -> None:
+        """At the point where it was to die; the next one has none. Raises HarnessError when it does not come there."""
+        assert self._process is not None
+        assert self._point is not None
+        try:
+            self._process.child.wait(DIES_IN_S)
+        except subprocess.TimeoutExpired:
+            raise HarnessError(f"the operator did not come to its point {self._point.read_text()}") from None
+        self._point.unlink()
 
     def drain(self, name: str) -> None:
         """Tell a pod that it will end soon: its leaders are moved away."""

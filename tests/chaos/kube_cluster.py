@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import pykube.exceptions
 import requests
 from hack import kubernetes_machine as machine
 from tests.chaos.errors import HarnessError, Skipped
-from tests.chaos.observed import ObservedCluster, Place
+from tests.chaos.network import Namespace
+from tests.chaos.observed import NetworkedCluster, OperatorRules, Place
 from tests.support.kube import REPOSITORY, kubectl
-from tests.support.muster_cluster import process_of
+from tests.support.muster_cluster import process_of, process_with
 
 NAMESPACE = "muster-chaos"
 NAME = "chaos"
@@ -50,14 +52,20 @@ spec:
 """
 
 
-class KubeCluster(ObservedCluster):
-    """Pods of a CoordinatorCluster. Their addresses are those that were seen last while the API server is away."""
+class KubeCluster(NetworkedCluster):
+    """Pods of a CoordinatorCluster. Their addresses are those that were seen last while the API server is away.
+
+    Networks can be cut where the pods' processes are this machine's (hack/localkube).
+    """
 
     def __init__(self, *, pods: int, partitions: int, factor: int) -> None:
         super().__init__([f"{NAME}-{ordinal}" for ordinal in range(pods)], partitions, factor)
         config = pykube.KubeConfig.from_file(os.environ["KUBECONFIG"])
         self.api = pykube.HTTPClient(config, timeout=CALL_TIMEOUT_S)
         self._seen: list[Place] = []
+        self._networks: dict[
+            str, int
+        ] = {}  # by the pod's uid: an open file keeps the namespace known without its process
 
     def install(self) -> None:
         """CRDs, operator and the cluster's resources; until everything is led. Raises HarnessError."""
@@ -121,9 +129,37 @@ class KubeCluster(ObservedCluster):
         for node in pykube.Node.objects(self.api):
             node.uncordon()
 
-    def kill_process(self, pod: str) -> None:
-        """SIGKILL of the container's process, as the kernel does to one that takes too much memory."""
-        os.kill(process_of(self.uid(pod)), signal.SIGKILL)
+    def signal_process(self, pod: str, number: signal.Signals) -> None:
+        """To the container's process; SIGKILL is what the kernel does to one that takes too much memory."""
+        os.kill(process_of(self.uid(pod)), number)
+
+    def namespace(self, pod: str) -> Namespace:
+        own = self.place(pod)
+        others = tuple(_host(place) for place in self.places() if place.name != pod)
+        uid = self.uid(pod)
+        return Namespace(_host(own), others, self._inside(uid, lambda: process_of(uid)))
+
+    def operator_rules(self, pod: str) -> OperatorRules:
+        host = self.operator().host
+        return OperatorRules(f"input ip saddr {host}", f"output ip daddr {host}")
+
+    def operator(self) -> Namespace:
+        """The network of the operator's pod."""
+        pods = [pod.obj for pod in pykube.Pod.objects(self.api, namespace=OPERATOR_NAMESPACE)]
+        meta, host = next((pod["metadata"], pod["status"]["podIP"]) for pod in pods if pod["status"].get("podIP"))
+        process = partial(process_with, "MUSTER_OPERATOR_POD", meta["name"])
+        return Namespace(host, (), self._inside(meta["uid"], process))
+
+    def api_server(self) -> str:
+        """The address at which pods find the API server."""
+        return str(pykube.Service.objects(self.api).get_by_name("kubernetes").obj["spec"]["clusterIP"])
+
+    def _inside(self, uid: str, process: Callable[[], int]) -> tuple[str, ...]:
+        if machine.has_kind():
+            raise Skipped("networks of pods are cut on hack/localkube only")
+        if uid not in self._networks:
+            self._networks[uid] = os.open(f"/proc/{process()}/ns/net", os.O_RDONLY)
+        return ("nsenter", f"--net=/proc/{os.getpid()}/fd/{self._networks[uid]}")
 
     def lose_volume(self, pod: str) -> None:
         """Forced deletion of the pod and of its claim."""
@@ -142,6 +178,19 @@ class KubeCluster(ObservedCluster):
         """Change the pods' template, which makes the operator replace one after the other."""
         patch = f'{{"spec": {{"podTemplate": {{"annotations": {{"chaos": "{mark}"}}}}}}}}'
         kubectl("-n", NAMESPACE, "patch", "coordinatorcluster", NAME, "--type=merge", "-p", patch)
+
+    def create_another(self, name: str, partitions: int) -> Callable[[], None]:
+        """Declare a cluster of one pod in a namespace of its own; what is returned waits for it and removes it."""
+        namespace = f"{NAMESPACE}-{name}"
+        kubectl("create", "namespace", namespace)
+        manifest = RESOURCES.format(name=NAME, pods=1, partitions=partitions, factor=1)
+        kubectl("-n", namespace, "apply", "-f", "-", stdin=manifest)
+
+        def finish() -> None:
+            kubectl("-n", namespace, "wait", "offsetstopic/offsets", "--for=condition=Ready", "--timeout=55s")
+            kubectl("delete", "namespace", namespace, "--wait=false")
+
+        return finish
 
     def wait_replaced(self, before: dict[str, str]) -> None:
         """Until each pod of (name -> uid) has another uid and answers."""
@@ -216,6 +265,10 @@ def _delete(api: Any, pod: Any, grace_s: int | None) -> None:
     """pykube's own delete knows no grace period."""
     body = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
     api.raise_for_status(api.delete(**pod.api_kwargs(data=json.dumps(body))))
+
+
+def _host(place: Place) -> str:
+    return place.api.rpartition(":")[0]
 
 
 def _place(pod: dict[str, Any]) -> Place:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.chaos.faults import Bounds
 from tests.chaos.kube_cluster import KubeCluster, api_server_away
+from tests.chaos.network import Namespace
+from tests.chaos.network_scenarios import FAULTS
 from tests.chaos.run import Run
-from tests.chaos.scenarios import KILL, MOVE, UNSEEN
+from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN
 
 API_SERVER_AWAY_S = 60.0
+API_CUT_S = 15.0
+"""Longer than a Lease lasts: the operator knows that it does not act any more."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,19 @@ def force_delete(run: Run, cluster: KubeCluster) -> None:
 def kill(run: Run, cluster: KubeCluster) -> None:
     for victim in run.rounds(cluster):
         with run.fault(cluster, f"SIGKILL of the process of {victim}", victim):
-            cluster.kill_process(victim)
+            cluster.signal_process(victim, signal.SIGKILL)
             cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
+
+
+def freeze(run: Run, cluster: KubeCluster) -> None:
+    for victim in run.rounds(cluster):
+        with run.fault(cluster, f"SIGSTOP of the process of {victim} for {FROZEN_S:g} s, SIGCONT", victim):
+            cluster.signal_process(victim, signal.SIGSTOP)
+            try:
+                time.sleep(FROZEN_S)
+            finally:
+                cluster.signal_process(victim, signal.SIGCONT)
+            cluster.wait_led()
 
 
 def drain(run: Run, cluster: KubeCluster) -> None:
@@ -90,8 +107,49 @@ def volume_lost(run: Run, cluster: KubeCluster) -> None:
         cluster.wait_replaced(before)
 
 
+@contextmanager
+def _operator_without_api(cluster: KubeCluster, rules: Callable[[str], list[str]]) -> Iterator[Namespace]:
+    operator = cluster.operator()
+    operator.drop(*rules(cluster.api_server()))
+    try:
+        yield operator
+    finally:
+        operator.heal()
+
+
+def _deaf(host: str) -> list[str]:
+    """Requests reach the API server, and are carried out; the answers are lost."""
+    return [f"input ip saddr {host}"]
+
+
+def _both_ways(host: str) -> list[str]:
+    return [*_deaf(host), f"output ip daddr {host}"]
+
+
+def _api_cut(rules: Callable[[str], list[str]], what: str) -> Callable[[Run, KubeCluster], None]:
+    """The operator reaches the pods, and not the API server."""
+
+    def body(run: Run, cluster: KubeCluster) -> None:
+        for _ in run.rounds(cluster):
+            with run.fault(cluster, f"{what} for {API_CUT_S:g} s"), _operator_without_api(cluster, rules):
+                time.sleep(API_CUT_S)
+
+    return body
+
+
+def api_cut_and_kill(run: Run, cluster: KubeCluster) -> None:
+    """The operator sees that a leader dies, and can record nothing: the replicas help themselves."""
+    for victim in run.rounds(cluster):
+        with _operator_without_api(cluster, _deaf):
+            time.sleep(1.0)
+            with run.fault(cluster, f"SIGKILL of {victim}, and the API server's answers are lost", victim):
+                cluster.signal_process(victim, signal.SIGKILL)
+                cluster.wait_led()
+
+
 KUBERNETES = (
     KubeScenario("kube-kill", "SIGKILL of a leader's container", KILL, kill),
+    KubeScenario("kube-freeze", "SIGSTOP of a leader's container, later SIGCONT", SILENCE, freeze),
     KubeScenario("kube-delete", "a leader's pod is deleted", MOVE, delete),
     KubeScenario("kube-force-delete", "a leader's pod is deleted by force", KILL, force_delete),
     KubeScenario("kube-drain", "the node is cordoned, a leader's pod evicted", MOVE, drain),
@@ -99,4 +157,18 @@ KUBERNETES = (
     KubeScenario("kube-api-down", "the API server is away for a minute", UNSEEN, api_down),
     KubeScenario("kube-rolling", "every pod is replaced, one after the other", MOVE, rolling),
     KubeScenario("kube-volume-lost", "a leader's pod and its volume are lost", KILL, volume_lost),
+    KubeScenario(
+        "kube-cut-api",
+        "the operator does not reach the API server",
+        UNSEEN,
+        _api_cut(_both_ways, "operator cut from the API server"),
+    ),
+    KubeScenario(
+        "kube-cut-api-deaf",
+        "one-way: the API server's answers do not reach the operator",
+        UNSEEN,
+        _api_cut(_deaf, "the API server's answers to the operator lost"),
+    ),
+    KubeScenario("kube-cut-api-kill", "the same, and a leader dies", NONE, api_cut_and_kill),
 )
+KUBE_NETWORK = tuple(KubeScenario(f"kube-{name}", what, bounds, body) for name, what, bounds, body in FAULTS)

@@ -25,16 +25,11 @@ TOOLS = {"ip": "iproute2", "nft": "nftables", "tc": "iproute2"}
 
 @dataclass(frozen=True)
 class Namespace:
-    """Of one pod. ``others``: the addresses of the other pods; operator and clients share the bridge's address."""
+    """Of one pod. ``others``: the addresses of the other pods; ``prefix``: what runs a command in it."""
 
-    name: str
     host: str
     others: tuple[str, ...]
-
-    @property
-    def prefix(self) -> tuple[str, ...]:
-        """What runs a command in it."""
-        return ("ip", "netns", "exec", self.name)
+    prefix: tuple[str, ...]
 
     def drop(self, *rules: str) -> None:
         """Drop what matches one of the rules, each ``input MATCH`` or ``output MATCH`` in nft's words."""
@@ -106,7 +101,7 @@ def _add(bridge: str, number: int, host: str, hosts: Sequence[str]) -> Namespace
     for command in (["link", "set", "lo", "up"], ["address", "add", f"{host}/24", "dev", "eth0"]):
         _run("ip", "-n", name, *command)
     _run("ip", "-n", name, "link", "set", "eth0", "up")
-    return Namespace(name, host, tuple(other for other in hosts if other != host))
+    return Namespace(host, tuple(other for other in hosts if other != host), ("ip", "netns", "exec", name))
 
 
 def remove_leftovers() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 from tests.chaos.errors import HarnessError
+from tests.chaos.network import Namespace
 
 from muster_coordinator.podapi.models import ADDRESSEE_HEADER, PartitionStatus, PodStatus
 
@@ -113,6 +114,26 @@ class ObservedCluster(ABC):
         """Where things stand, for a failure."""
         said = f"{self._unsettled() or 'settled'}; leaders: {self.leaders()}"
         return f"{said}; {self.last_words()}"
+
+
+@dataclass(frozen=True)
+class OperatorRules:
+    """In the words of `Namespace.drop`: what the operator says to a pod, and what the pod says to it."""
+
+    heard: str
+    said: str
+
+
+class NetworkedCluster(ObservedCluster):
+    """One whose pods have networks of their own."""
+
+    @abstractmethod
+    def namespace(self, pod: str) -> Namespace:
+        """Where the pod's network can be cut. Raises Skipped, HarnessError."""
+
+    @abstractmethod
+    def operator_rules(self, pod: str) -> OperatorRules:
+        """How the operator is known in the pod's network."""
 
 
 def _led(status: PodStatus) -> dict[int, PartitionStatus]:

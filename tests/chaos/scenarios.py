@@ -30,7 +30,7 @@ SMALL_DISK_BYTES = 96 << 20
 @dataclass(frozen=True)
 class Scenario:
     """``prepare`` sets up the data directory, before the cluster starts, for the time of the run; ``in_namespaces``:
-    each pod has a network of its own."""
+    each pod has a network of its own; ``dying``: the operator can be made to die at a point."""
 
     name: str
     what: str
@@ -39,6 +39,7 @@ class Scenario:
     prepare: Callable[[Path], AbstractContextManager[None]] = lambda root: nullcontext()
     in_namespaces: bool = False
     config: tuple[str, ...] = ()
+    dying: bool = False
 
 
 def kill(run: Run, cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ KILLED_RUN = """
 import sys
 from tests.chaos.network import namespaces
 with namespaces(1) as made:
-    print(made[0].name, flush=True)
+    print(made[0].prefix[-1], flush=True)
     sys.stdin.read()
 """
 
@@ -68,4 +68,4 @@ def test_namespaces_of_a_killed_run_are_removed_by_the_next_one(pair: list[Names
     child.communicate()
     remove_leftovers()
     assert left(f"{PREFIX}{child.pid}") == []
-    assert len(left(pair[0].name.rpartition("-")[0])) >= 2
+    assert len(left(pair[0].prefix[-1].rpartition("-")[0])) >= 2

@@ -116,11 +116,16 @@ def _partition(item: dict[str, Any]) -> Partition:
 
 def process_of(pod_uid: str) -> int:
     """The process of this machine that runs as the coordinator of that pod."""
-    wanted = f"MUSTER_POD_UID={pod_uid}".encode()
+    return process_with("MUSTER_POD_UID", pod_uid)
+
+
+def process_with(variable: str, value: str) -> int:
+    """The process of this machine with that in its environment."""
+    wanted = f"{variable}={value}".encode()
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (directory / "environ").read_bytes().split(b"\0"):
                 return int(directory.name)
         except OSError:
             continue  # ended meanwhile
-    raise AssertionError(f"no process of pod {pod_uid} on this machine")
+    raise AssertionError(f"no process with {variable}={value} on this machine")

@@ -1,0 +1,90 @@
+"""The operator dies before and after each kind of action that a plan has, and another one goes on from there."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.kill_points import POINTS, Point
+from tests.chaos.kube_cluster import KubeCluster
+from tests.chaos.kube_operator import outside_operator
+from tests.chaos.run import Run
+
+from muster_operator.plan.actions import CreatePartitions, CreateReplicas, Refresh, RestartPod, WriteTopicStatus
+
+FIRST_PARTITIONS = 8
+
+NOT_EMBEDDED = frozenset({RestartPod.__name__})
+"""Nothing changes the template of pods of `muster local up` while it runs."""
+
+
+def operator_steps(run: Run, cluster: Cluster) -> None:
+    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED):
+        [victim, other] = _victims(run, cluster)
+        with run.fault(cluster, f"the operator dies {point}", *cluster.names):
+            if point.action == CreatePartitions.__name__:
+                _first_start(cluster, point)
+                continue
+            cluster.arm(point)
+            if point.action in (CreateReplicas.__name__, Refresh.__name__):
+                cluster.lose_volume(victim)
+            else:
+                cluster.kill(victim, signal.SIGKILL)
+                if point.action == WriteTopicStatus.__name__:  # of two lost replicas the topic's status tells
+                    cluster.kill(other, signal.SIGKILL)
+            cluster.wait_operator_died()
+            cluster.start()
+            cluster.wait_led()
+    cluster.wait_settled()
+
+
+def _first_start(cluster: Cluster, point: Point) -> None:
+    first = Cluster(
+        cluster.data.root.parent / f"first-{point.when}", pods=1, partitions=FIRST_PARTITIONS, factor=1, dying=True
+    )
+    first.arm(point)
+    first.begin()
+    first.wait_operator_died()
+    with first:
+        first.wait_led()
+
+
+def kube_operator_steps(run: Run, cluster: KubeCluster) -> None:
+    """The operator runs on this machine, and not in a pod: the kubelet would wait longer before each restart."""
+    with outside_operator() as operator:
+        for point in POINTS:
+            [victim, other] = _victims(run, cluster)
+            with run.fault(cluster, f"the operator dies {point}", *cluster.names):
+                operator.arm(point)
+                finish = _on_kubernetes(cluster, point, victim, other)
+                operator.wait_died()
+                operator.start()
+                finish()
+                cluster.wait_led()
+        cluster.wait_settled()
+
+
+def _on_kubernetes(cluster: KubeCluster, point: Point, victim: str, other: str) -> Callable[[], None]:
+    """Does what makes the operator come to the point; what is returned waits until that is over."""
+    before = {name: cluster.uid(name) for name in cluster.names}
+    if point.action == CreatePartitions.__name__:
+        return cluster.create_another(f"first-{point.when}", FIRST_PARTITIONS)
+    if point.action == RestartPod.__name__:
+        cluster.restart_all(str(point))
+        return lambda: cluster.wait_replaced(before)
+    if point.action in (CreateReplicas.__name__, Refresh.__name__):
+        cluster.lose_volume(victim)
+        return lambda: cluster.wait_replaced({victim: before[victim]})
+    gone = [victim, other] if point.action == WriteTopicStatus.__name__ else [victim]
+    for name in gone:
+        cluster.delete(name, grace_s=0)
+    return lambda: cluster.wait_replaced({name: before[name] for name in gone})
+
+
+def _victims(run: Run, cluster: Cluster | KubeCluster) -> list[str]:
+    """The pod that leads most, and another one."""
+    cluster.wait_settled()
+    leaders = cluster.leaders()
+    first = max(sorted(leaders), key=lambda name: leaders[name])
+    return [first, run.random.choice([name for name in cluster.names if name != first])]
