@@ -32,6 +32,11 @@ class EpochCache:
         """Epoch of the last entry, -1 without any."""
         return self._entries[-1][0] if self._entries else -1
 
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry; (-1, 0) without any."""
+        return self._entries[-1] if self._entries else (-1, 0)
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that the batch at ``start_offset`` has ``epoch``. True if that began an epoch; ValueError if it went
         back.
@@ -49,6 +54,8 @@ class EpochCache:
 
     def epoch_at(self, offset: int) -> int:
         """Epoch of the batch at ``offset``, -1 if unknown."""
+        if self._entries and self._entries[-1][1] <= offset:
+            return self._entries[-1][0]  # the present one: the usual case
         index = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[index - 1][0] if index else -1
 

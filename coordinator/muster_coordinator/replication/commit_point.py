@@ -37,6 +37,8 @@ class CommitPoint:
         if known is None or end_offset <= known:
             return False
         ends[log_id] = end_offset
+        if end_offset <= self.offset:
+            return False  # of what is committed already: the slower ones of a majority
         return self._move_to(end_offset if self._alone else min(self._majority_end(one) for one in self._sets))
 
     def forget(self, log_id: str) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from muster_coordinator.replication.context import Context, Continue
 from muster_coordinator.replication.effects import CallStatus, Effect, Promise
@@ -44,6 +46,8 @@ from muster_coordinator.replication.voter import answer_fetch, answer_question, 
 __all__ = ["ReplicaCore"]
 
 RULES = Rules()
+
+M = TypeVar("M", Append, Fetch, Seal)
 
 
 class ReplicaCore:
@@ -276,9 +280,15 @@ class ReplicaCore:
 
     def receive(self, message: Message, now_ms: int) -> list[Effect]:
         """From another replica. What is addressed to another log id is dropped."""
-        if message.to != self._context.log_id:
+        context = self._context
+        if message.to != context.log_id:
             return []
-        return self._event(now_ms, lambda: self._receive(message))
+        context.now_ms = now_ms
+        if context.waiting is None and not self._deferred:
+            self._receive(message)
+        else:
+            self._deferred.append(partial(self._receive, message))
+        return context.take_effects()
 
     def disconnected(self, log_id: str, now_ms: int) -> list[Effect]:
         """The connection to that replica's pod was closed by it: no need to wait for its silence."""
@@ -293,11 +303,13 @@ class ReplicaCore:
         context, leader, candidate = self._context, self._leadership.leader, self._leadership.candidate
         match message:
             case Append():
-                self._under_promise(message, self._leader_verdict(message), lambda: self._follower.on_append(message))
+                self._under_promise(message, self._leader_verdict(message), self._follower.on_append)
+            case Ack() | Mismatch() | Sealed() if leader is not None and message.epoch == leader.epoch:
+                self._to_leader(leader, message)
             case Fetch():
-                self._under_promise(message, self._leader_verdict(message), lambda: answer_fetch(context, message))
+                self._under_promise(message, self._leader_verdict(message), partial(answer_fetch, context))
             case Seal():
-                self._under_promise(message, self._seal_verdict(message), lambda: answer_seal(context, message))
+                self._under_promise(message, self._seal_verdict(message), partial(answer_seal, context))
             case Question():
                 answer_question(context, message, self.live_leader)
             case QuestionAnswer():
@@ -310,8 +322,6 @@ class ReplicaCore:
                     leader.on_refused(message)
                 elif candidate is not None and message.refused_epoch == candidate.epoch:
                     candidate.on_refused(message)
-            case Ack() | Mismatch() | Sealed() if leader is not None and message.epoch == leader.epoch:
-                self._to_leader(leader, message)
             case Sealed() if candidate is not None and message.epoch == candidate.epoch:
                 candidate.on_sealed(message)
             case Fetched() if candidate is not None and message.epoch == candidate.epoch:
@@ -335,12 +345,12 @@ class ReplicaCore:
     def _seal_verdict(self, message: Message) -> Verdict:
         return self._context.rules.seal(self._context.promise, message.epoch, message.sender)
 
-    def _under_promise(self, message: Message, verdict: Verdict, take: Continue) -> None:
+    def _under_promise(self, message: M, verdict: Verdict, take: Callable[[M], None]) -> None:
         context = self._context
         if verdict is Verdict.TAKE:
-            take()
+            take(message)
         elif verdict is Verdict.PROMISE:
-            self._leadership.promise(message.epoch, message.sender, take)
+            self._leadership.promise(message.epoch, message.sender, partial(take, message))
         else:
             promise = context.promise
             context.send(Refused(context.log_id, message.sender, promise.epoch, promise.leader, message.epoch))

@@ -7,7 +7,6 @@ double; nothing else may.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -61,15 +60,13 @@ class Answer(msgspec.Struct, frozen=True):
     better_log_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StorePromise:
+class StorePromise(msgspec.Struct, frozen=True, gc=False):
     """Storage. Both slots may be written; the promise is fsynced in every flush mode."""
 
     promise: Promise
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(msgspec.Struct, frozen=True, gc=False):
     """Storage. Cut the log so that it ends at ``end_offset``, fsynced, behind every write that was staged before.
 
     The replayed state must be rebuilt if it holds more than that.
@@ -78,18 +75,15 @@ class Truncate:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartBeside:
+class StartBeside(msgspec.Struct, frozen=True, gc=False):
     """Storage. Throw away an unfinished copy and begin an empty one beside the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class SwapBeside:
+class SwapBeside(msgspec.Struct, frozen=True, gc=False):
     """Storage. Fsync the copy and put it in the place of the log by rename. State and checkpoints of the old log go."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRange:
+class AppendRange(msgspec.Struct, frozen=True, gc=False):
     """Append ``batches`` to the log (or to the copy ``beside``), whose end becomes ``end``. Report ``log_durable``.
 
     ``horizon`` is kept with the log: tombstones below it are missing here too from now on.
@@ -101,8 +95,7 @@ class AppendRange:
     beside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLog:
+class ReadLog(msgspec.Struct, frozen=True, gc=False):
     """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket."""
 
     ticket: int
@@ -110,43 +103,37 @@ class ReadLog:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True, gc=False):
     """Replay everything up to the log's end, keep what is replayed already; report ``loaded``."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendLeaderChange:
+class AppendLeaderChange(msgspec.Struct, frozen=True, gc=False):
     """Append a leader-change record at the log's end, and report it by ``appended``, at once."""
 
     epoch: int
     sets: Sets
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReplicaSet:
+class AppendReplicaSet(msgspec.Struct, frozen=True, gc=False):
     """Append a set record at the log's end, and report it by ``appended``, at once."""
 
     epoch: int
     replicas: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
+class Active(msgspec.Struct, frozen=True, gc=False):
     """The leader-change record of ``epoch`` is committed: serve."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SteppedDown:
+class SteppedDown(msgspec.Struct, frozen=True, gc=False):
     """The leadership of ``epoch``, ACTIVE or not, ended: answer NOT_COORDINATOR to all that waits, drop timers and a
     checkpoint that is not published, rebuild the state from checkpoint and log.
 
@@ -158,37 +145,32 @@ class SteppedDown:
     elected_again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPointMoved:
+class CommitPointMoved(msgspec.Struct, frozen=True, gc=False):
     """All below ``offset`` is committed. A leader answers what waits for it, a follower replays up to there."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadsConfirmed:
+class ReadsConfirmed(msgspec.Struct, frozen=True, gc=False):
     """Reads whose ``confirm_read`` gave ``round`` or less are confirmed."""
 
     round: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetFinal:
+class SetFinal(msgspec.Struct, frozen=True, gc=False):
     """The set record is committed: ``replicas`` alone count. The operator may clear previousReplicas."""
 
     replicas: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DataLossAccepted:
+class DataLossAccepted(msgspec.Struct, frozen=True, gc=False):
     """A person allowed it: the best log of those that could be reached was taken. Worth an event."""
 
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoints:
+class DiscardCheckpoints(msgspec.Struct, frozen=True, gc=False):
     """The log lost data: no checkpoint of it may be loaded any more."""
 
 

@@ -233,7 +233,9 @@ def extend_log(
     """Append what is new of a range that fits; batches that are already there are skipped."""
     if end <= log.end:
         return
-    fresh = tuple(batch for batch in batches if batch.base_offset >= log.end)
+    fresh = batches
+    if batches and batches[0].base_offset < log.end:
+        fresh = tuple([batch for batch in batches if batch.base_offset >= log.end])
     log.append_range(end, runs, fresh, source_horizon)
     context.emit(AppendRange(end, fresh, log.horizon, beside))
 

@@ -89,9 +89,10 @@ class LogState:
         """Epochs of [start, end): the first run begins at ``start``."""
         if start >= end:
             return ()
+        epoch, since = self._epochs.last
+        if since <= start:  # the usual case: the present epoch
+            return ((epoch, start),)
         entries = self._epochs.entries
-        if entries and entries[-1][1] <= start:  # the usual case: the present epoch
-            return ((entries[-1][0], start),)
         index = bisect_right(entries, start, key=lambda entry: entry[1])
         first = (entries[index - 1][0] if index else -1, start)
         return (first, *(entry for entry in entries[index:] if entry[1] < end))
@@ -102,12 +103,14 @@ class LogState:
         Equal epoch at an offset means an equal record there, and an equal log before it.
         """
         limit = min(end, self.end)
+        if limit <= start:
+            return start  # all of it is new: the usual case
         mine = self.runs(start, limit)
         cuts = sorted({offset for _, offset in (*mine, *runs) if start <= offset < limit})
         for offset in cuts:
             if _epoch_in(mine, offset) != _epoch_in(runs, offset):
                 return offset
-        return max(limit, start)
+        return limit
 
     def entry_for(self, start: int, previous_epoch: int) -> Run:
         """(epoch, end) from which an appender that does not match at ``start`` should go on."""

@@ -36,7 +36,7 @@ Run: TypeAlias = tuple[int, int]
 """(epoch, start offset): all offsets from there to the next run, or to the end of the range, have this epoch."""
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class Batch(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One record batch, as it is in the log. ``sets``: what a leader-change or set record in it names; whoever takes
     a batch from the network reads that out of ``data``.
     """
@@ -48,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     sets: Sets | None = None
 
 
-class _Message(msgspec.Struct, frozen=True, gc=False, tag=True):
+class _Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     sender: str
     to: str
     epoch: int

@@ -7,6 +7,7 @@ The sender is a replica of ours, but bytes can be damaged on the way, and from h
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 
 import msgspec
 
@@ -32,7 +33,10 @@ def checked(message: Message) -> Message:
     """
     if not isinstance(message, Append | Fetched) or not message.batches:
         return message
-    return msgspec.structs.replace(message, batches=tuple(_checked(batch) for batch in message.batches))
+    batches = tuple([_checked(batch) for batch in message.batches])
+    if all(map(is_, batches, message.batches)):  # none names sets: the usual case
+        return message
+    return msgspec.structs.replace(message, batches=batches)
 
 
 def _checked(batch: Batch) -> Batch:

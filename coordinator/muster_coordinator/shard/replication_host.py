@@ -121,7 +121,7 @@ class ReplicaHost:
         self.alone = False
         self.replica.on_batch = self._appended
         if self.learners:
-            self._event(lambda core, now: core.set_learners(self.learners, now))
+            self._event(ReplicaCore.set_learners, self.learners)
         self._runtime.partition_changed(self.partition)
 
     def give_up(self, reason: str, status: fx.CallStatus = fx.CallStatus.CANNOT_WRITE) -> None:
@@ -157,7 +157,8 @@ class ReplicaHost:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _event(self, call: Event) -> None:
+    def _event(self, event: Callable[..., list[fx.Effect]], *arguments: object) -> None:
+        """``event`` of the core, or an ``Event``, with ``arguments`` and the time."""
         core = self.core
         if core is None:
             return
@@ -166,7 +167,7 @@ class ReplicaHost:
             if self.alone:
                 log = self.replica.log
                 self._carry(core.advance_alone(log.end_offset, log.journaled_end, now_ms))
-            self._carry(call(core, now_ms))
+            self._carry(event(core, *arguments, now_ms))
         except Exception as error:
             self._failed(error)
 
@@ -183,11 +184,11 @@ class ReplicaHost:
         except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
             logger.error("message_dropped", partition=self.partition, sender=message.sender, error=str(error))
             return
-        self._event(lambda core, now_ms: core.receive(message, now_ms))
+        self._event(ReplicaCore.receive, message)
 
     def disconnected(self, log_id: str) -> None:
         if self.core is not None and log_id == self.core.promise.leader:
-            self._event(lambda core, now_ms: core.disconnected(log_id, now_ms))
+            self._event(ReplicaCore.disconnected, log_id)
 
     def operator_heard(self) -> None:
         if self.core is not None:
@@ -196,16 +197,16 @@ class ReplicaHost:
     def set_learners(self, learners: tuple[str, ...]) -> None:
         if learners != self.learners:
             self.learners = learners
-            self._event(lambda core, now_ms: core.set_learners(learners, now_ms))
+            self._event(ReplicaCore.set_learners, learners)
 
     def tick(self) -> None:
         """Every 50 ms. A follower replays what was committed since."""
-        self._event(lambda core, now_ms: core.tick(now_ms))
+        self._event(ReplicaCore.tick)
         if self.core is not None and self.replica.is_open:
             self.serving.follow(self.core.commit_point, self.core.live_leader)
 
     def lost_data(self) -> None:
-        self._event(lambda core, now_ms: core.lost_data(now_ms))
+        self._event(ReplicaCore.lost_data)
 
     def log_durable(self, end_offset: int) -> None:
         """A journal write is done that had records of this log."""
@@ -213,12 +214,12 @@ class ReplicaHost:
         if self.alone and shard is not None:
             shard.committed(end_offset)
             return
-        self._event(lambda core, now_ms: core.log_durable(end_offset, now_ms))
+        self._event(ReplicaCore.log_durable, end_offset)
 
     def end_turn(self) -> None:
         """Everything of this turn was appended: push it."""
         self._turn_due = False
-        self._event(lambda core, now_ms: core.end_turn(now_ms))
+        self._event(ReplicaCore.end_turn)
 
     def _appended(self, batch: Batch) -> None:
         if self.core is not None:
@@ -250,7 +251,8 @@ class ReplicaHost:
 
     def _carry(self, effects: list[fx.Effect]) -> None:
         """Carry out, in order; what an effect brings about comes behind."""
-        self._effects.extend(effects)
+        if effects:
+            self._effects.extend(effects)
         if self._carrying:
             return
         self._carrying = True
@@ -294,7 +296,7 @@ class ReplicaHost:
         if error is not None:
             self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
-            self._event(lambda core, now_ms: core.storage_done(now_ms))
+            self._event(ReplicaCore.storage_done)
 
     def _append_range(self, effect: fx.AppendRange) -> None:
         if effect.beside:
@@ -313,7 +315,7 @@ class ReplicaHost:
             if self.core is not core:
                 return
             if error is None:
-                self._event(lambda core, now_ms: core.log_read(effect.ticket, end, batches, now_ms))
+                self._event(ReplicaCore.log_read, effect.ticket, end, batches)
             elif self.generation == generation:  # else the log was cut or swapped meanwhile
                 self._failed(error)
 
@@ -322,14 +324,14 @@ class ReplicaHost:
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def _loaded(self, epoch: int) -> None:
-        self._event(lambda core, now_ms: core.loaded(epoch, now_ms))
+        self._event(ReplicaCore.loaded, epoch)
 
     def _load_failed(self, epoch: int, error: Exception) -> None:
         if isinstance(error, DamagedLogError):
             self._failed(error)
         else:
             message = f"{type(error).__name__}: {error}"
-            self._event(lambda core, now_ms: core.load_failed(epoch, message, now_ms))
+            self._event(ReplicaCore.load_failed, epoch, message)
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         if self.shard is not None:

@@ -311,7 +311,7 @@ async def test_exception_out_of_the_core_costs_one_core_and_no_commit(
     def violate(*arguments: object) -> None:
         raise AssertionError("a defect")
 
-    monkeypatch.setattr(broken, "receive", violate)
+    monkeypatch.setattr(broken, "_receive", violate)
     assert await pods[0].commit(2) == 0
     await pods.until(lambda: host.core is not None and host.core is not broken)
     await pods.caught_up()

@@ -17,7 +17,7 @@ __all__ += ["decode_hello", "encode_hello", "partition_of", "why_not"]
 
 HELLO, PING, PONG = -1, -2, -3
 MAGIC = "muster-peer"
-VERSION = 1
+VERSION = 2
 
 FRAME_BYTES_MAX = 128 << 20
 """Of one frame. The largest message holds one turn's batches of a partition, or 1 MiB and one batch more."""
