@@ -118,7 +118,7 @@ async def _main(
     again = asyncio.Event()
     watcher = Watcher(sources(store, workload), options.watch_namespace, again.set)
     watcher.start()
-    resync = asyncio.create_task(_resync(load, again))
+    tasks = (asyncio.create_task(_resync(load, again)), asyncio.create_task(workload.follow_nodes()))
 
     async def lead() -> None:
         store.unwatch()
@@ -128,7 +128,8 @@ async def _main(
     try:
         await elector.run(lead)
     finally:
-        resync.cancel()
+        for task in tasks:
+            task.cancel()
         await watcher.close()
 
 

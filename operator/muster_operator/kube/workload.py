@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -16,14 +18,14 @@ from muster_operator.api.models import CoordinatorCluster
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_service_name, manifests, pod_dns_name
-from muster_operator.store.port import ClusterKey, Notify, StoreError
+from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
 from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
 
 log = structlog.get_logger(__name__)
 
-NODES_EVERY_S = 15.0
+NODES_EVERY_S = 5.0
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
@@ -44,11 +46,11 @@ class _Applied:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What was last read of a node, and when."""
+    """What was last read of a node. `lost`: the API server hears nothing of its kubelet, or has no such node."""
 
-    zone: str
-    cordoned: bool
-    at: float
+    zone: str = ""
+    cordoned: bool = False
+    lost: bool = False
 
 
 class KubeWorkload:
@@ -69,6 +71,7 @@ class KubeWorkload:
         self._applied: dict[ClusterKey, _Applied] = {}
         self._revisions: dict[ClusterKey, str] = {}
         self._nodes: dict[str, _Node] = {}
+        self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
 
     # Feeding the cache
@@ -135,7 +138,7 @@ class KubeWorkload:
         digest = hashlib.sha256(msgspec.json.encode(wanted)).digest()
         known = self._applied.get(key)
         now = self._clock()
-        await self._learn_nodes(key, now)
+        await self._learn_nodes(known_too=False)
         if known is not None and known.digest == digest and now - known.at < REAPPLY_S:
             return f"StatefulSet {cluster.metadata.name} is as declared"
         generation = 0
@@ -156,23 +159,46 @@ class KubeWorkload:
         """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
         await self._client.delete(f"/api/v1/namespaces/{key.namespace}/pods/{name}", uid)
 
-    async def _learn_nodes(self, key: ClusterKey, now: float) -> None:
-        """Zones of nodes, and whether they are cordoned, not older than NODES_EVERY_S.
-
-        Without the right to read nodes the operator spreads over nodes only, and moves leaders when pods are evicted.
+    async def follow_nodes(self) -> None:
+        """Read the pods' nodes every NODES_EVERY_S, until it is cancelled: there are few, and the right to list and
+        watch all nodes is not needed.
         """
-        names = {raw["spec"].get("nodeName", "") for raw in self._pods.indexed(key)} - {""}
-        for name in sorted(names):
+        while True:
+            await self._learn_nodes()
+            await asyncio.sleep(NODES_EVERY_S)
+
+    async def _learn_nodes(self, *, known_too: bool = True) -> None:
+        """Without the right to read nodes the operator spreads over nodes only, moves leaders when pods are evicted,
+        and takes the word of the other pods alone for the death of a pod.
+        """
+        holders: dict[str, set[ClusterKey]] = defaultdict(set)
+        for raw in self._pods.values():
+            if name := raw["spec"].get("nodeName"):
+                holders[name].add(cluster_of(raw))
+        for name in sorted(holders):
             known = self._nodes.get(name)
-            if known is not None and now - known.at < NODES_EVERY_S:
+            if known is not None and not known_too:
                 continue
-            try:
-                self._nodes[name] = _node(await self._client.get(f"/api/v1/nodes/{name}"), now)
-            except StoreError as error:
+            self._nodes[name] = now = await self._read_node(name, known or _Node())
+            if known is not None and now != known:
+                log.info("node_changed", node=name, cordoned=now.cordoned, lost=now.lost)
+                for key in holders[name]:
+                    self._tell(key)
+        self._nodes = {name: node for name, node in self._nodes.items() if name in holders}
+
+    async def _read_node(self, name: str, known: _Node) -> _Node:
+        """What was known of it, if that does not work: said once, until it works again."""
+        try:
+            raw = await self._client.get(f"/api/v1/nodes/{name}?resourceVersion=0")
+        except NotFoundError:
+            return replace(known, lost=True)
+        except StoreError as error:
+            if name not in self._unreadable:
                 log.warning("node_not_known", node=name, error=str(error))
-                self._nodes[name] = known or _Node("", cordoned=False, at=now)
-            if self._nodes[name] != known and known is not None and known.cordoned != self._nodes[name].cordoned:
-                self._tell(key)
+            self._unreadable.add(name)
+            return known
+        self._unreadable.discard(name)
+        return _node(raw)
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
@@ -193,7 +219,7 @@ def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> 
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
     key = cluster_of(raw)
-    node = nodes.get(raw["spec"].get("nodeName", ""), _Node("", cordoned=False, at=0.0))
+    node = nodes.get(raw["spec"].get("nodeName", ""), _Node())
     return PodInfo(
         name=meta["name"],
         node_id=int(meta["name"].rpartition("-")[2]),
@@ -204,13 +230,17 @@ def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> 
         node=raw["spec"].get("nodeName", ""),
         zone=node.zone,
         cordoned=node.cordoned,
+        node_lost=node.lost,
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
 
 
-def _node(raw: Json, now: float) -> _Node:
+def _node(raw: Json) -> _Node:
+    """A node that never said if it is ready is a new one, and not lost."""
     zone = raw["metadata"].get("labels", {}).get(ZONE_LABEL, "")
-    return _Node(zone, cordoned=bool(raw.get("spec", {}).get("unschedulable")), at=now)
+    conditions = raw.get("status", {}).get("conditions", ())
+    ready = next((each["status"] for each in conditions if each["type"] == "Ready"), "True")
+    return _Node(zone, cordoned=bool(raw.get("spec", {}).get("unschedulable")), lost=ready != "True")
 
 
 def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:

@@ -87,7 +87,8 @@ class PodView:
 
     `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it does not hear.
     `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
-    `cordoned`: its node is about to be emptied. `uid`: which of the pods that had this name it is.
+    `cordoned`: its node is about to be emptied. `node_lost`: nothing is heard of its node, which is one witness more
+    for the death of a pod that is SUSPECT. `uid`: which of the pods that had this name it is.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PodView:
     zone: str = ""
     outdated: bool = False
     cordoned: bool = False
+    node_lost: bool = False
     uid: str = ""
 
     @property

@@ -157,14 +157,16 @@ class Standing:
         return max([self.status.epoch, *seen])
 
     def is_gone(self, name: str) -> bool:
-        """Whether a pod counts as dead. Silence alone is none: most of the other replicas must have lost it too."""
+        """Whether a pod counts as dead. Silence alone is none: most of the other replicas must have lost it too. When
+        nothing is heard of the pod's node, that is a witness like one of them; alone it may be what is cut off.
+        """
         pod = self.scene.pods.get(name)
         if pod is None or pod.connection is Connection.DOWN:
             return True
         if pod.connection is not Connection.SUSPECT:
             return False
         others = [each.pod for each in self.members if each.replica.pod != name]
-        lost = sum(each is not None and each.is_up and name in each.lost_peers for each in others)
+        lost = sum(each is not None and each.is_up and name in each.lost_peers for each in others) + pod.node_lost
         return not others or 2 * lost > len(others)
 
     def lacks_majority(self, *, hoped: bool = False) -> bool:
@@ -183,7 +185,7 @@ def log_ids(replicas: Iterable[Replica]) -> tuple[str, ...]:
 
 
 def _leads(view: ReplicaView) -> bool:
-    return view.leader_epoch >= 0 and view.leader_epoch == view.epoch and view.state in ("ACTIVE", "LOADING")
+    return view.leader_epoch >= 0 and view.leader_epoch == view.epoch and view.state in ("ACTIVE", "FENCED", "LOADING")
 
 
 def is_caught_up(leader: ReplicaView, log_id: str) -> bool:

@@ -99,6 +99,8 @@ class PodSession:
     def view(self) -> PodView:
         status, info = self._status, self.info
         connection, detail = self._connection, self._detail
+        if detail and info.node_lost:
+            detail += f", and nothing is heard of its node {info.node}"
         if connection is not Connection.UP and info.phase in (PodPhase.PENDING, PodPhase.FAILED):
             connection, detail = Connection.DOWN, detail or "its process does not run"
         if connection is Connection.UP and status is not None and not status.started:
@@ -121,6 +123,7 @@ class PodSession:
             zone=info.zone,
             outdated=info.outdated,
             cordoned=info.cordoned,
+            node_lost=info.node_lost,
             uid=info.uid,
         )
 

@@ -30,7 +30,7 @@ class PodInfo:
     `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
     host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
     runs ("": not known), `outdated` that it is not of the template that is declared now, `cordoned` that its node is
-    about to be emptied.
+    about to be emptied, `node_lost` that nothing is heard of its node.
     """
 
     name: str
@@ -43,6 +43,7 @@ class PodInfo:
     zone: str = ""
     outdated: bool = False
     cordoned: bool = False
+    node_lost: bool = False
 
 
 class Workload(Protocol):

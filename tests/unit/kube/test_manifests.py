@@ -179,9 +179,19 @@ def test_pod_knows_its_node_its_zone_and_that_it_is_cordoned() -> None:
     raw = pod()
     raw["spec"]["nodeName"] = "n-1"
     node = {"metadata": {"labels": {"topology.kubernetes.io/zone": "west"}}, "spec": {"unschedulable": True}}
-    info = pod_info(raw, nodes={"n-1": _node(node, 0.0)})
-    assert (info.node, info.zone, info.cordoned) == ("n-1", "west", True)
+    info = pod_info(raw, nodes={"n-1": _node(node)})
+    assert (info.node, info.zone, info.cordoned, info.node_lost) == ("n-1", "west", True, False)
     assert not pod_info(raw).cordoned
+
+
+@pytest.mark.parametrize(("ready", "lost"), [("True", False), ("Unknown", True), ("False", True), (None, False)])
+def test_pod_knows_that_nothing_is_heard_of_its_node(ready: str | None, lost: bool) -> None:
+    raw = pod()
+    raw["spec"]["nodeName"] = "n-1"
+    conditions = [{"type": "MemoryPressure", "status": "False"}]
+    conditions += [{"type": "Ready", "status": ready}] if ready is not None else []
+    node = _node({"metadata": {}, "status": {"conditions": conditions}})
+    assert pod_info(raw, nodes={"n-1": node}).node_lost is lost
 
 
 def test_pod_whose_container_ended_does_not_run() -> None:

@@ -48,6 +48,18 @@ def test_silent_pod_is_dead_when_most_of_the_others_have_lost_it_too(model: Mode
     assert PartitionState.LEADERLESS not in states
 
 
+@pytest.mark.parametrize(("lost_by", "moves"), [(0, 0), (1, 1)])
+def test_lost_node_of_a_silent_pod_is_a_witness_like_another_pod(model: Model, lost_by: int, moves: int) -> None:
+    others = {f"c_{number}": {"lost_peers": frozenset({"c-0"})} for number in (1, 2)[:lost_by]}
+    actions = plan(seen(model, c_0={**SILENT, "node_lost": True}, **others), 1.0)
+    assert len(elections(actions)) == moves
+
+
+def test_pod_that_answers_leads_on_whatever_is_said_of_its_node(model: Model) -> None:
+    lost = {"lost_peers": frozenset({"c-0"})}
+    assert elections(plan(seen(model, c_0={"node_lost": True}, c_1=lost, c_2=lost), 1.0)) == []
+
+
 def test_pod_that_is_not_ready_leads_on(model: Model) -> None:
     assert elections(plan(seen(model, c_0={"ready": False}), 1.0)) == []
 
