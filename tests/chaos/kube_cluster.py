@@ -129,6 +129,10 @@ class KubeCluster(NetworkedCluster):
         for node in pykube.Node.objects(self.api):
             node.uncordon()
 
+    def nodes_are_ready(self) -> bool:
+        conditions = [each for node in pykube.Node.objects(self.api) for each in node.obj["status"]["conditions"]]
+        return all(each["status"] == "True" for each in conditions if each["type"] == "Ready")
+
     def signal_process(self, pod: str, number: signal.Signals) -> None:
         """To the container's process; SIGKILL is what the kernel does to one that takes too much memory."""
         os.kill(process_of(self.uid(pod)), number)
@@ -231,14 +235,31 @@ def kube_cluster(*, pods: int, partitions: int, factor: int) -> Iterator[KubeClu
         os.environ.update(before)
 
 
+def _component(name: str) -> tuple[Path, int]:
+    """The directory of hack/localkube, and the process of one of its programs. Raises Skipped elsewhere."""
+    if machine.has_kind():
+        raise Skipped(f"{name} is stopped on hack/localkube only")
+    state = Path(machine.localkube_setting("STATE"))
+    return state, int((state / "pid" / name).read_text())
+
+
+@contextmanager
+def kubelet_frozen() -> Iterator[None]:
+    """Containers run on, and nobody says so to the API server. Raises Skipped where it is not hack/localkube."""
+    _, pid = _component("kubelet")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 @contextmanager
 def api_server_away() -> Iterator[None]:
     """The API server of hack/localkube ends, and is started again as it was. Raises Skipped elsewhere."""
-    if machine.has_kind():
-        raise Skipped("the API server is stopped on hack/localkube only")
-    state, namespace = (Path(machine.localkube_setting("STATE")), machine.localkube_setting("NAME"))
+    state, pid = _component("kube-apiserver")
+    namespace = machine.localkube_setting("NAME")
     pid_file = state / "pid" / "kube-apiserver"
-    pid = int(pid_file.read_text())
     command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     os.kill(pid, signal.SIGKILL)
     try:

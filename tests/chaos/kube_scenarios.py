@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.chaos.faults import Bounds
-from tests.chaos.kube_cluster import KubeCluster, api_server_away
+from tests.chaos.kube_cluster import KubeCluster, api_server_away, kubelet_frozen
 from tests.chaos.network import Namespace
 from tests.chaos.network_scenarios import FAULTS
 from tests.chaos.run import Run
 from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN
 
 API_SERVER_AWAY_S = 60.0
+NODE_TIMEOUT_S = 120.0
 API_CUT_S = 15.0
 """Longer than a Lease lasts: the operator knows that it does not act any more."""
 
@@ -90,6 +91,15 @@ def api_down(run: Run, cluster: KubeCluster) -> None:
     cluster.wait_settled()
 
 
+def node_lost(run: Run, cluster: KubeCluster) -> None:
+    """The pods answer: what is said of their node moves no leader."""
+    cluster.wait_settled()
+    with run.fault(cluster, "nothing is heard of the node, whose pods run on"), kubelet_frozen():
+        cluster.wait(lambda: not cluster.nodes_are_ready(), "the node is not ready", NODE_TIMEOUT_S)
+        time.sleep(FROZEN_S)
+    cluster.wait(cluster.nodes_are_ready, "the node is ready", NODE_TIMEOUT_S)
+
+
 def rolling(run: Run, cluster: KubeCluster) -> None:
     cluster.wait_settled()
     before = {name: cluster.uid(name) for name in cluster.names}
@@ -155,6 +165,7 @@ KUBERNETES = (
     KubeScenario("kube-drain", "the node is cordoned, a leader's pod evicted", MOVE, drain),
     KubeScenario("kube-operator", "the operator's pods are deleted", UNSEEN, operator),
     KubeScenario("kube-api-down", "the API server is away for a minute", UNSEEN, api_down),
+    KubeScenario("kube-node-lost", "the kubelet is silent until the node is NotReady", UNSEEN, node_lost),
     KubeScenario("kube-rolling", "every pod is replaced, one after the other", MOVE, rolling),
     KubeScenario("kube-volume-lost", "a leader's pod and its volume are lost", KILL, volume_lost),
     KubeScenario(
