@@ -167,7 +167,8 @@ class Leader:
             return
         if not ack.rebuilding and ack.round > peer.acked_round:
             peer.acked_round = ack.round
-            self._confirm_reads()
+            if self._reads_wanted > self._reads_confirmed:
+                self._confirm_reads()
         end = peer.take_ack(ack, self._context.now_ms)
         if end >= 0 and not ack.rebuilding:
             self._count(peer.log_id, end)
