@@ -12,7 +12,7 @@ from muster_coordinator.podapi.models import FollowerStatus, PartitionStatus
 
 __all__ = ["POSITIONS_S", "PartitionPublisher"]
 
-POSITIONS_S = 0.2
+POSITIONS_S = 0.5
 """Positions of a partition are published at most so often: operators choose leaders by them, and ask before they do."""
 
 
