@@ -116,6 +116,7 @@ class Fencing:
                 await waiting.done
         except TimeoutError:
             raise FenceRefusedError("NotCommitted", "no majority has it yet") from None
+        shard.committed_fence = fence
         self._partition_changed(shard.partition)
         return fence
 

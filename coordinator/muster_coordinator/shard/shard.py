@@ -76,7 +76,7 @@ class Shard:
         self.high_watermark = -1
         """The commit point; -1 before the epoch is open."""
         self._confirmed_round = 0
-        self._fence_end = 0  # of the last Fence record of this leadership
+        self.committed_fence: Fence | None = None  # while its epoch is open
 
     def __repr__(self) -> str:
         return (
@@ -99,6 +99,7 @@ class Shard:
     def activate(self) -> None:
         """The leader-change record is committed. What the group state does first is first in the queue."""
         if self.state is ShardState.LOADING:
+            self.committed_fence = self.coordinator.fence
             self._open_or_fence()
 
     def _open_or_fence(self) -> None:
@@ -193,15 +194,10 @@ class Shard:
 
     def fence_changed(self) -> None:
         """A Fence record was appended and replayed. Answers that are parked depend on what is before it, and come."""
-        self._fence_end = self.replica.end_offset
         was_active = self.state is ShardState.ACTIVE
         self._open_or_fence()
         if was_active and self.state is ShardState.FENCED:
             self._end_live(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    @property
-    def committed_fence(self) -> Fence | None:
-        return self.coordinator.fence if self.can_append and self.high_watermark >= self._fence_end else None
 
     def answer_when_committed(self, answer: Answer, response: object) -> None:
         """When all that the log holds now is committed."""

@@ -81,10 +81,11 @@ KINDS = (
         (
             Column("Ready", f"{READY}.status"),
             Column("Cluster", ".spec.clusterRef.name"),
-            Column("Partitions", ".spec.partitions", "integer"),
+            Column("Partitions", ".status.partitions", "integer"),
             Column("Replication", ".spec.replicationFactor", "integer"),
             Column("Led", ".status.led", "integer"),
             STATE,
+            Column("Reshard", ".status.reshard.phase"),
             Column("Message", f"{READY}.message", priority=1),
             AGE,
         ),

@@ -14,6 +14,7 @@ from muster_operator.api.durations import DURATION_PATTERN
 __all__ = [
     "CLUSTER_NAME_LIMIT",
     "GROUP",
+    "MAX_INDEX",
     "MAX_PARTITIONS",
     "MAX_PODS",
     "TOPIC_NAME_LIMIT",
@@ -34,6 +35,7 @@ VERSION = "v1alpha1"
 
 MAX_PODS = 100
 MAX_PARTITIONS = 1000
+MAX_INDEX = 999_999
 
 # A StatefulSet's pods carry a label <name>-<hash of 10 characters>: 52 is what is left of 63.
 CLUSTER_NAME_LIMIT = 52

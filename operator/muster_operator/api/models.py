@@ -29,6 +29,7 @@ from muster_operator.api.cluster import (
 from muster_operator.api.meta import (
     CLUSTER_NAME_LIMIT,
     GROUP,
+    MAX_INDEX,
     MAX_PARTITIONS,
     TOPIC_NAME_LIMIT,
     VERSION,
@@ -38,6 +39,7 @@ from muster_operator.api.meta import (
     TopicRef,
     rules,
 )
+from muster_operator.api.reshard import Layout, Reshard, ReshardPhase, ReshardStatus
 
 __all__ = [
     "CLUSTER_NAME_LIMIT",
@@ -52,6 +54,7 @@ __all__ = [
     "Failover",
     "FailoverRecord",
     "KafkaListener",
+    "Layout",
     "Listeners",
     "ObjectMeta",
     "OffsetsPartition",
@@ -63,6 +66,9 @@ __all__ = [
     "PartitionState",
     "PodTemplate",
     "Replica",
+    "Reshard",
+    "ReshardPhase",
+    "ReshardStatus",
     "Resource",
     "Resources",
     "Storage",
@@ -88,9 +94,12 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
         Meta(
             ge=1,
             le=MAX_PARTITIONS,
-            description="Number of offsets partitions (offsets.topic.num.partitions).",
+            description="Number of offsets partitions (offsets.topic.num.partitions) until the first re-shard.",
             extra_json_schema=rules(
-                ("self == oldSelf", "partitions is immutable: a group's partition is a hash modulo this number")
+                (
+                    "self == oldSelf",
+                    "partitions is immutable: a group's partition is a hash modulo this number; see `muster reshard`",
+                )
             ),
         ),
     ] = 50
@@ -107,6 +116,7 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
             ge=16 * 1024, le=2**31 - 1, description="Size at which a segment is rolled (offsets.topic.segment.bytes)."
         ),
     ] = 104_857_600
+    reshard: Reshard | None = None
 
 
 class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -117,6 +127,8 @@ class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defau
     partitions: Annotated[int, Meta(description="OffsetsPartitions that exist.")] = 0
     led: int = 0
     leaderless: int = 0
+    layout: Layout | None = None
+    reshard: ReshardStatus | None = None
 
 
 # --- OffsetsPartition
@@ -135,6 +147,8 @@ class PartitionState(StrEnum):
     """No pod can lead now; the operator goes on trying."""
     STALLED = "Stalled"
     """No pod can lead until a person acts: the log is lost or damaged."""
+    RETIRED = "Retired"
+    """A re-shard has replaced it. Its logs are kept."""
 
 
 class Replica(msgspec.Struct, frozen=True, rename="camel"):
@@ -152,8 +166,8 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
         int,
         Meta(
             ge=0,
-            lt=MAX_PARTITIONS,
-            description="Partition number.",
+            le=MAX_INDEX,
+            description="Partition number. Each re-shard takes numbers that none had before.",
             extra_json_schema=rules(("self == oldSelf", "index is immutable")),
         ),
     ]
@@ -209,6 +223,11 @@ class OffsetsTopic(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta
     spec: OffsetsTopicSpec
     status: OffsetsTopicStatus = OffsetsTopicStatus()
+
+    @property
+    def layout(self) -> Layout:
+        """The partitions that serve."""
+        return self.status.layout or Layout(0, self.spec.partitions)
 
 
 class OffsetsPartition(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,7 +2,7 @@
 
 Reads come from caches that a full list fills and watch events keep warm; every answer to a write of ours goes into them
 too, so that `observe` shows at least our own writes. OffsetsPartition.status is replaced with compare-and-swap; the
-status of clusters and topics is applied server-side.
+status of clusters is applied server-side.
 """
 
 from __future__ import annotations
@@ -206,29 +206,27 @@ class KubeStore:
 
     async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
         """See the port: the status is replaced under the resourceVersion that was seen."""
-        meta = seen.metadata
-        body = status_body(OffsetsPartition, meta, status, swap=True)
-        path = status_path(OffsetsPartition, meta.namespace, meta.name)
-        after = self._take(OffsetsPartition, await self._guarded(seen, self._client.replace(path, body)))
-        self._tell_people(OffsetsPartition, seen, status.conditions)
-        return after
+        return await self._swap_status(OffsetsPartition, seen, status)
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """See the port: server-side apply."""
-        await self._apply_status(CoordinatorCluster, seen, status)
+        meta = seen.metadata
+        body = status_body(CoordinatorCluster, meta, status, swap=False)
+        path = status_path(CoordinatorCluster, meta.namespace, meta.name)
+        self._take(CoordinatorCluster, await self._guarded(seen, self._client.apply(path, body)))
+        self._tell_people(CoordinatorCluster, seen, status.conditions)
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
-        """See the port: server-side apply."""
-        await self._apply_status(OffsetsTopic, seen, status)
+        """See the port: the status is replaced under the resourceVersion that was seen."""
+        await self._swap_status(OffsetsTopic, seen, status)
 
-    async def _apply_status(
-        self, resource: type[T], seen: T, status: CoordinatorClusterStatus | OffsetsTopicStatus
-    ) -> None:
+    async def _swap_status(self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus) -> T:
         meta = seen.metadata
-        body = status_body(resource, meta, status, swap=False)
+        body = status_body(resource, meta, status, swap=True)
         path = status_path(resource, meta.namespace, meta.name)
-        self._take(resource, await self._guarded(seen, self._client.apply(path, body)))
+        after = self._take(resource, await self._guarded(seen, self._client.replace(path, body)))
         self._tell_people(resource, seen, status.conditions)
+        return after
 
     def _tell_people(self, resource: type[T], seen: T, conditions: tuple[Condition, ...]) -> None:
         condition = noteworthy(seen.status.conditions, conditions)

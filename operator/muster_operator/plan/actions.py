@@ -21,8 +21,11 @@ __all__ = [
     "Elect",
     "PublishMetadata",
     "RecordLeadership",
+    "RecordReshard",
     "Refresh",
     "RestartPod",
+    "SetFence",
+    "SetFences",
     "WriteClusterStatus",
     "WriteTopicStatus",
 ]
@@ -89,6 +92,32 @@ class Refresh:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordReshard:
+    """Compare-and-swap the status of the topic: the next phase of a re-shard. What it allows is planned afterwards."""
+
+    seen: OffsetsTopic
+    status: OffsetsTopicStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SetFence:
+    """Have a partition closed or opened by the re-shard with this number. `importing`: it is a new one."""
+
+    index: int
+    reshard: int
+    open: bool = False
+    importing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetFences:
+    """Of partitions that `pod` leads."""
+
+    pod: str
+    fences: tuple[SetFence, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RestartPod:
     """Have a pod replaced by one of the declared template. It leads nothing that another pod could lead."""
 
@@ -114,6 +143,8 @@ Action = (
     | PublishMetadata
     | CreatePartitions
     | CreateReplicas
+    | RecordReshard
+    | SetFences
     | Refresh
     | RestartPod
     | WriteTopicStatus

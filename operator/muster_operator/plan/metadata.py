@@ -32,11 +32,12 @@ def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, Offs
     return Image(
         cluster_id=seen.cluster.metadata.uid or f"{seen.namespace}.{seen.name}",
         brokers=tuple(_broker(pod) for pod in alive.values()),
-        leaders=tuple(_leader(partitions.get(index), alive) for index in range(topic.spec.partitions)),
+        leaders=tuple(_leader(partitions.get(index), alive) for index in topic.layout.indexes),
         topics=tuple((declared.name, declared.partitions) for declared in spec.topics),
         any_topic=spec.any_topic,
         peers=tuple((pod.name, pod.peer_address) for pod in seen.pods if pod.peer_address),
         places=tuple(sorted(_places(partitions))),
+        offsets_base=topic.layout.base,
     )
 
 

@@ -11,12 +11,14 @@ from muster_operator.api.models import CoordinatorCluster, FailoverRecord, Offse
 
 __all__ = [
     "CREATE",
+    "FENCE",
     "PUBLISH",
     "REFRESH",
     "RESTART",
     "Attempt",
     "Broker",
     "Connection",
+    "Fence",
     "Image",
     "ImageNumber",
     "Observation",
@@ -27,6 +29,7 @@ __all__ = [
 
 
 CREATE = "create"
+FENCE = "fence"
 PUBLISH = "publish"
 REFRESH = "refresh"
 RESTART = "restart"
@@ -51,6 +54,17 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Fence:
+    """What the re-shard with this number has made of a partition: `closed` to clients or open again. `importing`: it is
+    a new one; `complete`: it has all of its new log."""
+
+    reshard: int
+    closed: bool
+    importing: bool = False
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaView:
     """One replica as its pod reports it (podapi.models.PartitionStatus). Offsets are those of the last event."""
 
@@ -70,11 +84,12 @@ class ReplicaView:
     rebuilding: bool = False
     needs_higher_epoch: bool = False
     followers: Mapping[str, Position] = field(default_factory=dict)  # the leader's view, by log id
+    fence: Fence | None = None  # the leader's view: what a re-shard last said, committed
 
     @property
     def is_active(self) -> bool:
-        """It leads, and answers."""
-        return self.state == "ACTIVE" and self.leader_epoch >= 0 and self.leader_epoch == self.epoch
+        """It leads, and answers, if no re-shard has closed it."""
+        return self.state in ("ACTIVE", "FENCED") and self.leader_epoch >= 0 and self.leader_epoch == self.epoch
 
 
 ImageNumber = tuple[int, int]
@@ -152,6 +167,7 @@ class Image:
     any_topic: bool
     peers: tuple[tuple[str, str], ...] = ()  # (pod, address) where its replicas are reached
     places: tuple[tuple[int, str, str], ...] = ()  # (partition, log id, pod)
+    offsets_base: int = 0  # the partition of the first of `leaders`
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from muster_operator.plan.actions import (
     CreatePartitions,
     CreateReplicas,
     RecordLeadership,
+    RecordReshard,
     Refresh,
     WriteClusterStatus,
     WriteTopicStatus,
@@ -30,6 +31,7 @@ from muster_operator.plan.failover import Decision, stalled
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.observation import CREATE, REFRESH, Connection, Observation
 from muster_operator.plan.placement import place
+from muster_operator.plan.reshard import indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
 from muster_operator.plan.standing import Scene
 from muster_operator.plan.status import (
@@ -37,7 +39,7 @@ from muster_operator.plan.status import (
     cluster_status,
     partition_status,
     topic_status,
-    verdict_of_partitions,
+    verdict_of_topic,
 )
 from muster_operator.plan.upkeep import decide
 
@@ -86,18 +88,21 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses)
     ordered = list(statuses.values())
-    verdict = verdict_of_partitions(topic.spec.partitions, ordered, _too_few_pods(seen, topic))
+    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, _too_few_pods(seen, topic))
     after = topic_status(topic, ordered, verdict, now)
+    resharded = next_phase(seen, topic, now)
     return (
         *records,
         *elections,
         *((image,) if image else ()),
+        *((RecordReshard(topic, resharded),) if resharded else ()),
+        *set_fences(seen, topic),
         *_missing(topic, objects),
         *_replicas(seen, topic, decisions),
         *_refreshes(seen, decisions),
         *restart(seen, scene, statuses),
         *refusals,
-        *((WriteTopicStatus(topic, after),) if after != topic.status else ()),
+        *((WriteTopicStatus(topic, after),) if after != topic.status and not resharded else ()),
         *others,
         *_cluster(seen, cluster, ordered, verdict, now),
     )
@@ -105,6 +110,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
 
 def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     counting: dict[int, OffsetsPartition] = {}
+    wanted = indexes(topic) if topic is not None else ()
     refused: list[tuple[OffsetsPartition, Reason, str]] = []
     # Of two objects with one index the one that has a place stays, then the older.
     ranked = sorted(
@@ -118,8 +124,10 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
             refused.append((partition, Reason.CLUSTER_NOT_FOUND, f"CoordinatorCluster {seen.name} does not exist"))
         elif name != topic.metadata.name:
             refused.append((partition, Reason.DUPLICATE_TOPIC, f"OffsetsTopic {name} is not used: see its conditions"))
-        elif index >= topic.spec.partitions:
-            has = topic.spec.partitions
+        elif is_retired(topic, index):
+            refused.append((partition, Reason.RETIRED, "a re-shard has replaced it; its logs are kept"))
+        elif index not in wanted:
+            has = topic.layout.partitions
             refused.append((partition, Reason.INDEX_OUT_OF_RANGE, f"OffsetsTopic {name} has {has} partitions"))
         elif index in counting:
             other = counting[index].metadata.name
@@ -216,7 +224,7 @@ def _unknown_log(partition: OffsetsPartition, holders: Sequence[str]) -> Decisio
 
 
 def _missing(topic: OffsetsTopic, objects: _Sorted) -> Iterator[Action]:
-    missing = tuple(index for index in range(topic.spec.partitions) if index not in objects.counting)
+    missing = tuple(index for index in indexes(topic) if index not in objects.counting)
     if missing:
         yield CreatePartitions(topic, missing)
 
@@ -236,8 +244,8 @@ def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator
 
 def _refuse(objects: _Sorted, now: float) -> Iterator[Action]:
     for partition, reason, message in objects.refused:
-        stalled = replace(partition.status, state=PartitionState.STALLED, reason=reason)
-        status = partition_status(partition, stalled, message, now)
+        state = PartitionState.RETIRED if reason is Reason.RETIRED else PartitionState.STALLED
+        status = partition_status(partition, replace(partition.status, state=state, reason=reason), message, now)
         if status != partition.status:
             yield RecordLeadership(partition, status)
 

@@ -17,10 +17,12 @@ from muster_operator.api.models import (
     OffsetsTopic,
     OffsetsTopicStatus,
     PartitionState,
+    ReshardPhase,
 )
 from muster_operator.plan.observation import Connection, Observation
+from muster_operator.plan.reshard import REASONS
 
-__all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_partitions"]
+__all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_topic"]
 
 LAST_FAILOVERS = 20
 """Kept in the status of a cluster (the schema's limit)."""
@@ -107,6 +109,19 @@ def verdict_of_partitions(
     )
 
 
+def verdict_of_topic(
+    topic: OffsetsTopic, expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str
+) -> Verdict:
+    """A re-shard that is under way is what people want to know of first."""
+    verdict = verdict_of_partitions(expected, partitions, too_few_pods)
+    reshard = topic.status.reshard
+    if reshard is None or reshard.phase not in REASONS or verdict.stalled:
+        return verdict
+    serves = reshard.phase is ReshardPhase.PREPARING and verdict.reason is not Reason.PARTITIONS_LEADERLESS
+    message = f"re-shard to {reshard.partitions} partitions: {reshard.message}"
+    return Verdict(REASONS[reshard.phase], message, ready=serves, reconciling=True)
+
+
 _SEVERITY = {
     PartitionState.STALLED: 0,
     PartitionState.LEADERLESS: 1,
@@ -120,7 +135,8 @@ def topic_status(
 ) -> OffsetsTopicStatus:
     led = _count(partitions, PartitionState.LED)
     generation = topic.metadata.generation
-    return OffsetsTopicStatus(
+    return replace(
+        topic.status,
         observed_generation=generation,
         conditions=conditions_of(topic.status.conditions, verdict, generation, format_time(now)),
         partitions=len(partitions),

@@ -20,6 +20,7 @@ from muster_coordinator.podapi.client import (
 )
 from muster_coordinator.podapi.models import (
     ElectionResult,
+    FenceStatus,
     MetadataAnswer,
     PartitionEvent,
     PartitionStatus,
@@ -28,7 +29,7 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 from muster_operator.clock import Clock
-from muster_operator.plan.observation import Connection, PodView, Position, ReplicaView
+from muster_operator.plan.observation import Connection, Fence, PodView, Position, ReplicaView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
 from muster_operator.store.workload import PodInfo, PodPhase
 
@@ -232,7 +233,11 @@ def _is_older(view: ReplicaView, known: ReplicaView) -> bool:
     """Within one log promises only rise, and what is ACTIVE or FAILED in an epoch does not load in it again."""
     if view.epoch != known.epoch:
         return view.epoch < known.epoch
-    return view.state == "LOADING" and known.state in ("ACTIVE", "FAILED") and view.leader_epoch == known.leader_epoch
+    return (
+        view.state == "LOADING"
+        and known.state in ("ACTIVE", "FENCED", "FAILED")
+        and view.leader_epoch == known.leader_epoch
+    )
 
 
 def _leading(before: ReplicaView, epoch: int, state: str) -> ReplicaView:
@@ -253,6 +258,12 @@ def _event_of(error: PodApiError, delivered: bool) -> Event:
     return Event.REFUSED if refused else Event.UNREACHABLE
 
 
+def _fence(fence: FenceStatus | None) -> Fence | None:
+    if fence is None:
+        return None
+    return Fence(fence.reshard, fence.closed, importing=fence.imported >= 0, complete=fence.complete)
+
+
 def _replica(status: PartitionStatus) -> ReplicaView:
     return ReplicaView(
         state=status.state,
@@ -271,4 +282,5 @@ def _replica(status: PartitionStatus) -> ReplicaView:
         rebuilding=status.rebuilding,
         needs_higher_epoch=status.needs_higher_epoch,
         followers={each.log_id: Position(each.end_offset, each.rebuilding) for each in status.followers},
+        fence=_fence(status.fence),
     )

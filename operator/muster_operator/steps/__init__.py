@@ -15,6 +15,7 @@ from muster_operator.steps.metadata import publish_metadata
 from muster_operator.steps.partitions import create_partitions
 from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
 from muster_operator.steps.replicas import create_replicas
+from muster_operator.steps.reshard import record_reshard, set_fences
 from muster_operator.steps.status import write_status
 
 __all__ = ["STEPS", "Step"]
@@ -26,6 +27,8 @@ STEPS: tuple[Step, ...] = (
     lead,
     publish_metadata,
     record,
+    record_reshard,
+    set_fences,
     refresh,
     restart_pods,
     ensure_pods,

@@ -52,11 +52,15 @@ def _encoded(todo: PublishMetadata) -> MetadataImage:
         cluster_id=image.cluster_id,
         brokers=tuple(Broker(each.node_id, each.host, each.port, each.pod) for each in image.brokers),
         offsets_partitions=len(image.leaders),
-        leaders=tuple(PartitionLeader(index, node, epoch) for index, (node, epoch) in enumerate(image.leaders)),
+        leaders=tuple(
+            PartitionLeader(index, node, epoch)
+            for index, (node, epoch) in enumerate(image.leaders, start=image.offsets_base)
+        ),
         topics=tuple(DeclaredTopic(name, partitions) for name, partitions in image.topics),
         any_topic=image.any_topic,
         peers=tuple(_peer(pod, address) for pod, address in image.peers),
         places=tuple(ReplicaPlace(index, log_id, pod) for index, log_id, pod in image.places),
+        offsets_base=image.offsets_base,
     )
 
 

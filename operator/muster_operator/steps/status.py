@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from muster_operator.api.conditions import ConditionType, find_condition
 from muster_operator.plan.actions import Action, WriteClusterStatus, WriteTopicStatus
 from muster_operator.steps.context import Context, Outcome
-from muster_operator.store.port import NotFoundError
+from muster_operator.store.port import ConflictError, NotFoundError
 
 __all__ = ["write_status"]
 
@@ -24,8 +24,8 @@ async def write_status(context: Context, actions: Sequence[Action]) -> Outcome |
                 await context.store.write_topic_status(each.seen, each.status)
             else:
                 await context.store.write_cluster_status(each.seen, each.status)
-        except NotFoundError:
-            continue  # deleted meanwhile
+        except (ConflictError, NotFoundError):
+            continue  # changed or deleted meanwhile: what is there now is planned for anew
         ready = find_condition(each.status.conditions, ConditionType.READY)
         assert ready is not None
         kind = "topic" if isinstance(each, WriteTopicStatus) else "cluster"

@@ -97,4 +97,4 @@ class Store(Protocol):
         """Set the status: derived from everything else, so the last writer wins. NotFoundError if it is gone."""
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
-        """As `write_cluster_status`."""
+        """Compare-and-swap, because it says how far a re-shard is. Raises as `record_leadership`."""

@@ -139,7 +139,9 @@ class SqliteStore:
         await self._call(lambda keys: self._write_status(seen, status, None, keys), writes=True)
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
-        await self._call(lambda keys: self._write_status(seen, status, None, keys), writes=True)
+        await self._call(
+            lambda keys: self._write_status(seen, status, seen.metadata.resource_version, keys), writes=True
+        )
 
     # One thread, one transaction for all that wait
 

@@ -1,0 +1,66 @@
+"""A re-shard of the offsets topic, as it is asked for and as the operator carries it out (docs/resharding.md)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from muster_operator.api.meta import MAX_PARTITIONS, Time
+
+__all__ = ["Layout", "Reshard", "ReshardPhase", "ReshardStatus"]
+
+
+class Reshard(msgspec.Struct, frozen=True, rename="camel"):
+    """Another number of partitions. Set by `muster reshard`, which also writes the new logs. Taking it back ends a
+    re-shard that has not come as far as Opening, with the old partitions as they were."""
+
+    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS, description="How many partitions there shall be.")]
+
+
+class Layout(msgspec.Struct, frozen=True, rename="camel"):
+    """The OffsetsPartitions that serve: those with the indexes from base on. Clients know them as 0 and up."""
+
+    base: Annotated[int, Meta(ge=0)]
+    partitions: Annotated[int, Meta(ge=1)]
+
+    @property
+    def indexes(self) -> range:
+        return range(self.base, self.base + self.partitions)
+
+
+class ReshardPhase(StrEnum):
+    """How far a re-shard is. From Opening on it cannot be taken back."""
+
+    PREPARING = "Preparing"
+    """The new partitions get their replicas and leaders; the old ones serve."""
+    FENCING = "Fencing"
+    """The old partitions close, one after the other."""
+    COPYING = "Copying"
+    """All are closed. `muster reshard` reads the old logs and fills the new ones."""
+    OPENING = "Opening"
+    """The new partitions are complete, are what clients are sent to, and open."""
+    DONE = "Done"
+    ABORTING = "Aborting"
+    """The old partitions open again."""
+    ABORTED = "Aborted"
+
+
+class ReshardStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The last re-shard. Its number is the base of its partitions: it is never given twice."""
+
+    phase: ReshardPhase
+    base: Annotated[int, Meta(ge=1, description="Index of its first OffsetsPartition, and its number.")]
+    partitions: Annotated[int, Meta(ge=1)]
+    generation: Annotated[int, Meta(ge=0, description="The metadata.generation of the topic that asked for it.")]
+    start_time: Time = ""
+    ready: Annotated[int, Meta(ge=0, description="Partitions that are as far as this phase wants them.")] = 0
+    total: Annotated[int, Meta(ge=0, description="Of how many.")] = 0
+    message: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        """What it makes."""
+        return Layout(self.base, self.partitions)

@@ -1,0 +1,260 @@
+"""A re-shard: which partitions there are, when its next phase begins, and what is closed and opened until then.
+
+    phase       what is done in it                                        it ends when
+    Preparing   new partitions: created, placed, elected, closed          all are closed, and all pods are up
+    Fencing     old partitions: closed                                    all are closed, their fence committed
+    Copying     (`muster reshard` fills the new ones)                     all are complete
+    Opening     clients are sent to the new ones; these are opened        all are open
+    Aborting    old partitions: opened                                    none is closed
+
+A phase is recorded by compare-and-swap before anything of it is done, and only what is recorded is acted on. So an
+operator that was overtaken, or starts anew, does nothing that a later phase forbids: a re-shard that was recorded as
+Opening never opens an old partition, one that was recorded as Aborting never a new one, and the pods refuse to close
+what its own re-shard has opened. Old and new partitions have no index in common, nor have two re-shards.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.durations import format_time
+from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
+from muster_operator.plan.actions import SetFence, SetFences
+from muster_operator.plan.observation import FENCE, Fence, Observation, PodView, ReplicaView
+
+__all__ = ["REASONS", "indexes", "is_retired", "next_phase", "set_fences"]
+
+REASONS = {
+    ReshardPhase.PREPARING: Reason.RESHARD_PREPARING,
+    ReshardPhase.FENCING: Reason.RESHARD_FENCING,
+    ReshardPhase.COPYING: Reason.RESHARD_COPYING,
+    ReshardPhase.OPENING: Reason.RESHARD_OPENING,
+    ReshardPhase.ABORTING: Reason.RESHARD_ABORTING,
+}
+"""Of the topic's Ready condition while a re-shard is under way."""
+
+_BEFORE_OPENING = (ReshardPhase.PREPARING, ReshardPhase.FENCING, ReshardPhase.COPYING)
+_OPENS_NEW = (ReshardPhase.OPENING, ReshardPhase.DONE)
+_OPENS_OLD = (ReshardPhase.ABORTING, ReshardPhase.ABORTED)
+
+
+def indexes(topic: OffsetsTopic) -> tuple[int, ...]:
+    """Of the partitions that there shall be now: those that serve, and those that a re-shard prepares."""
+    reshard = topic.status.reshard
+    new = reshard.layout.indexes if reshard is not None and reshard.phase in _BEFORE_OPENING else ()
+    return (*topic.layout.indexes, *new)
+
+
+def is_retired(topic: OffsetsTopic, index: int) -> bool:
+    """It was of a layout that is no more, or of a re-shard that was taken back."""
+    return 0 <= index < _first_free(topic) and index not in indexes(topic)
+
+
+def _first_free(topic: OffsetsTopic) -> int:
+    reshard = topic.status.reshard
+    return max(topic.layout.indexes.stop, 0 if reshard is None else reshard.layout.indexes.stop)
+
+
+# Phases
+
+
+def next_phase(seen: Observation, topic: OffsetsTopic, now: float) -> OffsetsTopicStatus | None:
+    """The status of the topic with the next phase, or with how far this one is; None if nothing is new."""
+    reshard = topic.status.reshard
+    if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
+        begun = _begin(topic, now)
+        return None if begun is None else replace(topic.status, reshard=begun)
+    scene = _Scene(seen, topic, reshard)
+    for phase, condition, following in _TRANSITIONS:
+        if phase is reshard.phase and (why := condition(scene)):
+            ready, total = scene.progress(following)
+            moved = replace(reshard, phase=following, message=why, ready=ready, total=total)
+            layout = reshard.layout if following is ReshardPhase.OPENING else topic.status.layout
+            return replace(topic.status, reshard=moved, layout=layout)
+    ready, total = scene.progress(reshard.phase)
+    told = replace(reshard, ready=ready, total=total, message=scene.waits_for(ready, total))
+    return replace(topic.status, reshard=told) if told != reshard else None
+
+
+def _begin(topic: OffsetsTopic, now: float) -> ReshardStatus | None:
+    """What was taken back is not begun again before the topic is changed."""
+    wanted, before = topic.spec.reshard, topic.status.reshard
+    if wanted is None or wanted.partitions == topic.layout.partitions:
+        return None
+    if before is not None and before.generation >= topic.metadata.generation:
+        return None
+    return ReshardStatus(
+        ReshardPhase.PREPARING,
+        base=_first_free(topic),
+        partitions=wanted.partitions,
+        generation=topic.metadata.generation,
+        start_time=format_time(now),
+        total=wanted.partitions,
+        message=f"from {topic.layout.partitions} to {wanted.partitions} partitions",
+    )
+
+
+class _Scene:
+    """What the pods say of old and new partitions."""
+
+    def __init__(self, seen: Observation, topic: OffsetsTopic, reshard: ReshardStatus) -> None:
+        self._seen = seen
+        self._wanted = topic.spec.reshard
+        self._reshard = reshard
+        self._leaders = _leaders(seen.pods)
+        self._old, self._new = topic.layout.indexes, reshard.layout.indexes
+
+    # Conditions: why they hold, "" if they do not
+
+    def is_unwanted(self) -> str:
+        if self._wanted is None:
+            return "spec.reshard was taken back"
+        if self._wanted.partitions != self._reshard.partitions:
+            return f"spec.reshard asks for {self._wanted.partitions} partitions now"
+        return ""
+
+    def has_reopened(self) -> str:
+        """Somebody had the loss of data allowed: an old partition may have served after it was copied."""
+        found = next((index for index in self._old if self._serves(index)), None)
+        return "" if found is None else f"partition {found} has lost its fence: the copy may be too old"
+
+    def may_fence(self) -> str:
+        if self._pods_that_miss() or not all(map(self._is_closed, self._new)):
+            return ""
+        return "the new partitions wait for their logs"
+
+    def is_fenced(self) -> str:
+        return "all partitions are closed" if all(map(self._is_closed, self._old)) else ""
+
+    def is_filled(self) -> str:
+        return "the new partitions are complete" if all(map(self._is_complete, self._new)) else ""
+
+    def is_open(self) -> str:
+        return f"{len(self._new)} partitions serve" if all(map(self._is_opened, self._new)) else ""
+
+    def is_restored(self) -> str:
+        return "the old partitions serve" if all(map(self._serves, self._old)) else ""
+
+    # How far it is
+
+    def progress(self, phase: ReshardPhase) -> tuple[int, int]:
+        """(partitions that are as far as the phase wants them, of how many)."""
+        counted: dict[ReshardPhase, tuple[Callable[[int], bool], range]] = {
+            ReshardPhase.PREPARING: (self._is_closed, self._new),
+            ReshardPhase.FENCING: (self._is_closed, self._old),
+            ReshardPhase.COPYING: (self._is_complete, self._new),
+            ReshardPhase.OPENING: (self._is_opened, self._new),
+            ReshardPhase.ABORTING: (self._serves, self._old),
+        }
+        if phase not in counted:
+            return self._reshard.ready, self._reshard.total
+        test, which = counted[phase]
+        return sum(map(test, which)), len(which)
+
+    def waits_for(self, ready: int, total: int) -> str:
+        miss = self._pods_that_miss() if self._reshard.phase is ReshardPhase.PREPARING else ""
+        what = {
+            ReshardPhase.PREPARING: "new partitions are prepared",
+            ReshardPhase.FENCING: "partitions are closed",
+            ReshardPhase.COPYING: "new partitions are complete; `muster reshard` fills them",
+            ReshardPhase.OPENING: "new partitions are open",
+            ReshardPhase.ABORTING: "partitions are open again",
+        }[self._reshard.phase]
+        return f"{ready} of {total} {what}" + (f"; waits for {miss}" if miss else "")
+
+    def _pods_that_miss(self) -> str:
+        """A pod of an older version would not know what closes a partition."""
+        assert self._seen.cluster is not None
+        missing = self._seen.cluster.spec.pods - len(self._seen.pods)
+        if missing > 0:
+            return f"{missing} more pods"
+        return ", ".join(pod.name for pod in self._seen.pods if not pod.is_up or pod.outdated or pod.draining)
+
+    # One partition
+
+    def _fence(self, index: int) -> Fence | None:
+        """Of this re-shard."""
+        _, view = self._leaders.get(index, (None, None))
+        fence = view.fence if view is not None else None
+        return fence if fence is not None and fence.reshard == self._reshard.base else None
+
+    def _is_closed(self, index: int) -> bool:
+        fence = self._fence(index)
+        return fence is not None and fence.closed
+
+    def _is_complete(self, index: int) -> bool:
+        fence = self._fence(index)
+        return fence is not None and fence.complete
+
+    def _is_opened(self, index: int) -> bool:
+        fence = self._fence(index)
+        return fence is not None and not fence.closed
+
+    def _serves(self, index: int) -> bool:
+        """Its leader says so itself: what only the answer to an election said says nothing of a fence."""
+        _, view = self._leaders.get(index, (None, None))
+        return view is not None and view.state == "ACTIVE" and bool(view.replicas)
+
+
+_TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_Scene], str], ReshardPhase], ...] = (
+    (ReshardPhase.PREPARING, _Scene.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.FENCING, _Scene.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.COPYING, _Scene.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.COPYING, _Scene.has_reopened, ReshardPhase.ABORTING),
+    (ReshardPhase.PREPARING, _Scene.may_fence, ReshardPhase.FENCING),
+    (ReshardPhase.FENCING, _Scene.is_fenced, ReshardPhase.COPYING),
+    (ReshardPhase.COPYING, _Scene.is_filled, ReshardPhase.OPENING),
+    (ReshardPhase.OPENING, _Scene.is_open, ReshardPhase.DONE),
+    (ReshardPhase.ABORTING, _Scene.is_restored, ReshardPhase.ABORTED),
+)
+"""The first that holds is taken."""
+
+
+# Fences
+
+
+def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
+    """What is to be closed and opened in the phase that is recorded, at the leaders."""
+    reshard = topic.status.reshard
+    if reshard is None:
+        return
+    leaders = _leaders(seen.pods)
+    by_pod: dict[str, list[SetFence]] = defaultdict(list)
+    for index in indexes(topic):
+        pod, view = leaders.get(index, (None, None))
+        if pod is None or view is None or (FENCE, pod.name) in seen.busy:
+            continue
+        fence = _wanted(index, view.fence, topic, reshard)
+        if fence is not None:
+            by_pod[pod.name].append(fence)
+    for name, fences in sorted(by_pod.items()):
+        yield SetFences(name, tuple(fences))
+
+
+def _wanted(index: int, fence: Fence | None, topic: OffsetsTopic, reshard: ReshardStatus) -> SetFence | None:
+    number, phase = reshard.base, reshard.phase
+    was_here = fence is not None and fence.reshard >= number
+    if phase in _BEFORE_OPENING and index in reshard.layout.indexes:
+        return None if was_here else SetFence(index, number, importing=True)
+    if phase is ReshardPhase.FENCING:
+        return None if was_here else SetFence(index, number)
+    if fence is None or not fence.closed:
+        return None
+    # Closed by a re-shard that is over: by this one, or, where a call came late, by one before it.
+    is_over = phase in (*_OPENS_OLD, *_OPENS_NEW) if fence.reshard == number else fence.reshard < number
+    return SetFence(index, fence.reshard, open=True) if is_over else None
+
+
+def _leaders(pods: Iterable[PodView]) -> Mapping[int, tuple[PodView, ReplicaView]]:
+    """By partition, of the pods that answer, in the highest epoch."""
+    found: dict[int, tuple[PodView, ReplicaView]] = {}
+    for pod in pods:
+        for index, view in pod.replicas.items() if pod.is_up else ():
+            known = found.get(index)
+            if view.is_active and (known is None or known[1].leader_epoch < view.leader_epoch):
+                found[index] = (pod, view)
+    return found

@@ -1,0 +1,64 @@
+"""Steps: record the next phase of a re-shard, and have partitions closed and opened as the recorded one says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from muster_coordinator.podapi.client import PodApiError
+from muster_coordinator.podapi.reshard import FenceCall, FencesRequest
+from muster_operator.plan.actions import Action, RecordReshard, SetFences
+from muster_operator.plan.observation import FENCE
+from muster_operator.steps.context import Context, Outcome
+from muster_operator.store.port import ConflictError, NotFoundError
+
+__all__ = ["record_reshard", "set_fences"]
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 0.2
+
+
+async def record_reshard(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """By compare-and-swap; whoever loses plans anew. Raises StoreError."""
+    todo = next((each for each in actions if isinstance(each, RecordReshard)), None)
+    if todo is None:
+        return None
+    reshard = todo.status.reshard
+    assert reshard is not None
+    try:
+        await context.store.write_topic_status(todo.seen, todo.status)
+    except (ConflictError, NotFoundError) as error:
+        context.metrics.conflicts.inc()
+        return Outcome("Overtaken", f"re-shard {reshard.base}: {error}")
+    return Outcome("Recorded", f"re-shard {reshard.base}: {reshard.phase}: {reshard.message}")
+
+
+async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """The pods' status says what came of it."""
+    todo = [each for each in actions if isinstance(each, SetFences)]
+    for each in todo:
+        context.memory.busy.add((FENCE, each.pod))
+        context.spawn(_set(context, each))
+    return Outcome("FencesAsked", ", ".join(f"{len(each.fences)} at {each.pod}" for each in todo)) if todo else None
+
+
+async def _set(context: Context, todo: SetFences) -> None:
+    calls = tuple(FenceCall(each.index, each.reshard, each.open, each.importing) for each in todo.fences)
+    try:
+        session = context.pods.get(context.key, todo.pod)
+        if session is None:
+            return
+        response = await session.client.fence(FencesRequest(context.seen.fencing_token, calls))
+        refused = [result for result in response.results if result.fence is None]
+        for result in refused:
+            log.info("fence refused", pod=todo.pod, partition=result.partition, why=result.reason, text=result.message)
+        if refused:
+            await asyncio.sleep(RETRY_S)
+    except PodApiError as error:
+        log.info("fences not set", pod=todo.pod, error=str(error))
+        await asyncio.sleep(RETRY_S)
+    finally:
+        context.memory.busy.discard((FENCE, todo.pod))
