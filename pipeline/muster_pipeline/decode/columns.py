@@ -1,12 +1,18 @@
-"""numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once."""
+"""numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once.
+
+Arrays are put together from buffers: ``pa.array`` and ``pa.scalar`` import pandas to ask whether their argument is a
+Series, which costs every Python process that Spark starts half a second.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["PADDING", "Ints", "Mask", "Source", "bytes_array", "text_array"]
+__all__ = ["PADDING", "Ints", "Mask", "Source", "bytes_array", "number_array", "same_text", "text_array", "texts"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -70,14 +76,32 @@ def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: 
     """
     count = len(starts)
     if count == 0:
-        return pa.array([], kind)
+        return pa.nulls(0, kind)
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = ends
     offsets[-1] = ends[-1]
     both = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(source.data)])
-    wanted = pa.array(np.arange(0, 2 * count, 2), mask=None if valid is None else ~valid)
-    return both.take(wanted)
+    return both.take(number_array(np.arange(0, 2 * count, 2), pa.int64(), valid))
+
+
+def number_array(values: NDArray[np.integer], kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
+    """``values`` as an Arrow array of ``kind``, without a copy where they are of it; null where not ``valid``."""
+    content = np.ascontiguousarray(values, kind.to_pandas_dtype())
+    missing = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(content)])
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def same_text(value: str, count: int) -> pa.Array:
+    return pa.repeat(texts([value])[0], count)
 
 
 def bytes_array(source: Source, starts: Ints, ends: Ints, valid: Mask | None = None) -> pa.Array:
@@ -91,12 +115,12 @@ def text_array(source: Source, starts: Ints, ends: Ints, valid: Mask) -> tuple[p
         return raw.cast(pa.string()), []
     except pa.ArrowInvalid:
         pass
-    texts: list[str | None] = []
+    found: list[str | None] = []
     invalid: list[int] = []
     for index, value in enumerate(raw.to_pylist()):
         try:
-            texts.append(None if value is None else value.decode())
+            found.append(None if value is None else value.decode())
         except UnicodeDecodeError:
             invalid.append(index)
-            texts.append(None)
-    return pa.array(texts, pa.string()), invalid
+            found.append(None)
+    return pa.array(found, pa.string()), invalid

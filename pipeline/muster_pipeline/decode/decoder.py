@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster_pipeline.decode.bytes_source import ByteSource, MemoryBytes
-from muster_pipeline.decode.columns import Mask
+from muster_pipeline.decode.columns import Mask, number_array, texts
 from muster_pipeline.decode.errors import SegmentDamagedError
 from muster_pipeline.decode.fast_rows import KIND_NAMES, Origin, Parse, fast_rows, parse_records
 from muster_pipeline.decode.scan import Damage, claimed_size, scan
@@ -149,7 +149,7 @@ class Decoder:
             batches.append(to_batch([row for _, row in rows], schema))
         if len(batches) == 2:
             order = np.argsort(np.concatenate([fast, [index for index, _ in rows]]), kind="stable")
-            batches = [pa.concat_batches(batches).take(pa.array(order))]
+            batches = [pa.concat_batches(batches).take(number_array(order, pa.int64()))]
         yield from batches
 
     def _chosen(self, parse: Parse) -> Mask:
@@ -159,11 +159,11 @@ class Decoder:
         kinds, groups = self.selection.kinds, self.selection.groups
         mask = np.ones(len(parse.kind), np.bool_)
         if kinds is not None:
-            mask &= np.array([name in kinds for name in KIND_NAMES.to_pylist()])[parse.kind]
+            mask &= np.array([name in kinds for name in KIND_NAMES])[parse.kind]
             if Kind.UNREADABLE in kinds:
                 mask |= parse.slow
         if groups is not None:
-            member = pc.is_in(parse.group, value_set=pa.array(sorted(groups), pa.string()))
+            member = pc.is_in(parse.group, value_set=texts(sorted(groups)))
             mask &= member.to_numpy(zero_copy_only=False)
         return mask
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muster_coordinator.records import group_metadata, offset_commit
-from muster_pipeline.decode.columns import Ints, Mask, Source, text_array
+from muster_pipeline.decode.columns import Ints, Mask, Source, number_array, same_text, text_array, texts
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
 
@@ -32,18 +32,17 @@ _NO_TIMESTAMP = -1
 _MARKER_VALUE_BYTES = 6
 _ABORT_TYPE, _COMMIT_TYPE = 0, 1
 
-KIND_NAMES: pa.Array = pa.array(
-    [
-        Kind.OFFSET_COMMIT,
-        Kind.OFFSET_TOMBSTONE,
-        Kind.GROUP_METADATA,
-        Kind.GROUP_TOMBSTONE,
-        Kind.TXN_COMMIT,
-        Kind.TXN_ABORT,
-        Kind.CONTROL,
-        Kind.UNKNOWN,
-    ]
-)
+KIND_NAMES = [
+    Kind.OFFSET_COMMIT,
+    Kind.OFFSET_TOMBSTONE,
+    Kind.GROUP_METADATA,
+    Kind.GROUP_TOMBSTONE,
+    Kind.TXN_COMMIT,
+    Kind.TXN_ABORT,
+    Kind.CONTROL,
+    Kind.UNKNOWN,
+]
+_KIND_TEXTS = texts(KIND_NAMES)
 _COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE, _TXN_COMMIT, _TXN_ABORT, _CONTROL, _UNKNOWN = range(8)
 _HAS_GROUP = np.array([True, True, True, True, False, False, False, False])
 _HAS_TOPIC = np.array([True, True, False, False, False, False, False, False])
@@ -82,7 +81,7 @@ class Parse:
 
 
 def _taken(column: pa.Array | NDArray[Any], index: Ints) -> pa.Array | NDArray[Any]:
-    return column.take(pa.array(index)) if isinstance(column, pa.Array) else column[index]
+    return column.take(number_array(index, pa.int64())) if isinstance(column, pa.Array) else column[index]
 
 
 def parse_records(window: Window, records: Records) -> Parse:
@@ -108,16 +107,16 @@ def parse_records(window: Window, records: Records) -> Parse:
     metadata_start, metadata_end, wrong = _string(source, metadata_at, value_end, tail)
     wrong |= (version < 0) | (version > _LAST_FIXED_VERSION)
     slow |= (kind == _COMMIT) & wrong
-    texts = []
+    found = []
     for starts, ends, has in (
         (group_start, group_end, _HAS_GROUP[kind]),
         (topic_start, topic_end, _HAS_TOPIC[kind]),
         (metadata_start, metadata_end, kind == _COMMIT),
     ):
         column, invalid = text_array(source, starts, ends, has)
-        texts.append(column)
+        found.append(column)
         slow[invalid] = True
-    return Parse(kind, slow, record_type, version, topic_end, metadata_end, *texts)
+    return Parse(kind, slow, record_type, version, topic_end, metadata_end, *found)
 
 
 def _control_kinds(
@@ -175,31 +174,36 @@ def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> 
     def expire() -> Ints:
         return np.where(parse.version == _EXPIRE_VERSION, source.int64(parse.metadata_end + 8), _NO_TIMESTAMP)
 
+    def offsets_partition() -> pa.Array:
+        if origin.offsets_partition is None:
+            return pa.nulls(count, pa.int32())
+        return number_array(np.full(count, origin.offsets_partition, np.int32), pa.int32())
+
     def nulls(kind: pa.DataType) -> Callable[[], pa.Array]:
         return lambda: pa.nulls(count, kind)
 
     return {
-        "file": lambda: pa.repeat(pa.scalar(origin.file, pa.string()), count),
-        "offsets_partition": lambda: pa.repeat(pa.scalar(origin.offsets_partition, pa.int32()), count),
-        "position": lambda: pa.array(window.positions[batch] + origin.position),
-        "offset": lambda: pa.array(records.offset),
-        "leader_epoch": lambda: _number(header("leader_epoch"), pa.int32()),
-        "timestamp_ms": lambda: pa.array(records.timestamp_ms),
-        "kind": lambda: KIND_NAMES.take(pa.array(parse.kind)),
-        "record_type": lambda: _number(parse.record_type, pa.int16()),
-        "value_version": lambda: _number(parse.version, pa.int16(), is_commit),
-        "producer_id": lambda: _number(header("producer_id"), pa.int64(), transactional),
-        "producer_epoch": lambda: _number(header("producer_epoch"), pa.int16(), transactional),
+        "file": lambda: same_text(origin.file, count),
+        "offsets_partition": offsets_partition,
+        "position": lambda: number_array(window.positions[batch] + origin.position, pa.int64()),
+        "offset": lambda: number_array(records.offset, pa.int64()),
+        "leader_epoch": lambda: number_array(header("leader_epoch"), pa.int32()),
+        "timestamp_ms": lambda: number_array(records.timestamp_ms, pa.int64()),
+        "kind": lambda: _KIND_TEXTS.take(number_array(parse.kind, pa.int8())),
+        "record_type": lambda: number_array(parse.record_type, pa.int16()),
+        "value_version": lambda: number_array(parse.version, pa.int16(), is_commit),
+        "producer_id": lambda: number_array(header("producer_id"), pa.int64(), transactional),
+        "producer_epoch": lambda: number_array(header("producer_epoch"), pa.int16(), transactional),
         "group": lambda: parse.group,
         "topic": lambda: parse.topic,
-        "partition": lambda: _number(source.int32(parse.topic_end), pa.int32(), _HAS_TOPIC[parse.kind]),
-        "committed_offset": lambda: _number(source.int64(records.value_start + 2), pa.int64(), is_commit),
-        "committed_leader_epoch": lambda: _number(
+        "partition": lambda: number_array(source.int32(parse.topic_end), pa.int32(), _HAS_TOPIC[parse.kind]),
+        "committed_offset": lambda: number_array(source.int64(records.value_start + 2), pa.int64(), is_commit),
+        "committed_leader_epoch": lambda: number_array(
             np.where(with_epoch, source.int32(records.value_start + 10), _UNKNOWN_EPOCH), pa.int32(), is_commit
         ),
         "metadata": lambda: parse.metadata,
-        "commit_timestamp_ms": lambda: _number(source.int64(parse.metadata_end), pa.int64(), is_commit),
-        "expire_timestamp_ms": lambda: _number(expire(), pa.int64(), is_commit),
+        "commit_timestamp_ms": lambda: number_array(source.int64(parse.metadata_end), pa.int64(), is_commit),
+        "expire_timestamp_ms": lambda: number_array(expire(), pa.int64(), is_commit),
         "protocol_type": nulls(pa.string()),
         "generation": nulls(pa.int32()),
         "protocol": nulls(pa.string()),
@@ -210,8 +214,3 @@ def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> 
         "problem_detail": nulls(pa.string()),
         "problem_bytes": nulls(pa.int64()),
     }
-
-
-def _number(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
-    narrow = values.astype(kind.to_pandas_dtype(), copy=False)
-    return pa.array(narrow, mask=None if valid is None or valid.all() else ~valid)

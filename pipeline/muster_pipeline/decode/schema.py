@@ -52,6 +52,8 @@ class Problem:
     """A batch above the limit of the reader, as it is or decompressed."""
     REWRITTEN = "rewritten"
     """Of a stream: the log is not the one that was read before, and begins anew behind this row."""
+    JOURNAL_ONLY = "journal_only"
+    """Of a pod's directory: batches behind the last one are in the pod's journal and not in its segments yet."""
     UNSUPPORTED_VERSION = "unsupported_version"
     BAD_RECORD = "bad_record"
 

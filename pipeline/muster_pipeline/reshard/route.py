@@ -34,8 +34,7 @@ LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)
 """What is refused unless the caller says that it may be left out."""
 
 _CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE)
-_KINDS: list[str] = KIND_NAMES.to_pylist()
-_IS_CARRIED = np.array([name in _CARRIED for name in _KINDS])
+_IS_CARRIED = np.array([name in _CARRIED for name in KIND_NAMES])
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,10 @@ def read_fates(log: Iterable[SegmentFile], sizes: Mapping[str, int]) -> Fates:
                 for batch, offset, kind, slow in zip(
                     records.batch, records.offset, parse.kind, parse.slow, strict=True
                 ):
-                    if not slow and _KINDS[kind] in (Kind.TXN_COMMIT, Kind.TXN_ABORT):
+                    if not slow and KIND_NAMES[kind] in (Kind.TXN_COMMIT, Kind.TXN_ABORT):
                         offsets, committed = markers[int(window.headers["producer_id"][batch])]
                         offsets.append(int(offset))
-                        committed.append(_KINDS[kind] == Kind.TXN_COMMIT)
+                        committed.append(KIND_NAMES[kind] == Kind.TXN_COMMIT)
     return Fates(dict(markers))
 
 
@@ -102,8 +101,8 @@ class Router:
         self.counts.update(Kind.DAMAGED for one in stretch.damages if one.problem != Problem.ZERO_TAIL)
         parse = parse_records(window, records)
         keep = _IS_CARRIED[parse.kind]
-        fast = np.bincount(parse.kind[~parse.slow], minlength=len(_KINDS))
-        self.counts.update({name: int(count) for name, count in zip(_KINDS, fast, strict=True) if count})
+        fast = np.bincount(parse.kind[~parse.slow], minlength=len(KIND_NAMES))
+        self.counts.update({name: int(count) for name, count in zip(KIND_NAMES, fast, strict=True) if count})
         slow = np.flatnonzero(parse.slow)
         for index, row in zip(slow.tolist(), slow_rows(window, records, slow, stretch.origin), strict=True):
             self.counts[row["kind"]] += 1
