@@ -27,6 +27,8 @@ from muster_coordinator.podapi.models import (
     PartitionStatus,
     PodStatus,
     Problem,
+    RemovalsRequest,
+    RemovalsResponse,
     ReplicasRequest,
     ReplicasResponse,
     Request,
@@ -110,6 +112,9 @@ class PodClient:
 
     async def create_replicas(self, request: ReplicasRequest, timeout_s: float = CALL_TIMEOUT_S) -> ReplicasResponse:
         return await self._call("POST", "/v1/replicas", ReplicasResponse, request, timeout_s)
+
+    async def remove_replicas(self, request: RemovalsRequest, timeout_s: float = CALL_TIMEOUT_S) -> RemovalsResponse:
+        return await self._call("POST", "/v1/removals", RemovalsResponse, request, timeout_s)
 
     async def elect(self, request: ElectionsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ElectionsResponse:
         return await self._call("POST", "/v1/elections", ElectionsResponse, request, timeout_s)

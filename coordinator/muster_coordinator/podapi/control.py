@@ -13,6 +13,8 @@ from muster_coordinator.podapi.models import (
     PartitionEvent,
     PartitionStatus,
     PodStatus,
+    RemovalsRequest,
+    RemovalsResponse,
     ReplicasRequest,
     ReplicasResponse,
     ResignationsRequest,
@@ -29,6 +31,9 @@ class PodControl(Protocol):
 
     async def create_replicas(self, request: ReplicasRequest) -> ReplicasResponse:
         """Make sure that a log, its log id and its promise file exist for every partition named; durable on return."""
+
+    async def remove_replicas(self, request: RemovalsRequest) -> RemovalsResponse:
+        """Delete logs that left their sets. One that may count again, or that the image names, is kept."""
 
     async def elect(self, request: ElectionsRequest) -> ElectionsResponse:
         """onElection. Never waits for a load that takes long (`CallStatus.LOADING`; its end comes as an event), so that

@@ -34,6 +34,10 @@ __all__ = [
     "Peer",
     "PodStatus",
     "Problem",
+    "RemovalRequest",
+    "RemovalResult",
+    "RemovalsRequest",
+    "RemovalsResponse",
     "ReplicaPlace",
     "ReplicaRequest",
     "ReplicaResult",
@@ -160,6 +164,42 @@ class ReplicaResult(Answer, frozen=True):
 
 class ReplicasResponse(Answer, frozen=True):
     results: tuple[ReplicaResult, ...]
+
+
+# POST /v1/removals
+
+
+class RemovalRequest(Request, frozen=True):
+    """A replica that is in no set any more, by what the leader of `epoch` committed: its log is to be deleted."""
+
+    partition: Partition
+    log_id: LogId
+    epoch: Epoch
+
+
+class RemovalsRequest(Request, frozen=True):
+    fencing_token: FencingToken
+    removals: tuple[RemovalRequest, ...]
+
+
+class RemovalResult(Answer, frozen=True):
+    """ACCEPTED: this log is not here, any more or at all. STALE_EPOCH: it promised `epoch`, a higher one than that of
+    the call, so it may count again. INVALID: it is in use, as the message says.
+    """
+
+    partition: int
+    status: CallStatus
+    code: int
+    epoch: int = -1
+    message: str = ""
+
+    @classmethod
+    def of(cls, partition: int, status: CallStatus, *, epoch: int = -1, message: str = "") -> RemovalResult:
+        return cls(partition, status, status.code, epoch, message)
+
+
+class RemovalsResponse(Answer, frozen=True):
+    results: tuple[RemovalResult, ...]
 
 
 # POST /v1/elections

@@ -21,6 +21,7 @@ from muster_coordinator.podapi.models import (
     HeartbeatEvent,
     MetadataImage,
     Problem,
+    RemovalsRequest,
     ReplicasRequest,
     Request,
     ResignationsRequest,
@@ -45,6 +46,7 @@ def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
     api = _Api(pod, metrics)
     app = web.Application(middlewares=[api.check], client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/replicas", api.replicas)
+    app.router.add_post("/v1/removals", api.removals)
     app.router.add_post("/v1/elections", api.elections)
     app.router.add_post("/v1/resignations", api.resignations)
     app.router.add_get("/v1/partitions", api.partitions)
@@ -85,6 +87,9 @@ class _Api:
 
     async def replicas(self, request: web.Request) -> web.Response:
         return _json(await self._pod.create_replicas(await _body(request, ReplicasRequest)))
+
+    async def removals(self, request: web.Request) -> web.Response:
+        return _json(await self._pod.remove_replicas(await _body(request, RemovalsRequest)))
 
     async def elections(self, request: web.Request) -> web.Response:
         return _json(await self._pod.elect(await _body(request, ElectionsRequest)))

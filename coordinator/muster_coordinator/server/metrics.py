@@ -89,6 +89,11 @@ class PodCollector(Collector):
             ("muster_records_loaded", "Records read by loading.", counts.records_loaded),
             ("muster_unknown_records", "Records of unknown type that loading skipped.", counts.unknown_records),
             ("muster_leaderships", "Leaderships that became active.", counts.leaderships),
+            (
+                "muster_replicas_removed",
+                "Logs that left their sets, deleted.",
+                counts.replicas_removed,
+            ),
             ("muster_step_downs", "Leaderships that ended by themselves or by a higher epoch.", counts.step_downs),
             ("muster_read_confirmations", "Rounds in which a majority confirmed reads.", counts.read_rounds),
         ):

@@ -127,6 +127,19 @@ class Pod:
             )
         )
 
+    async def remove_replicas(self, request: p.RemovalsRequest) -> p.RemovalsResponse:
+        self.operator_heard()
+        results = await asyncio.gather(*(self._remove(each) for each in request.removals))
+        self._hub.publish_status()
+        return p.RemovalsResponse(tuple(results))
+
+    async def _remove(self, each: p.RemovalRequest) -> p.RemovalResult:
+        if each.log_id in self._places.get(each.partition, ()):
+            message = "the metadata image names this replica"
+            return p.RemovalResult.of(each.partition, p.CallStatus.INVALID, message=message)
+        done = await self._manager.remove_replica(each.partition, each.log_id, each.epoch)
+        return p.RemovalResult.of(each.partition, p.CallStatus(done.code.value), epoch=done.epoch, message=done.message)
+
     async def elect(self, request: p.ElectionsRequest) -> p.ElectionsResponse:
         self.operator_heard()
         outcomes = await asyncio.gather(

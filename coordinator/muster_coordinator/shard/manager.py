@@ -27,6 +27,7 @@ from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.opening import Opening
 from muster_coordinator.shard.outcome import Outcome, OutcomeCode
 from muster_coordinator.shard.ports import Clock, Peers
+from muster_coordinator.shard.removing import remove
 from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.replication_host import ReplicaHost
 from muster_coordinator.shard.runtime import Runtime
@@ -279,6 +280,22 @@ class ShardManager:
             host = self.hosts[partition] = ReplicaHost(replica, self._runtime)
         await self._opening.open(host)
         return host
+
+    async def remove_replica(self, partition: int, log_id: str, epoch: int) -> Outcome:
+        """Delete this log: the leader of ``epoch`` has committed a set without it. Idempotent; durable on return."""
+        async with self._locks[partition]:
+            host = self.hosts.get(partition)
+            if host is None or host.replica.log_id != log_id:
+                return Outcome(partition, OutcomeCode.ACCEPTED, message="it is not here")
+            refused = await self._prepare(partition)
+            if refused is not None:
+                return refused
+            try:
+                code, message = await remove(host, epoch, self._runtime)
+            except OSError as error:
+                self.storage_failed(error)
+                code, message = OutcomeCode.CANNOT_WRITE, str(error)
+            return self._outcome(host, code, message)
 
     def receive(self, partition: int, message: Message) -> None:
         """From another pod's replica of ``partition``."""

@@ -53,6 +53,7 @@ class ShardMetrics:
         self.loads = 0
         self.load_failures = 0
         self.storage_failures = 0
+        self.replicas_removed = 0  # logs that left their sets, deleted
         self.load_time = Histogram()  # of one partition
         self.load_slice_time = Histogram()  # CPU time between two returns of a load to the event loop
         self.queue_time = Histogram()  # from the first request of a turn to the turn

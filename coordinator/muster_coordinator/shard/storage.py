@@ -3,6 +3,7 @@
     <data>/journal/                    one journal for all partitions (ADR-0001)
     <data>/__consumer_offsets-<p>/     segments in Kafka's format, leader-epoch-checkpoint, muster.promise
     <data>/lost/                       what the journal had of logs whose directory is gone
+    <data>/removed/                    a file for each partition whose replica here left its set and was deleted
 
 ``open``, ``create_replica`` and ``open_log`` block: the manager runs them in its threads.
 """
@@ -18,12 +19,12 @@ from pathlib import Path
 import structlog
 
 from muster_coordinator.log.beside import LogCopy
-from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.flush_mark import FlushMark
 from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
-from muster_coordinator.log.salvage import salvage
+from muster_coordinator.log.salvage import FOLDER, salvage
 from muster_coordinator.log.writer import JournalWriter
 from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import PROMISE_NAME, PromiseError, PromiseFile
@@ -34,6 +35,7 @@ __all__ = ["DamagedLogError", "Storage", "StorageSettings"]
 logger = structlog.get_logger(__name__)
 
 LOST_NAME = "lost"
+REMOVED_NAME = "removed"
 _DIRECTORY_PREFIX = "__consumer_offsets-"
 
 
@@ -72,6 +74,7 @@ class Storage:
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._recovering = threading.Lock()  # the journal's history is handed out to one log at a time
+        self._gone: set[int] = set()  # partitions whose log left its set and was deleted
         self._journal: Journal | None = None
         self._writer: JournalWriter | None = None
         self._flushing: asyncio.TimerHandle | None = None
@@ -91,6 +94,7 @@ class Storage:
         self.lost_power = self._mark.lost_power
         if self._settings.flush_os and not self.lost_power:
             self._mark.running()
+        self._finish_removals()
         for name in sorted(self._disk.listdir(self._data_dir)):
             text = name.removeprefix(_DIRECTORY_PREFIX)
             if text != name and text.isdigit():
@@ -98,6 +102,8 @@ class Storage:
 
     def _find_replica(self, partition: int, directory: Path) -> None:
         """A directory without a promise file is no replica (it has no log id): it is left alone."""
+        if partition in self._gone and not self._disk.listdir(directory):
+            return
         if PROMISE_NAME not in self._disk.listdir(directory):
             logger.warning("directory_without_promise", directory=str(directory))
             return
@@ -193,6 +199,10 @@ class Storage:
         if partition in self.damage:
             raise DamagedLogError(partition_directory(self._data_dir, partition), 0, self.damage[partition])
         directory = partition_directory(self._data_dir, partition)
+        if partition in self._gone:
+            self._disk.unlink(self._removed(partition))
+            self._disk.fsync_dir(self._data_dir / REMOVED_NAME)
+            self._gone.discard(partition)
         PartitionLog.create(self._disk, directory)
         self._refuse_foreign_log(partition, directory)
         promise = PromiseFile.create(self._disk, directory, new_log_id())
@@ -211,6 +221,54 @@ class Storage:
                     error = DamagedLogError(directory / name, 0, f"records, but no {PROMISE_NAME} that says whose")
                     self.mark_damaged(partition, error)
                     raise error
+
+    def remove_replica(self, replica: Replica) -> None:
+        """Delete the log of a replica that nobody uses and ``replicas`` does not name any more; what a crash leaves is
+        deleted at the next start. Blocks. Raises OSError.
+        """
+        replica.close_log()
+        self._disk.mkdir(self._data_dir / REMOVED_NAME)
+        replace_file(self._disk, self._removed(replica.partition), replica.log_id.encode())
+        self._gone.add(replica.partition)
+        self._delete(replica.directory)
+
+    def forget(self, partition: int) -> None:
+        """The journal keeps nothing for a log that was deleted. While nothing is written, on the event loop."""
+        self._open_journal.forget(partition)
+
+    def _removed(self, partition: int) -> Path:
+        """Names the log that was deleted: what the journal still has of it is nothing that was lost."""
+        return self._data_dir / REMOVED_NAME / str(partition)
+
+    def _finish_removals(self) -> None:
+        """What a crash left of logs that were to be deleted."""
+        if REMOVED_NAME not in self._disk.listdir(self._data_dir):
+            return
+        self._gone = {int(name) for name in self._disk.listdir(self._data_dir / REMOVED_NAME) if name.isdigit()}
+        for partition in self._gone:
+            directory = partition_directory(self._data_dir, partition)
+            if directory.name in self._disk.listdir(self._data_dir) and self._is_removed(partition, directory):
+                self._delete(directory)
+
+    def _is_removed(self, partition: int, directory: Path) -> bool:
+        """And not a later one, which was created in its place."""
+        if PROMISE_NAME not in self._disk.listdir(directory):
+            return True
+        try:
+            log_id = PromiseFile.open(self._disk, directory).log_id
+        except PromiseError:
+            return False
+        return log_id == read_whole_file(self._disk, self._removed(partition)).decode()
+
+    def _delete(self, directory: Path) -> None:
+        """The promise, which makes it a replica, goes last. What was found damaged is for people, and stays."""
+        names = [name for name in self._disk.listdir(directory) if name not in (PROMISE_NAME, FOLDER)]
+        for name in names:
+            self._disk.unlink(directory / name)
+        self._disk.fsync_dir(directory)
+        if PROMISE_NAME in self._disk.listdir(directory):
+            self._disk.unlink(directory / PROMISE_NAME)
+            self._disk.fsync_dir(directory)
 
     def add(self, replica: Replica) -> None:
         """From now on the replica is one of this pod's. On the event loop, which alone changes the dictionary."""
@@ -264,6 +322,9 @@ class Storage:
         with self._recovering:
             for partition, histories in self._open_journal.unclaimed().items():
                 if partition in self.replicas:
+                    continue
+                if partition in self._gone:
+                    self._open_journal.release(partition)
                     continue
                 directory = partition_directory(self._data_dir, partition)
                 if directory.name not in self._disk.listdir(self._data_dir):
