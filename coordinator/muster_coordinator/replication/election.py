@@ -96,10 +96,15 @@ class Candidate:
         self._copy: LogState | None = None
         self._copy_horizon = 0  # that of the source when the copy began
         self._progress_ms = self._sent_ms = context.now_ms
+        self._ending_leader = ""  # whose seal is waited for besides a majority's, for a moment
+        self._sealing_since_ms = 0
 
     def start(self, own_leader: str) -> None:
         """``own_leader``: another live leader that this replica itself hears, "" if none."""
-        if self._call.force or self._call.allow_data_loss or self._call.bootstrap:
+        call = self._call
+        if call.force and not call.allow_data_loss and own_leader in call.sets.members:
+            self._ending_leader = own_leader
+        if call.force or call.allow_data_loss or call.bootstrap:
             self._begin_promise()
         elif own_leader:
             self._failed(CallStatus.LEADER_LIVES, f"{own_leader} leads and is heard here")
@@ -145,7 +150,7 @@ class Candidate:
 
     def _promised(self) -> None:
         self.phase = Phase.SEALING
-        self._progress_ms = self._context.now_ms
+        self._progress_ms = self._sealing_since_ms = self._context.now_ms
         self._seal(self._call.sets.members)
         self._choose()
 
@@ -163,6 +168,8 @@ class Candidate:
 
     def on_refused(self, refused: Refused) -> None:
         """A higher promise of one replica says nothing yet: a majority may still take this epoch."""
+        if self.phase is Phase.SEALING and refused.sender == self._ending_leader:
+            self._wait_no_longer()
         if self.phase is Phase.FETCHING and self._best is not None and refused.sender == self._best.sender:
             self._failed(CallStatus.STALE_EPOCH, f"the best log has promised epoch {refused.epoch}")
 
@@ -188,7 +195,16 @@ class Candidate:
                 return
         elif not all(context.rules.is_sealed(one, sum(x in those for x in one)) for one in needed):
             return
+        if self._ending_leader and self._ending_leader not in self._sealed:
+            return
         self._take(best, sets)
+
+    def _wait_no_longer(self) -> None:
+        """A move away from a leader that lives takes its log as well (ADR 7): a majority alone would leave out what the
+        leader appended last, and cut it there. No safety rests on it.
+        """
+        self._ending_leader = ""
+        self._choose()
 
     def _rank_of(self, sealed: Sealed) -> tuple[int, int, bool]:
         """A source from which nothing has to be rebuilt is preferred among equals."""
@@ -338,8 +354,11 @@ class Candidate:
     def tick(self) -> None:
         """Ask again for what did not come; give up without progress."""
         context = self._context
+        waited_ms = context.now_ms - self._sealing_since_ms
         if self.phase is Phase.SEALING and self._call.allow_data_loss:
             self._choose()
+        elif self.phase is Phase.SEALING and self._ending_leader and waited_ms >= context.settings.ending_leader_ms:
+            self._wait_no_longer()
         elif self.phase in (Phase.ASKING, Phase.SEALING, Phase.FETCHING) and self._is_late():
             self._failed(CallStatus.NO_MAJORITY, f"no majority answered while {self.phase.value}")
         elif context.now_ms - self._sent_ms >= context.settings.resend_ms:

@@ -17,6 +17,8 @@ class ReplicationSettings:
     """Silence after which a leader without a majority steps down, and a follower calls its leader dead."""
     election_timeout_ms: int = 2_000
     """An election without the seals or the records that it needs fails after so long without progress."""
+    ending_leader_ms: int = 100
+    """A planned move waits so long for the log of the leader that it ends, when a majority is sealed already."""
     resend_ms: int = 300
     """What was sent and not answered is sent again."""
     append_bytes_max: int = 1 << 20

@@ -98,6 +98,36 @@ def test_question_comes_before_the_promise_and_a_live_leader_ends_the_election()
     assert any(isinstance(effect, fx.SteppedDown) for effect in net["a"].seen)
 
 
+def test_move_takes_what_the_leader_appended_last_though_a_majority_is_sealed_without_it() -> None:
+    net = led()
+    net["a"].append(b"x")
+    net.queue.clear()  # on no other log yet
+    net["b"].elect(1, ABC, force=True)
+    seals = {message.to: message for message in net.queue}
+    net.queue.clear()
+    for name in ("c", "a"):
+        assert net["b"].core.leading_epoch < 0
+        net.queue.append(seals[name])
+        net.deliver()
+    assert net["b"].core.is_active
+    assert [batch.data for batch in net["b"].batches[:2]] == [b"", b"x"]
+    assert not any(isinstance(effect, fx.Truncate) for effect in net["a"].seen)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_move_does_not_wait_long_for_a_leader_that_does_not_answer(refuses: bool) -> None:
+    net = led()
+    net["b"].elect(1, ABC, force=True)
+    if refuses:
+        net["a"].do(net["a"].core.resign(1, 2, net.now))
+    else:
+        net["a"].down = True
+    net.deliver()
+    assert net["b"].core.is_active == refuses
+    net.advance(100)
+    assert net["b"].core.is_active
+
+
 def test_election_without_a_majority_fails_before_anything_is_promised() -> None:
     net = led()
     net["a"].down = net["c"].down = True
