@@ -103,6 +103,10 @@ bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes,
 image: $(STAMP) ## build the image muster:local (docker, podman, or buildah with a base image of our own)
 	@hack/image build
 
+.PHONY: image-pipeline
+image-pipeline: $(STAMP) ## build the image muster-pipeline:local, of Spark with the pipeline (needs a Debian mirror for Java)
+	@hack/image build pipeline
+
 .PHONY: helm
 helm: ## compile Helm as .cache/bin/helm (Go)
 	@hack/helm

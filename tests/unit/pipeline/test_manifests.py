@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from importlib.metadata import version
@@ -14,6 +13,7 @@ import pytest
 import yaml
 
 from muster_cli.main import cli
+from muster_operator.kube.manifests import API_PORT, headless_service_name
 from muster_pipeline.source.session import SUBMITTED
 
 REPOSITORY = Path(__file__).parents[3]
@@ -57,7 +57,8 @@ def test_command_line_is_one_that_the_command_takes(arguments: list[str], master
     parameters = parsed(arguments)
     assert parameters["master"] == master
     assert parameters["output"] == Path("/tables/muster")
-    assert all(re.fullmatch(r"http://muster-\d\.muster:9640", each) for each in parameters["logs"])
+    pods = [f"muster-{ordinal}" for ordinal in range(3)]
+    assert list(parameters["logs"]) == [f"http://{pod}.{headless_service_name('muster')}:{API_PORT}" for pod in pods]
 
 
 def test_all_run_as_the_account_that_has_the_rights_and_write_to_the_claim() -> None:
@@ -94,7 +95,13 @@ def test_spark_applications_have_what_their_operators_require() -> None:
     assert KUBEFLOW["spec"]["sparkVersion"] == APACHE["spec"]["runtimeVersions"]["sparkVersion"] == version("pyspark")
     image = APACHE["spec"]["sparkConf"]["spark.kubernetes.container.image"]
     assert image == KUBEFLOW["spec"]["image"]
-    assert image in (REPOSITORY / "Dockerfile.pipeline").read_text()
+    assert f"PIPELINE={image}\n" in (REPOSITORY / "hack" / "image").read_text()
+
+
+def test_spark_applications_name_a_program_that_spark_submit_takes_for_python() -> None:
+    program = KUBEFLOW["spec"]["mainApplicationFile"]
+    assert program == APACHE["spec"]["pyFiles"] == "local:///usr/local/bin/muster.py"
+    assert "ln -s muster /usr/local/bin/muster.py" in (REPOSITORY / "Dockerfile.pipeline").read_text()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, for kustomize")
