@@ -38,27 +38,34 @@ BUSY_S = 0.000_05
 """An event loop that computes longer than this between two slices has other work: an idle one needs half of it, a
 commit more."""
 LONGEST_REST_S = 0.010
+SHORT_BYTES = 1 << 20
+"""An election waits for the replay of this, or less, without rests: those of its groups would last as long as the
+work itself, tens of milliseconds."""
 
 
 class LoadTurns:
     """Which load goes on next: one slice of one load per turn of the event loop, however many there are.
 
-    The smallest log first, and of equal ones that which began first: it is ACTIVE soonest, and nobody waits longer for
-    it than for a slice. (Kafka loads one partition after the other, in a thread of its own.) While the loop has other
-    work, a slice is followed by a rest of the same length: requests find an idle loop half of the time, and a process
-    that does not use up its share of a contended CPU gets it sooner when one comes.
+    Those that an election waits for, then the one with the least to do, and of equal ones that which began first: it is
+    ACTIVE soonest, and nobody waits longer for it than for a slice. (Kafka loads one partition after the other, in a
+    thread of its own.) While the loop has other work, a slice is followed by a rest of the same length: requests find
+    an idle loop half of the time, and a process that does not use up its share of a contended CPU gets it sooner when
+    one comes. Only a short load that an election waits for does not rest.
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[bool, int, int, int, asyncio.Future[None]]] = []
         self._serials = count()
         self._begun: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._scheduled = False
+        self._resting: asyncio.TimerHandle | None = None
         self._began_s = self._ended_s = 0.0  # the last slice
         self._ended_cpu_s = 0.0
 
-    async def next_slice(self, log_bytes: int) -> None:
-        """Returns when the load of a log of that size, in the task that calls, may do one slice."""
+    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> None:
+        """Returns when the load, in the task that calls, may do one slice. ``rest_bytes``: of the log, still to load;
+        ``waited_for``: by an election.
+        """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         task = asyncio.current_task()
@@ -66,13 +73,23 @@ class LoadTurns:
         begun = self._begun.get(task)
         if begun is None:
             begun = self._begun[task] = next(self._serials)
-        heappush(self._waiting, (log_bytes, begun, next(self._serials), turn))
+        heappush(self._waiting, (not waited_for, rest_bytes, begun, next(self._serials), turn))
         if not self._scheduled:
             self._scheduled = True
             loop.call_soon(self._give)
+        elif self._resting is not None and self._is_urgent:
+            self._resting.cancel()
+            self._resting = None
+            loop.call_soon(self._give)
         await turn
 
+    @property
+    def _is_urgent(self) -> bool:
+        behind, rest_bytes, *_ = self._waiting[0]
+        return not behind and rest_bytes <= SHORT_BYTES
+
     def _give(self) -> None:
+        self._resting = None
         self._began_s = monotonic()
         while self._waiting:
             turn = heappop(self._waiting)[-1]
@@ -88,22 +105,23 @@ class LoadTurns:
             asyncio.get_running_loop().call_soon(self._give_or_rest)
 
     def _give_or_rest(self) -> None:
-        if thread_time() - self._ended_cpu_s < BUSY_S:  # a process that waits for a CPU is not busy
+        # a process that waits for a CPU is not busy
+        if self._is_urgent or thread_time() - self._ended_cpu_s < BUSY_S:
             self._give()
         else:
             rest_s = min(self._ended_s - self._began_s, LONGEST_REST_S)
-            asyncio.get_running_loop().call_later(rest_s, self._give)
+            self._resting = asyncio.get_running_loop().call_later(rest_s, self._give)
 
 
 def load_log(
     replica: Replica, coordinator: GroupCoordinator, metrics: ShardMetrics, to_offset: int | None = None
 ) -> Generator[None, None, int]:
     """Checkpoint and what lies behind it, or the whole log; like ``replay_log`` otherwise."""
-    from_offset = yield from _restore_checkpoint(replica, coordinator)
+    from_offset = yield from restore_checkpoint(replica, coordinator)
     return (yield from replay_log(replica.log, coordinator, metrics, from_offset, to_offset))
 
 
-def _restore_checkpoint(replica: Replica, coordinator: GroupCoordinator) -> Generator[None, None, int]:
+def restore_checkpoint(replica: Replica, coordinator: GroupCoordinator) -> Generator[None, None, int]:
     """Returns the offset behind it; the start of the log if there is none that can be used."""
     start_offset = replica.log.start_offset
     file = replica.open_checkpoint()

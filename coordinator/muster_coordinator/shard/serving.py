@@ -1,11 +1,13 @@
 """What a replica serves: the shard while it leads, a warm standby while it follows.
 
-``load`` makes a shard of the standby, ``end`` makes a standby of the shard if all of its state is committed. Otherwise
-the state is built anew from checkpoint and log. Source: replication.md, "Election" (4), "Resignation".
+``load`` makes a shard of the standby, ``end`` makes a standby of the shard. A state that holds records that are not
+committed is kept for as long as the log holds them too; when the log is cut, it is built anew from checkpoint and log.
+Source: replication.md, "Election" (4), "Resignation".
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -48,7 +50,8 @@ class Serving:
         self._on_loaded = on_loaded
         self._on_load_failed = on_load_failed
         self._on_error = on_error
-        self._standby: Standby | None = None
+        self._standby: Standby | None = None  # while the shard is LOADING: what loads its state
+        self._loading: asyncio.Task[None] | None = None
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -59,7 +62,8 @@ class Serving:
         if self.shard is None and leader:
             self._forget_failed()
         if self.shard is None and commit_point >= 0:
-            if self._standby is None:
+            if self._standby is None or not self._standby.fits:
+                self._drop_standby()
                 self._standby = self._new_standby(self._runtime.new_coordinator())
             self._standby.follow(commit_point)
 
@@ -96,11 +100,11 @@ class Serving:
         if shard is not None and shard.state is ShardState.ACTIVE:  # held
             self._on_loaded(epoch)
             return
-        self.end(f"superseded by epoch {epoch}")
+        self.end(f"superseded by epoch {epoch}", log_stands=True)
         standby = self._standby
-        if standby is None or standby.failed:
-            standby = self._new_standby(self._runtime.new_coordinator())
-        self._standby = None
+        if standby is None or standby.failed or not standby.fits:
+            self._drop_standby()
+            standby = self._standby = self._new_standby(self._runtime.new_coordinator())
         shard = self._new_shard(standby.coordinator, epoch)
         started_ms = self._runtime.clock.monotonic_ms()
         try:
@@ -111,7 +115,7 @@ class Serving:
         if loaded:
             self._loaded(shard, started_ms)
         else:
-            self._runtime.spawn(self._load_rest(shard, standby, started_ms))
+            self._loading = self._runtime.spawn(self._load_rest(shard, standby, started_ms))
 
     def _new_shard(self, coordinator: GroupCoordinator, epoch: int) -> Shard:
         runtime = self._runtime
@@ -152,6 +156,7 @@ class Serving:
         logger.error("load_failed", partition=self._partition, exc_info=error)
         self._runtime.metrics.load_failures += 1
         self.shard = None
+        self._drop_standby()
         if isinstance(error, DamagedLogError):
             shard.fail(FailureReason.LOG_DAMAGED, str(error))
         else:
@@ -165,20 +170,26 @@ class Serving:
         if effect.elected_again and shard is not None and shard.state is ShardState.ACTIVE:
             shard.hold()
         else:
-            self.end(effect.reason)
+            self.end(effect.reason, log_stands=True)
 
-    def end(self, reason: str) -> None:
-        """Answer NOT_COORDINATOR to all that waits, if this replica leads or is about to."""
-        shard = self.release()
+    def end(self, reason: str, *, log_stands: bool = False) -> None:
+        """Answer NOT_COORDINATOR to all that waits, if this replica leads or is about to. ``log_stands``: no write
+        failed, so the log holds all that was appended, committed or not.
+        """
+        shard, standby = self.shard, self._standby
         if shard is None:
             return
+        log_end = self._replica.end_offset
+        log_stands = log_stands or shard.high_watermark >= log_end
+        if shard.state in OPEN_STATES:
+            standby = self._new_standby(shard.coordinator, log_end)
+        self.release()
         if self._runtime.shards.get(self._partition) is shard:
             del self._runtime.shards[self._partition]
-        log_end = self._replica.end_offset
-        whole = shard.state in OPEN_STATES and shard.high_watermark >= log_end
+        loads_or_serves = shard.state is ShardState.LOADING or shard.state in OPEN_STATES
         shard.close(reason)
-        if whole:
-            self._standby = self._new_standby(shard.coordinator, log_end)
+        if loads_or_serves and log_stands:
+            self._standby = standby
 
     def release(self) -> Shard | None:
         """The shard, which is none of this replica's from now on; its state is of no use to a follower."""
@@ -186,4 +197,7 @@ class Serving:
         if shard is not None:
             self.generation += 1
             self._drop_standby()
+            loading, self._loading = self._loading, None
+            if loading is not None:
+                loading.cancel()
         return shard

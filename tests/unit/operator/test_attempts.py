@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.api.conditions import Reason
-from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, REFUSED_S, Answer, Attempts
+from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, REFUSED_S, SOON_S, Answer, Attempts
 
 
 def failed(attempts: Attempts, times: int, now: float = 0.0) -> None:
@@ -90,3 +90,18 @@ def test_better_log_is_remembered_until_the_next_election() -> None:
     assert attempts.view(0.0)["p"].better == "log-2"
     attempts.start("p", "c-2", 2, 0.0)
     assert attempts.view(0.0)["p"].better == ""
+
+
+def test_calls_one_after_the_other_are_under_way_for_a_while_and_not_without_end() -> None:
+    attempts = Attempts(lambda: 1.0)
+    attempts.start("p", "c-0", 1, 5.0)
+    assert attempts.are_under_way(5.0 + SOON_S / 2)
+    attempts.start("q", "c-0", 1, 5.0 + SOON_S / 2)
+    attempts.answer("p", 1, 5.0 + SOON_S / 2, Answer())
+    assert attempts.next_due(5.0 + SOON_S / 2) == pytest.approx(SOON_S / 2)
+    assert not attempts.are_under_way(5.0 + SOON_S)
+    attempts.answer("q", 1, 6.0, Answer())
+    attempts.start("r", "c-0", 1, 7.0)
+    assert attempts.are_under_way(7.0), "there was a break"
+    attempts.answer("r", 1, 7.0, Answer())
+    assert not attempts.are_under_way(7.0)

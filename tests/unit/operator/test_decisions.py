@@ -12,8 +12,8 @@ from tests.unit.operator.model import Model, Operator
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import PartitionState, Replica
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod
-from muster_operator.plan.observation import Connection, Observation
-from muster_operator.plan.planner import plan
+from muster_operator.plan.observation import Attempt, Connection, Observation
+from muster_operator.plan.planner import MOVES_AT_ONCE, plan
 
 
 def seen(model: Model, **changes: dict[str, object]) -> Observation:
@@ -238,3 +238,52 @@ def test_leaders_leave_a_cordoned_node_but_not_when_all_are(model: Model) -> Non
     model.stop("c-2")
     lost = elections(plan(seen(model, c_0=cordoned, c_1=cordoned), 1.0))
     assert [each.resign for each in lost] == [""]
+
+
+# Moves of leaders that live
+
+
+def draining(moved: int) -> tuple[Model, Observation, list[Elect]]:
+    """Each of three pods leads two times as many partitions as move at once; c-0 drains, and the elections of the first
+    plan are recorded and called, of which `moved` have made a leader; no call is answered."""
+    model = Model(partitions=6 * MOVES_AT_ONCE, replication_factor=3)
+    Operator(model).settle()
+    model.running["c-0"].drained = True
+    operator = Operator(model, token=2)
+    operator.replan()
+    begun = elections(tuple(operator.todo))
+    for action in [each for each in operator.todo if isinstance(each, RecordLeadership)]:
+        assert model.record(action)
+    for election in begun[:moved]:
+        operator._carry_out(election)
+    operator.attempts = {each.partition: Attempt(in_flight=True, held_back=False, pod=each.pod) for each in begun}
+    return model, operator.observe(), begun
+
+
+@pytest.mark.parametrize("moved", [0, 1, MOVES_AT_ONCE])
+def test_next_moves_begin_when_leaders_are_there_however_late_the_calls_are_answered(moved: int) -> None:
+    _, observation, begun = draining(moved)
+    assert len(begun) == MOVES_AT_ONCE
+    assert {each.resign for each in begun} == {"c-0"}
+    following = elections(plan(observation, 1.0))
+    assert len(following) == moved
+    assert not {each.partition for each in following} & {each.partition for each in begun}
+
+
+def test_call_that_ended_without_a_leader_takes_no_place_from_the_other_moves() -> None:
+    _, observation, begun = draining(0)
+    hung, *others = begun
+    attempts = {each.partition: observation.attempts[each.partition] for each in others}
+    attempts[hung.partition] = Attempt(in_flight=False, held_back=True, pod=hung.pod)
+    following = elections(plan(with_fields(observation, attempts=attempts), 1.0))
+    assert len(following) == 1
+    assert following[0].partition not in {each.partition for each in begun}
+
+
+def test_moves_that_are_under_way_hold_up_no_failover() -> None:
+    model, _, begun = draining(0)
+    model.stop("c-1")
+    operator = Operator(model, token=2)
+    operator.attempts = {each.partition: Attempt(in_flight=True, held_back=False, pod=each.pod) for each in begun}
+    lost = {name for name, each in model.objects.items() if each.status.leader == "c-1"}
+    assert lost <= {each.partition for each in elections(plan(operator.observe(), 1.0))}

@@ -31,7 +31,7 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_value,
 )
 from muster_coordinator.shard import loading
-from muster_coordinator.shard.loading import SLICE_RECORDS, SLICE_S, LoadTurns, replay_log
+from muster_coordinator.shard.loading import SHORT_BYTES, SLICE_RECORDS, SLICE_S, LoadTurns, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.states import FailureReason, ShardState
 
@@ -186,7 +186,13 @@ async def test_of_equal_logs_one_is_loaded_after_the_other() -> None:
     assert order == ["a", "a", "a", "b", "b", "b"]
 
 
-async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("rest_bytes", "waited_for", "rested"),
+    [(SHORT_BYTES + 1, True, True), (1, False, True), (SHORT_BYTES, True, False)],
+)
+async def test_load_rests_while_the_loop_has_other_work_unless_it_is_short_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, rest_bytes: int, waited_for: bool, rested: bool
+) -> None:
     now = 0.0
     monkeypatch.setattr(loading, "monotonic", lambda: now)
     monkeypatch.setattr(loading, "thread_time", lambda: now)
@@ -199,7 +205,7 @@ async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(mon
     async def load(other_work_s: float) -> None:
         nonlocal now
         for _ in range(3):
-            await turns.next_slice(1)
+            await turns.next_slice(rest_bytes, waited_for=waited_for)
             now += 0.002  # the slice
             loop.call_soon(work, other_work_s)
 
@@ -211,7 +217,28 @@ async def test_load_rests_while_the_loop_has_other_work_and_does_not_without(mon
     assert rests == []
     await load(0.003)
     assert rests == pytest.approx([0.002] * len(rests))
-    assert rests
+    assert bool(rests) is rested
+
+
+async def test_short_load_that_an_election_waits_for_ends_the_rest_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "BUSY_S", -1.0)  # always
+    monkeypatch.setattr(loading, "LONGEST_REST_S", 3600.0)
+    monkeypatch.setattr(loading, "monotonic", count(step=3600).__next__)
+    turns = LoadTurns()
+    order: list[str] = []
+
+    async def load(name: str, slices: int, rest_bytes: int, *, waited_for: bool) -> None:
+        for _ in range(slices):
+            await turns.next_slice(rest_bytes, waited_for=waited_for)
+            order.append(name)
+
+    background = asyncio.ensure_future(load("behind", 3, 1, waited_for=False))
+    async with asyncio.timeout(20):
+        while turns._resting is None:
+            await asyncio.sleep(0)
+        await load("wanted", 2, 2, waited_for=True)
+    background.cancel()
+    assert order == ["behind", "wanted", "wanted"]
 
 
 async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
