@@ -13,7 +13,7 @@ __all__ = ["Answer", "Attempts"]
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
 SOON_S = 1.0
-"""Elections mostly end within this time."""
+"""Elections mostly end within this time. Moves one after the other, as of a pod that drains, go on for longer."""
 REFUSED_S = 1.0
 """A pod that said that it cannot lead is not asked again for so long, if there is another one."""
 
@@ -48,8 +48,11 @@ class Attempts:
         self._jitter = jitter
         self._elections: dict[str, _Election] = {}
         self._refused: dict[str, dict[str, float]] = {}  # partition -> pod -> until when
+        self._busy_since = 0.0  # with calls, without a break
 
     def start(self, partition: str, pod: str, epoch: int, now: float) -> None:
+        if not any(each.in_flight for each in self._elections.values()):
+            self._busy_since = now
         before = self._elections.get(partition)
         self._elections[partition] = _Election(pod, epoch, now, 1 if before is None else before.tries + 1)
 
@@ -123,12 +126,14 @@ class Attempts:
         )
 
     def are_under_way(self, now: float) -> bool:
-        """Elections were called a moment ago, and their answers are about to come."""
-        return any(each.in_flight and now < each.started + SOON_S for each in self._elections.values())
+        """Elections were called a moment ago, and their answers are about to come. Not without end: what waits for a
+        break is done after a while when there is none.
+        """
+        return now < self._busy_since + SOON_S and any(each.in_flight for each in self._elections.values())
 
     def next_due(self, now: float) -> float | None:
         """Seconds until the first partition that is held back may be elected again, or nobody waits for answers."""
         ends = [each.not_before for each in self._elections.values() if not each.in_flight]
-        ends += [each.started + SOON_S for each in self._elections.values() if each.in_flight]
+        ends += [self._busy_since + SOON_S for each in self._elections.values() if each.in_flight]
         ends += [until for refusals in self._refused.values() for until in refusals.values()]
         return min((end - now for end in ends if end > now), default=None)

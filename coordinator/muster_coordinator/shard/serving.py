@@ -20,7 +20,7 @@ from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.standby import NOTHING, Standby
-from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
+from muster_coordinator.shard.states import LEADING_STATES, OPEN_STATES, FailureReason, ShardState
 
 __all__ = ["Serving"]
 
@@ -186,9 +186,9 @@ class Serving:
         self.release()
         if self._runtime.shards.get(self._partition) is shard:
             del self._runtime.shards[self._partition]
-        loads_or_serves = shard.state is ShardState.LOADING or shard.state in OPEN_STATES
+        leads = shard.state in LEADING_STATES
         shard.close(reason)
-        if loads_or_serves and log_stands:
+        if leads and log_stands:
             self._standby = standby
 
     def release(self) -> Shard | None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "PLANNED",
     "Condition",
     "ConditionStatus",
     "ConditionType",
@@ -107,6 +108,10 @@ class Reason(StrEnum):
     """Another OffsetsPartition of the topic has this index already."""
     DUPLICATE_LOG = "DuplicateLog"
     """Two pods have the log with the same log id: a copied volume."""
+
+
+PLANNED = frozenset((Reason.MOVING, Reason.CHANGING_REPLICAS, Reason.NEEDS_HIGHER_EPOCH))
+"""Elections that interrupt a leader that lives."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from muster_operator.api.conditions import Reason
+from muster_operator.api.conditions import PLANNED, Reason
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import (
     CoordinatorCluster,
@@ -45,8 +45,9 @@ from muster_operator.plan.upkeep import decide
 
 __all__ = ["plan"]
 
-MOVES_AT_ONCE = 5
-"""Moves of leaders to where they belong, and no more: each is a pause of milliseconds for some groups."""
+MOVES_AT_ONCE = 4
+"""Elections under way that interrupt a leader that lives. They share the pods' CPUs, so a group waits for all that are
+under way with its own, and all together take as long one way or the other."""
 CHANGES_AT_ONCE = 5
 """Partitions whose set changes: each copies a log."""
 
@@ -148,7 +149,6 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
             if view.log_id:
                 holders[index, view.log_id].append(pod.name)
     rebalance_after_s = parse_duration(spec.failover.rebalance_after)
-    moving = sum(status.reason == Reason.MOVING for status in statuses)
     changing = sum(bool(status.learners or status.previous_replicas) for status in statuses)
     return Scene(
         pods={pod.name: pod for pod in seen.pods},
@@ -158,12 +158,24 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=next_to_restart(seen, rebalance_after_s),
         rolling=any(pod.outdated or pod.draining for pod in seen.pods),
-        moves=MOVES_AT_ONCE - moving,
+        moves=MOVES_AT_ONCE - sum(_is_moving(seen, each) for each in objects.counting.values()),
         changes=CHANGES_AT_ONCE - changing,
         led=Counter(status.leader for status in statuses if status.leader is not None),
         held=Counter(replica.pod for status in statuses for replica in status.replicas),
         holders=holders,
     )
+
+
+def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
+    """A call is under way that was planned, and its pod does not lead yet. The call's end frees the place whatever came
+    of it: one that takes longer is answered so within a second, and a pod that does not answer at all is given up
+    after `electionTimeout`. Without the memory of calls (another operator) nothing is under way.
+    """
+    status, attempt = partition.status, seen.attempts.get(partition.metadata.name)
+    if attempt is None or not attempt.in_flight or status.reason not in PLANNED:
+        return False
+    view = next((pod.replicas.get(partition.spec.index) for pod in seen.pods if pod.name == attempt.pod), None)
+    return view is None or not view.is_active or view.leader_epoch < status.epoch
 
 
 def _decide(seen: Observation, objects: _Sorted, scene: Scene) -> Mapping[int, Decision]:

@@ -23,8 +23,8 @@ class Scene:
     """What the decisions of one plan share. `holders`: UP pods that have a log, by (partition, log id).
 
     `led` counts the partitions that each pod leads, or is about to; decisions add to it, so that a failover of many
-    partitions spreads them. `moves` and `changes`: how many more moves of leaders that only please, and changes of
-    sets, may begin. `emptying`: the pod that a rollout is to restart next; "" if there is none.
+    partitions spreads them. `moves` and `changes`: how many more elections that interrupt a leader that lives, and
+    changes of sets, may begin. `emptying`: the pod that a rollout is to restart next; "" if there is none.
     """
 
     pods: Mapping[str, PodView]

@@ -91,14 +91,14 @@ def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, r
     if own is None:
         return idle  # the log says otherwise than the record, and has not said yet what
     if view.needs_higher_epoch and not standing.scene.is_leaving(pod):
-        return elect(standing, own, Reason.NEEDS_HIGHER_EPOCH, force=True)
+        return _elect(standing, own, Reason.NEEDS_HIGHER_EPOCH, idle)
     if standing.scene.shall_leave(pod) and (moved := _hand_over(standing, pod, view, idle, refused)) is not idle:
         return moved
     if standing.scene.is_leaving(pod):
         return idle
     if standing.previous:
         called = not view.replicas or set(view.replicas) == set(log_ids(standing.status.replicas))
-        return idle if called else elect(standing, own, Reason.CHANGING_REPLICAS, force=True)
+        return idle if called else _elect(standing, own, Reason.CHANGING_REPLICAS, idle)
     if view.previous_replicas or (view.replicas and not view.sets_committed):
         return idle  # the next change is refused before this one is final
     if standing.lacks_majority():
@@ -156,23 +156,22 @@ def _hand_over(
     ready = [each for each in candidates if is_caught_up(view, each.log_id)]
     if not ready:
         return Decision(idle.status, idle.message, refresh=pod.name)
-    return _move(standing, pod, ready)
+    return _move(standing, pod, ready, idle)
 
 
 def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision) -> Decision:
     scene = standing.scene
     wanted = preferred_pod(standing.partition)
-    if wanted == pod.name or scene.moves <= 0 or scene.rolling or not scene.rebalance_after_s:
+    if wanted == pod.name or scene.rolling or not scene.rebalance_after_s:
         return idle
     target = next((each for each in standing.replicas if each.replica.pod == wanted), None)
     if target is None or target.pod is None or not _may_take_over(standing, target, view):
         return idle
     if target.pod.steady_s < scene.rebalance_after_s:
         return idle
-    scene.moves -= 1
     if not is_caught_up(view, target.log_id):
         return Decision(idle.status, idle.message, refresh=pod.name)
-    return _move(standing, pod, [target])
+    return _move(standing, pod, [target], idle)
 
 
 def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> bool:
@@ -182,14 +181,26 @@ def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> b
     return view.follows == leader.log_id and view.state != "FAILED"
 
 
-def _move(standing: Standing, pod: PodView, targets: Sequence[Member]) -> Decision:
+def _move(standing: Standing, pod: PodView, targets: Sequence[Member], idle: Decision) -> Decision:
     wanted, led = preferred_pod(standing.partition), standing.scene.led
     scene = standing.scene
     target = min(
         targets, key=lambda each: (scene.is_young(each.pod), each.replica.pod != wanted, led[each.replica.pod])
     )
-    led[pod.name] -= 1
-    return elect(standing, target, Reason.MOVING, force=True, resign=pod.name)
+    decision = _elect(standing, target, Reason.MOVING, idle, resign=pod.name)
+    if decision is not idle:
+        led[pod.name] -= 1
+    return decision
+
+
+def _elect(standing: Standing, chosen: Member, reason: Reason, idle: Decision, *, resign: str = "") -> Decision:
+    """An election that interrupts a leader that lives: `idle` while enough of them are under way. The end of one is the
+    occasion of the next plan.
+    """
+    if standing.scene.moves <= 0:
+        return idle
+    standing.scene.moves -= 1
+    return elect(standing, chosen, reason, force=True, resign=resign)
 
 
 # Changes of the set
@@ -229,7 +240,7 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
         if not ready:
             return idle
         chosen = ready[0]
-    return elect(changed, chosen, Reason.CHANGING_REPLICAS, force=True)
+    return _elect(changed, chosen, Reason.CHANGING_REPLICAS, idle)
 
 
 def _is_to_go(standing: Standing, member: Member) -> bool:

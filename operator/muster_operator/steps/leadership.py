@@ -18,7 +18,7 @@ from muster_coordinator.podapi.models import (
     Resignation,
     ResignationsRequest,
 )
-from muster_operator.api.conditions import Reason
+from muster_operator.api.conditions import PLANNED, Reason
 from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import FailoverRecord, PartitionState
 from muster_operator.attempts import Answer
@@ -158,7 +158,7 @@ def _remember(context: Context, record: RecordLeadership) -> None:
     name, before, after = record.seen.metadata.name, record.seen.status, record.status
     memory, now = context.memory, context.clock.monotonic()
     if before.state is PartitionState.LED and after.state is not PartitionState.LED:
-        memory.lost_at[name] = (now, before.leader, after.reason in _PLANNED)
+        memory.lost_at[name] = (now, before.leader, after.reason in PLANNED)
     elif after.state is PartitionState.LED:
         lost_at, previous, planned = memory.lost_at.pop(name, (now, before.leader, False))
         if before.led_epoch < 0 or before.led_epoch == after.epoch:
@@ -177,9 +177,6 @@ def _remember(context: Context, record: RecordLeadership) -> None:
                 duration_ms=round(gap_s * 1000),
             )
         )
-
-
-_PLANNED = (Reason.MOVING, Reason.CHANGING_REPLICAS, Reason.NEEDS_HIGHER_EPOCH)
 
 
 async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None:
