@@ -66,7 +66,7 @@ class Shard:
         self._commit_timeout_ms = commit_timeout_ms
         self._queue: deque[tuple[Any, Any]] = deque()
         self._scheduled = False
-        self._held = False
+        self._held = self._opened = False
         self._unanswered: Answer | None = None  # of the operation that runs; its response is not parked yet
         self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
         self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
@@ -91,7 +91,7 @@ class Shard:
 
     def open_epoch(self, epoch: int, sets: Sets) -> None:
         """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued follows."""
-        self._held = False
+        self._held, self._opened = False, True
         self.epoch = epoch
         self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
         self._host.flush_soon(self)
@@ -100,7 +100,10 @@ class Shard:
         """The leader-change record is committed. What the group state does first is first in the queue."""
         if self.state is ShardState.LOADING:
             self.committed_fence = self.coordinator.fence
+            early, self._queue = self._queue, deque()
             self._open_or_fence()
+            for request, answer in early:
+                self.submit(request, answer)
 
     def _open_or_fence(self) -> None:
         """What the last Fence record says."""
@@ -181,6 +184,8 @@ class Shard:
         wrong = self.coordinator.refuse(request)
         if wrong is not None:
             answer.answer(wrong)
+        elif self.state is ShardState.LOADING and self._opened:
+            self._queue.append((request, answer))  # a round trip to a majority, or the leader steps down
         elif self.state is ShardState.LOADING:
             answer.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         elif self.state is ShardState.FENCED:

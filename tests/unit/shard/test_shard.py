@@ -407,6 +407,28 @@ def test_shard_is_loading_until_its_epoch_is_open() -> None:
     assert world.shard.state is ShardState.ACTIVE
 
 
+def test_request_that_comes_while_only_the_new_epoch_is_to_be_committed_waits_for_that() -> None:
+    world = World()
+    world.shard.start_loading()
+    world.shard.open_epoch(4, SETS)
+    asked = world.ask(Write(("a",)))
+    world.turn()
+    assert (asked.got, world.groups.state) == ([], []), "not before the state may change"
+    world.shard.activate()
+    world.turn()
+    world.commit()
+    assert asked.got == ["written"]
+
+
+def test_request_that_waits_for_the_new_epoch_is_refused_when_that_fails() -> None:
+    world = World()
+    world.shard.start_loading()
+    world.shard.open_epoch(4, SETS)
+    asked = world.ask(Write(("a",)))
+    world.shard.close("no majority was heard")
+    assert asked.got == [ErrorCode.NOT_COORDINATOR]
+
+
 def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:
     uncommitted = world.ask(Write(("a",)))
     world.turn()
