@@ -28,6 +28,8 @@ OPERATOR_AWAY_S = 1.0
 """An operator that was heard within this time may still move partitions away; its streams give a sign every 200 ms."""
 
 DRAIN_POLL_S = 0.02
+LONGEST_DRAIN_S = 20.0
+"""A drain whose moves go on is not broken off before that: Kubernetes leaves a pod 30 s."""
 
 HAND_OVER_S = 1.0
 """How long a drained pod stays for new leaders that have not committed anything yet."""
@@ -225,12 +227,27 @@ class Pod:
         self._hub.publish_status()  # first of all, so that nobody elects this pod for what it gives up now
         replicated = set(self._replicated()).intersection(self._led())
         await self._resign(p for p in self._led() if p not in replicated)
-        timeout_s = self._settings.drain_timeout_ms / 1000
-        if not await self._while_operator_is_near(lambda: not replicated.intersection(self._led()), timeout_s):
+        if not await self._moved_away(replicated, self._settings.drain_timeout_ms / 1000):
             logger.warning("drain_not_finished", partitions=sorted(replicated.intersection(self._led())))
         await self._resign(self._led())
         await self._while_operator_is_near(lambda: all(self._led_elsewhere(p) for p in replicated), HAND_OVER_S)
         self._hub.publish_status()
+
+    async def _moved_away(self, partitions: set[int], timeout_s: float) -> bool:
+        """Wait until none of them is led here, for as long as the next one goes within the time."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + max(timeout_s, LONGEST_DRAIN_S)
+        left = partitions
+
+        def some_moved() -> bool:
+            nonlocal left
+            before, left = left, left.intersection(self._led())
+            return left != before
+
+        while left:
+            if not await self._while_operator_is_near(some_moved, min(timeout_s, ends_s - loop.time())):
+                return False
+        return True
 
     async def _while_operator_is_near(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until ``done``; whether it was."""

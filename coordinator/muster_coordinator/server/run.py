@@ -34,7 +34,7 @@ from muster_coordinator.server.listener import KafkaListener
 from muster_coordinator.server.logging import configure_logging
 from muster_coordinator.server.metrics import PodMetrics
 from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork
-from muster_coordinator.server.pod import Pod, PodIdentity
+from muster_coordinator.server.pod import LONGEST_DRAIN_S, Pod, PodIdentity
 from muster_coordinator.server.segments import segment_routes
 from muster_coordinator.shard.archiving import ArchiverSettings
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
@@ -76,7 +76,8 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
         if not alive:  # it leads nothing any more
             raise NewProcessNeededError(reason)
         try:
-            await asyncio.wait_for(pod.drain(), options.settings.peers.drain_timeout_ms / 1000 + RESIGN_S)
+            longest_s = max(options.settings.peers.drain_timeout_ms / 1000, LONGEST_DRAIN_S)
+            await asyncio.wait_for(pod.drain(), longest_s + RESIGN_S)
         except TimeoutError:
             logger.warning("drain_timed_out", pod=options.pod)
     logger.info("stopped", pod=options.pod)

@@ -122,8 +122,8 @@ class PeerSettings:
     what it knew before. 0: only the operator elects."""
 
     drain_timeout_ms: int = _setting(3000, None, 0, 600_000)
-    """How long (ms) a pod that is asked to end goes on leading partitions of several replicas, so that the operator can
-    move them away first. Then it resigns."""
+    """How long (ms) a pod that is asked to end goes on leading partitions of several replicas while none of them is
+    moved away by the operator, 20 s in all. Then it resigns."""
 
     peer_buffer_bytes: int = _setting(16_777_216, None, 1_048_576)
     """What may wait (bytes) to be sent to one other pod. What does not fit is dropped and sent again later; what helps

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from tests.support.peers import until
 
@@ -144,6 +145,34 @@ async def test_what_nobody_moves_is_resigned_after_the_limit(tmp_path: Path) -> 
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=50)
     await asyncio.gather(pod.drain(), pod.drain())
     assert manager.resigned == [(1, 5), (0, 5)]
+    await pod.stop()
+
+
+async def test_drain_goes_on_for_as_long_as_partitions_are_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each move takes most of the time that a drain waits for one."""
+    timeout_s, moves = 0.5, 4
+    monkeypatch.setattr(pod_module, "LONGEST_DRAIN_S", 60.0)
+    manager = FakeManager()
+    pod = draining_pod(tmp_path, manager, drain_timeout_ms=round(timeout_s * 1000))
+    for partition in range(2, 2 + moves):
+        manager.replicas[partition] = SimpleNamespace(promised=SimpleNamespace(epoch=4), partition=partition)
+        manager.shards[partition] = SimpleNamespace(state=ShardState.ACTIVE, partition=partition)
+    places = [ReplicaPlace(p, f"log-{p}-{n}", f"pod-{n}") for p in range(2, 2 + moves) for n in range(3)]
+    pod.update_metadata(msgspec.structs.replace(IMAGE, version=2, places=(*IMAGE.places, *places)))
+    draining = asyncio.create_task(pod.drain())
+    await until(lambda: manager.resigned == [(1, 5)])
+    loop = asyncio.get_running_loop()
+    for partition in range(2, 2 + moves):
+        moves_at = loop.time() + timeout_s * 0.6
+        while loop.time() < moves_at:
+            pod.operator_heard()
+            await asyncio.sleep(pod_module.DRAIN_POLL_S)
+        del manager.shards[partition]
+        assert manager.resigned == [(1, 5)], f"given up before partition {partition} was moved"
+    await draining
+    assert manager.resigned == [(1, 5), (0, 5)], "what nobody moved"
     await pod.stop()
 
 
