@@ -5,9 +5,10 @@ stored offsets.
 The interruptions are those of `make chaos`: three pods (nodes), 50 partitions, 100 groups that commit every 10 ms, the
 leader of a third of them killed or asked to end. Kafka 4.1.0 runs the same on this machine where Java is and its jars
 were fetched; otherwise the figures of bench/kafka-failover.json, from another machine, stand beside it and say so.
-The results are also written to bench/results/.
+Stored offsets: how long the elections of a drain take, and from the start of a pod until it leads everything, beside
+Kafka's start over the same log. The results are also written to bench/results/.
 
-Exit codes: 0 measured; 1 something failed or was lost; 2 wrong usage, or a program is missing.
+Exit codes: 0 all bounds hold; 1 one does not, or something failed or was lost; 2 wrong usage, or a program is missing.
 """
 
 from __future__ import annotations
@@ -25,36 +26,67 @@ from servers import data_directory
 
 FAULTS = {"SIGKILL": ("kill", "kafka-kill"), "SIGTERM": ("terminate", "kafka-terminate"), "planned move": ("drain", "")}
 BASELINE = REPOSITORY / "bench" / "kafka-failover.json"
+PARTS = ("faults", "warm", "cold")
 COLUMNS = ("interrupted_p50", "interrupted_p99", "interrupted_max", "elsewhere_p99", "lost")
 
 
 def main() -> int:
     options = arguments().parse_args()
+    report: dict[str, Any] = {"machine": machine()}
     try:
-        muster = chaos([ours for ours, _ in FAULTS.values()], options)
-        kafka = with_kafka(options)
+        if "faults" in options.parts:
+            report["muster"] = chaos([ours for ours, _ in FAULTS.values()], options)
+            report["kafka"] = with_kafka(options)
         with data_directory(REPOSITORY) as directory:
-            figures = stored.measure(directory, options.offsets)
+            if "warm" in options.parts:
+                report["warm"] = stored.warm(directory, options.offsets)
+            if "cold" in options.parts:
+                report["cold"] = stored.cold(directory, options.offsets, with_kafka=has_kafka(options))
     except builds.MissingTool as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 2
     except builds.BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    report = {"machine": machine(), "muster": muster, "kafka": kafka, "stored": figures}
     written = write("failover", report)
     print(json.dumps(report, indent=2) if options.json else text(report))
     print(f"written to {written}", file=sys.stderr)
-    return 1 if any(row.get("lost") or row.get("skipped") for row in muster.values()) else 0
+    failed = [*faults_exceeded(report), *stored.exceeded(report)]
+    for line in failed:
+        print(f"bench: {line}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of faults of each kind (default 20)")
     parser.add_argument("--offsets", type=int, default=1_000_000, help="stored ones (default 1,000,000)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="of the measurement (default: all)")
     parser.add_argument("--without-kafka", action="store_true", help="compare with the baseline file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
+
+
+def has_kafka(options: argparse.Namespace) -> bool:
+    """Whether Kafka is to be measured, and can be here."""
+    if options.without_kafka:
+        return False
+    try:
+        builds.kafka_jars()
+    except builds.MissingTool as missing:
+        print(f"Kafka is not measured: {missing}", file=sys.stderr)
+        return False
+    return True
+
+
+def faults_exceeded(report: dict[str, Any]) -> list[str]:
+    """Bounds of the scenarios that do not hold, and what was lost."""
+    lines = []
+    for name, row in report.get("muster", {}).items():
+        lines += [f"{name}: {reason}" for reason in row.get("failed", ())]
+        if row.get("lost") or row.get("skipped"):
+            lines.append(f"{name}: lost {row.get('lost')} {row.get('skipped', '')}".rstrip())
+    return lines
 
 
 def chaos(scenarios: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -71,25 +103,28 @@ def chaos(scenarios: list[str], options: argparse.Namespace) -> dict[str, dict[s
 
 def with_kafka(options: argparse.Namespace) -> dict[str, Any]:
     """Kafka's figures from here, or those of the baseline file; ``source`` says which."""
-    scenarios = [theirs for _, theirs in FAULTS.values() if theirs]
-    if not options.without_kafka:
-        try:
-            builds.kafka_jars()
-            return chaos(scenarios, options) | {"source": "this machine"}
-        except builds.MissingTool as missing:
-            print(f"Kafka's figures are those of the baseline: {missing}", file=sys.stderr)
+    if has_kafka(options):
+        return chaos([theirs for _, theirs in FAULTS.values() if theirs], options) | {"source": "this machine"}
     figures: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))
     return figures
 
 
 def text(report: dict[str, Any]) -> str:
+    return "\n".join(filter(None, [_faults(report) if "muster" in report else "", stored.text(report)]))
+
+
+def _faults(report: dict[str, Any]) -> str:
     lines = ["interruption of groups, ms" + " " * 14 + "p50      p99      max   elsewhere p99   lost"]
     for fault, (ours, theirs) in FAULTS.items():
-        lines.append(_line(f"Muster, {fault}", report["muster"][ours]))
+        row = report["muster"][ours]
+        lines.append(_line(f"Muster, {fault}", row))
         if theirs:
-            lines.append(_line(f"Kafka 4.1.0, {fault}", report["kafka"][theirs]))
-    lines.append(f"Kafka's figures: {report['kafka']['source']}")
-    return "\n".join([*lines, "", stored.text(report["stored"])])
+            other = report["kafka"][theirs]
+            lines.append(_line(f"Kafka 4.1.0, {fault}", other))
+            pairs = [(row.get(key), other.get(key)) for key in ("interrupted_p50", "interrupted_max")]
+            ratios = [f"{mine / other:.3f}" if mine and other else "-" for mine, other in pairs]
+            lines.append(f"  Muster's share of Kafka's time: p50 {ratios[0]}, max {ratios[1]}")
+    return "\n".join([*lines, f"Kafka's figures: {report['kafka']['source']}", ""])
 
 
 def _line(name: str, row: dict[str, Any]) -> str:

@@ -76,22 +76,35 @@ group.initial.rebalance.delay.ms=0
 """
 
 
+class KafkaNode:
+    """One combined broker and controller with 1 GB of heap, formatted; data under `directory`. Raises BenchError."""
+
+    def __init__(self, directory: Path, *, partitions: int) -> None:
+        self.data = directory / "kafka"
+        self.output = directory / "kafka.out"
+        self.port, controller = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{kafka_jars()}/*"]
+        self._properties = directory / "kafka.properties"
+        text = KAFKA_PROPERTIES.format(port=self.port, controller=controller, data=self.data, partitions=partitions)
+        self._properties.write_text(text, encoding="utf-8")
+        identity = storage_tool(self._java, "random-uuid").split()[-1]
+        storage_tool(self._java, "format", "-t", identity, "-c", str(self._properties))
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Its process, from its start on; ended in order."""
+        with process([*self._java, "kafka.Kafka", str(self._properties)], self.output) as started:
+            yield started
+
+
 @contextmanager
 def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterator[Server]:
-    """One combined broker and controller with 1 GB of heap; data under `directory`. Raises BenchError."""
-    jars = kafka_jars()
-    port, controller = free_ports(2)
-    properties = directory / "kafka.properties"
-    data = directory / "kafka"
-    properties.write_text(
-        KAFKA_PROPERTIES.format(port=port, controller=controller, data=data, partitions=partitions), encoding="utf-8"
-    )
-    java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{jars}/*"]
-    identity = storage_tool(java, "random-uuid").split()[-1]
-    storage_tool(java, "format", "-t", identity, "-c", str(properties))
-    with process([*java, "kafka.Kafka", str(properties)], directory / "kafka.out") as started:
-        wait_for_kafka(started, f"127.0.0.1:{port}", topic_partitions, directory / "kafka.out")
-        yield Server("kafka 4.1.0", f"127.0.0.1:{port}", (started.pid,), "page cache, no fsync")
+    """A Kafka node that is ready. Raises BenchError."""
+    node = KafkaNode(directory, partitions=partitions)
+    with node.running() as started:
+        wait_for_kafka(started, node.bootstrap, topic_partitions, node.output)
+        yield Server("kafka 4.1.0", node.bootstrap, (started.pid,), "page cache, no fsync")
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:

@@ -1,4 +1,5 @@
-"""Over many stored offsets: election of warm standbys (three pods), and the cold start of a single pod, beside Kafka's.
+"""Over many stored offsets: election of warm standbys (three pods), and the cold start of a single pod, beside Kafka's
+load of the same log.
 
 The load generator stores the offsets: groups with 1,000 topic partitions each, 50 groups at a time, which commit them
 again and again for half a second, so that the log is several times as long as what it comes to.
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import builds
+import kafkaload
 import servers
 from builds import BenchError
 
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, StatusEvent
 
+PARTITIONS = 50
 TOPIC_PARTITIONS = 1000
 GROUPS_AT_ONCE = 50
 REWRITE_S = 0.5
@@ -35,29 +38,29 @@ SILENCE_S = 60.0
 POLL_S = 0.02
 CHECKPOINT = "muster.checkpoint.interval.bytes=1048576"
 """Smaller than by default: so that a log of this length has one, and a tail behind it."""
+ELECTION_LIMIT_MS = 100.0
 
 
-def measure(directory: Path, offsets: int) -> dict[str, Any]:
-    """All times in ms. Raises BenchError, MissingTool."""
-    generator = builds.loadgen()
-    rounds = max(offsets // (GROUPS_AT_ONCE * TOPIC_PARTITIONS), 1)
-    report = {"offsets": rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS, "standby": standby(directory, generator, rounds)}
-    return report | {"cold_start": cold_start(directory, generator, rounds)}
+def warm(directory: Path, offsets: int) -> dict[str, Any]:
+    """One of three pods hands over all that it leads: how long each partition's election took. ms.
+
+    Raises BenchError, MissingTool.
+    """
+    rounds = _rounds(offsets)
+    with _local_up(directory / "warm", 3) as pods:
+        _store(pods.bootstrap, rounds)
+        times = sorted(asyncio.run(_handover(pods)))
+    stored = rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS
+    return {"offsets": stored, "elections": len(times), "p50_ms": times[len(times) // 2], "max_ms": times[-1]}
 
 
-def standby(directory: Path, generator: Path, rounds: int) -> dict[str, Any]:
-    """One of three pods hands over all that it leads: how long each partition's new leader took."""
-    with _local_up(directory / "standby", 3) as pods:
-        _store(generator, pods.bootstrap, rounds)
-        times = asyncio.run(_handover(pods))
-    times.sort()
-    return {"elections": len(times), "p50_ms": times[len(times) // 2], "max_ms": times[-1]}
-
-
-def cold_start(directory: Path, generator: Path, rounds: int) -> dict[str, Any]:
-    """SIGKILL of a single pod: from the start of its next process until it leads everything."""
+def cold(directory: Path, offsets: int, *, with_kafka: bool) -> dict[str, Any]:
+    """SIGKILL of a single pod: from the start of its next process until it leads everything. Then Kafka over what the
+    pod's log holds. Raises BenchError, MissingTool.
+    """
+    rounds = _rounds(offsets)
     with _local_up(directory / "cold", 1, CHECKPOINT) as pods:
-        _store(generator, pods.bootstrap, rounds)
+        _store(pods.bootstrap, rounds)
         before = pods.pids()
         os.kill(before[0], signal.SIGKILL)
         deadline = time.monotonic() + DEADLINE_S
@@ -66,13 +69,24 @@ def cold_start(directory: Path, generator: Path, rounds: int) -> dict[str, Any]:
             time.sleep(POLL_S)
         started = time.monotonic()
         asyncio.run(_all_active(pods, deadline))
-        return {"ms": _ms(time.monotonic() - started)}
+        took_ms = _ms(time.monotonic() - started)
+        logs = pods.stop()
+        figures: dict[str, Any] = {"offsets": rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS, "ms": took_ms}
+        figures["log_bytes"] = sum(file.stat().st_size for log in logs for file in log.glob("*.log"))
+        if with_kafka:
+            figures["kafka"] = kafkaload.measure(directory / "kafka", logs, TOPIC_PARTITIONS)
+    return figures
+
+
+def _rounds(offsets: int) -> int:
+    return max(offsets // (GROUPS_AT_ONCE * TOPIC_PARTITIONS), 1)
 
 
 @dataclass(frozen=True)
 class _Pods:
     data: Path
     bootstrap: str
+    cluster: subprocess.Popen[bytes]
 
     def record(self) -> list[dict[str, Any]]:
         pods: list[dict[str, Any]] = json.loads((self.data / "run.json").read_text(encoding="utf-8"))["pods"]
@@ -81,6 +95,12 @@ class _Pods:
     def pids(self) -> list[int]:
         return [pod["process"]["pid"] for pod in self.record() if pod["process"]]
 
+    def stop(self) -> list[Path]:
+        """An orderly end. The directories of the logs, of all partitions of all pods."""
+        self.cluster.terminate()
+        self.cluster.wait(servers.STOP_DEADLINE_S)
+        return sorted(self.data.glob("pods/*/__consumer_offsets-*"))
+
 
 @contextmanager
 def _local_up(directory: Path, pods: int, *config: str) -> Iterator[_Pods]:
@@ -88,15 +108,16 @@ def _local_up(directory: Path, pods: int, *config: str) -> Iterator[_Pods]:
     data = directory / "data"
     command = [sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"]
     command += ["--pods", str(pods), "--topic", f"{servers.TOPIC}:{TOPIC_PARTITIONS}"]
-    command += ["--replication-factor", str(pods)]
+    command += ["--replication-factor", str(pods), "--partitions", str(PARTITIONS)]
     command += [argument for setting in config for argument in ("--config", setting)]
     with servers.process(command, directory / "muster.out") as started:
         line = servers.wait_for_line(started, directory / "muster.out", "ready bootstrap=")
-        yield _Pods(data, line.split("bootstrap=")[1].split()[0])
+        yield _Pods(data, line.split("bootstrap=")[1].split()[0], started)
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _store(generator: Path, bootstrap: str, rounds: int) -> None:
+def _store(bootstrap: str, rounds: int) -> None:
+    generator = builds.loadgen()
     print(f"storing {rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS:,} offsets", file=sys.stderr)
     for number in range(rounds):
         command = [str(generator), "-bootstrap", bootstrap.split(",")[0], "-topic", servers.TOPIC]
@@ -108,39 +129,39 @@ def _store(generator: Path, bootstrap: str, rounds: int) -> None:
 
 
 async def _handover(pods: _Pods) -> list[float]:
-    """ms of each election that the drain of the pod that leads most causes: from the first sign of it to ACTIVE."""
+    """ms of each election that the drain of the pod that leads most causes: from the first sign of its epoch, which is
+    the new leader's promise, to ACTIVE."""
     async with new_session() as session:
         clients = [PodClient(session, pod["name"], pod["apiAddress"]) for pod in pods.record()]
-        led = {client.pod: len(_led((await client.status()).partitions)) for client in clients}
-        victim = max(clients, key=lambda client: led[client.pod])
-        others = [client for client in clients if client is not victim]
+        led = {client.pod: _led((await client.status()).partitions) for client in clients}
+        victim = max(clients, key=lambda client: len(led[client.pod]))
+        epochs = led[victim.pod]
         begun: dict[int, float] = {}
         took: dict[int, float] = {}
+        watched: set[str] = set()
+
+        def note(status: PartitionStatus) -> None:
+            index, now = status.partition, time.monotonic()
+            if status.epoch > epochs.get(index, status.epoch):
+                begun.setdefault(index, now)
+                if status.state == "ACTIVE" and status.role == "leader":
+                    took.setdefault(index, _ms(now - begun[index]))
 
         async def follow(client: PodClient) -> None:
             async for event in client.watch(SILENCE_S):
-                if isinstance(event, PartitionEvent) and event.partition.role == "leader":
-                    _note(event.partition, begun, took)
+                if isinstance(event, PartitionEvent):
+                    note(event.partition)
                 elif isinstance(event, StatusEvent):
-                    took.update(dict.fromkeys(_led(event.status.partitions), -1.0))
+                    watched.add(client.pod)
 
-        following = [asyncio.create_task(follow(client)) for client in others]
-        await _until(lambda: len(took) == sum(led[client.pod] for client in others), "the streams are there")
-        had = set(took)
+        following = [asyncio.create_task(follow(client)) for client in clients]
+        await _until(lambda: len(watched) == len(clients), "the streams are there")
         await victim.drain(timeout_s=DEADLINE_S)
-        await _until(lambda: len(took.keys() - had) == led[victim.pod], "every partition is handed over")
+        await _until(lambda: took.keys() >= epochs.keys(), "every partition is handed over")
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        return [took[index] for index in took.keys() - had]
-
-
-def _note(status: PartitionStatus, begun: dict[int, float], took: dict[int, float]) -> None:
-    now = time.monotonic()
-    if status.state == "ACTIVE":
-        took.setdefault(status.partition, _ms(now - begun.get(status.partition, now)))
-    else:
-        begun.setdefault(status.partition, now)
+        return list(took.values())
 
 
 async def _all_active(pods: _Pods, deadline: float) -> None:
@@ -158,8 +179,9 @@ async def _all_active(pods: _Pods, deadline: float) -> None:
             await asyncio.sleep(POLL_S)
 
 
-def _led(partitions: tuple[PartitionStatus, ...]) -> list[int]:
-    return [each.partition for each in partitions if each.state == "ACTIVE" and each.role == "leader"]
+def _led(partitions: tuple[PartitionStatus, ...]) -> dict[int, int]:
+    """Partition -> epoch in which it is led there."""
+    return {each.partition: each.epoch for each in partitions if each.state == "ACTIVE" and each.role == "leader"}
 
 
 async def _until(holds: Callable[[], bool], what: str) -> None:
@@ -178,11 +200,32 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 1)
 
 
+def exceeded(figures: dict[str, Any]) -> list[str]:
+    """A line for each bound that does not hold."""
+    lines = []
+    standby, start = figures.get("warm"), figures.get("cold")
+    if standby is not None and standby["max_ms"] > ELECTION_LIMIT_MS:
+        lines.append(f"election of a warm standby: max {standby['max_ms']:,.0f} ms, limit {ELECTION_LIMIT_MS:g} ms")
+    kafka = start.get("kafka") if start is not None else None
+    if start is not None and kafka is not None and start["ms"] >= kafka["ms"]:
+        lines.append(f"cold start: {start['ms']:,.0f} ms, Kafka's {kafka['ms']:,.0f} ms")
+    return lines
+
+
 def text(figures: dict[str, Any]) -> str:
-    warm, cold = figures["standby"], figures["cold_start"]
-    return (
-        f"over {figures['offsets']:,} stored offsets:\n"
-        f"election of a warm standby: p50 {warm['p50_ms']:,.0f} ms, max {warm['max_ms']:,.0f} ms "
-        f"({warm['elections']} partitions at once)\n"
-        f"cold start of a pod until it leads everything: {cold['ms']:,.0f} ms"
-    )
+    lines = []
+    if (standby := figures.get("warm")) is not None:
+        lines.append(
+            f"election of a warm standby, {standby['offsets']:,} stored offsets in {PARTITIONS} partitions: "
+            f"p50 {standby['p50_ms']:,.0f} ms, max {standby['max_ms']:,.0f} ms "
+            f"({standby['elections']} elections, limit of the max {ELECTION_LIMIT_MS:g} ms)"
+        )
+    if (start := figures.get("cold")) is not None:
+        what = f"{start['offsets']:,} stored offsets, {start['log_bytes'] / 1e6:,.0f} MB of log"
+        lines.append(f"cold start of a pod until it leads everything, {what}: {start['ms']:,.0f} ms")
+        if (kafka := start.get("kafka")) is not None:
+            lines.append(
+                f"Kafka 4.1.0 over the same log: {kafka['ms']:,.0f} ms, of which {kafka['load_ms']:,.0f} ms after it "
+                f"answered at all; Muster takes {start['ms'] / kafka['ms']:.2f} of Kafka's time"
+            )
+    return "\n".join(lines)
