@@ -41,8 +41,16 @@ STEPS_MAX = 12
 """Calls to the disk that a dying process still makes, at most."""
 
 
+WRITES = ("pwritev_durably", "fdatasync")
+
+
 class _Dies(Exception):
-    """Between two calls to the disk."""
+    """At this call to the disk."""
+
+    def __init__(self, operation: str, path: Path) -> None:
+        super().__init__(operation)
+        self.operation = operation
+        self.path = path
 
 
 class FileDisk(Disk):
@@ -79,15 +87,16 @@ class FileDisk(Disk):
             self.journal.retire(file)
         self.journal.prepare_spare()
 
-    def die(self, *, power: bool) -> None:
+    def die(self, *, power: bool, failed: bool) -> None:
         steps = self._random.randint(0, STEPS_MAX)
-        self.fake.fault = self._dying(steps, in_write=self._random.random() < 0.5)
+        self.fake.fault = self._dying(steps, in_write=failed or self._random.random() < 0.5)
         try:
             if self._under_way:
                 self._under_way[0]()
             self.flush()
-        except _Dies:
-            pass
+        except _Dies as end:
+            if failed and end.operation in WRITES:
+                self.fake.count_as_written(end.path)
         self.fake.fault = None
         if power:
             self._boots += 1
@@ -97,12 +106,14 @@ class FileDisk(Disk):
 
     @staticmethod
     def _dying(steps: int, *, in_write: bool) -> Callable[[str, Path, int], None]:
-        """``in_write``: at the first durable write, should it come before: a power loss may tear it."""
+        """``in_write``: at the first write that shall be durable, should it come before: a power loss may tear it, and
+        if it failed, the kernel tries it no more.
+        """
         left = iter(range(steps))
 
         def fault(operation: str, path: Path, size: int) -> None:
-            if next(left, None) is None or (in_write and operation == "pwritev_durably"):
-                raise _Dies
+            if next(left, None) is None or (in_write and operation in WRITES):
+                raise _Dies(operation, path)
 
         return fault
 

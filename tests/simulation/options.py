@@ -101,7 +101,7 @@ def draw_options(seed: int) -> Options:
         partition_every_ms=some(1_000, 2_500),
         flip_every_ms=some(2_500, 5_000) if replicas > 1 else 0,
         full_every_ms=some(3_000),
-        broken_every_ms=some(4_000),
+        broken_every_ms=some(1_500, 4_000),
         slow_every_ms=some(2_000, 6_000),
         move_every_ms=some(800, 2_500),
         resign_every_ms=some(2_000, 6_000),

@@ -83,14 +83,14 @@ class Pod:
             self.guard(replica.start)
         self.world.at(self.random.randint(0, TICK_MS), lambda: self._tick(run))
 
-    def crash(self, *, power: bool = False) -> None:
-        """``power``: the machine loses its page cache too."""
+    def crash(self, *, power: bool = False, failed: bool = False) -> None:
+        """``power``: the machine loses its page cache too. ``failed``: a write ended in an I/O error."""
         if not self.up:
             return
         self.world.log(f"{self.name} crashes{' with power loss' if power else ''}")
         self.world.injected[Injected.CRASH] += 1
         self.up = False
-        self.disk.crash(power=power)
+        self.disk.crash(power=power, failed=failed)
         for replica in self.replicas:
             replica.crash()
             if self.world.options.flush_os and power:
@@ -102,8 +102,7 @@ class Pod:
         for replica in self.replicas:
             replica.storage = replica.new_storage()
 
-    def crash_and_restart(self) -> None:
-        self.crash()
+    def start_later(self) -> None:
         self.world.at(self.random.randint(1, self.world.options.restart_ms_max), self.start)
 
     def _tick(self, run: int) -> None:
@@ -133,7 +132,8 @@ class Pod:
         try:
             do()
         except Crash:
-            self.crash_and_restart()
+            self.crash()
+            self.start_later()
 
     def may_crash(self) -> None:
         """Between two effects. Raises Crash."""
@@ -177,7 +177,8 @@ class Pod:
                 return
             if self._is_broken:
                 self.world.injected[Injected.IO_ERROR] += 1
-                self.crash_and_restart()
+                self.crash(failed=True)
+                self.start_later()
             elif finish():
                 self.when_thawed(run, done)
 

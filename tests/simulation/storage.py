@@ -131,17 +131,17 @@ class Disk:
     def flush(self) -> None:
         """Make durable what was written since the last time."""
 
-    def crash(self, *, power: bool) -> None:
-        """Any prefix of what is under way reached the disk."""
+    def crash(self, *, power: bool, failed: bool = False) -> None:
+        """Any prefix of what is under way reached the disk. ``failed``: a write ended in an I/O error."""
         kept = self._random.randint(0, len(self._under_way))
         self._injected[Injected.WRITE_LOST] += len(self._under_way) - kept
         for write in self._under_way[:kept]:
             write()
         del self._under_way[:kept]
-        self.die(power=power)
+        self.die(power=power, failed=failed)
         self._under_way.clear()
 
-    def die(self, *, power: bool) -> None:
+    def die(self, *, power: bool, failed: bool) -> None:
         """In the middle of what is still under way."""
 
 
