@@ -136,17 +136,21 @@ class ClusterView:
     def leader_of(self, partition: int) -> Broker | None:
         """Who leads ``partition``: the image, or the promise of the replica here if that is newer. None: nobody, or a
         pod that is not heard, to which a client would only wait."""
+        return self.led_by(partition)[1]
+
+    def led_by(self, partition: int) -> tuple[int, Broker | None]:
+        """(epoch, leader) like ``leader_of``; the epoch is -1 if none is known."""
         epoch, node_id = self._leaders.get(partition, (-1, -1))
         leader = self.brokers.get(node_id)
         if self.knowledge is None:
-            return leader
+            return epoch, leader
         promise = self.knowledge.promised(partition)
         if promise is not None and promise[0] >= epoch:
             if promise[1]:
-                return self._by_pod.get(promise[1])
+                return promise[0], self._by_pod.get(promise[1])
             if leader is not None and leader.pod == self._pod:
-                return None  # this pod led, and does not any more
-        return None if leader is not None and self.knowledge.is_lost(leader.pod) else leader
+                return epoch, None  # this pod led, and does not any more
+        return epoch, None if leader is not None and self.knowledge.is_lost(leader.pod) else leader
 
 
 def is_legal_topic_name(name: str) -> bool:

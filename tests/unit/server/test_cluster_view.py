@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
 from muster_coordinator.podapi.models import Broker, MetadataImage, PartitionLeader
-from muster_coordinator.server.cluster_view import ClusterView
+from muster_coordinator.server.cluster_view import OFFSETS_TOPIC, ClusterView
+from muster_coordinator.server.handlers.cluster import ClusterHandlers
+from muster_coordinator.wire import messages as w
 
 IMAGE = MetadataImage(
     token=3,
@@ -58,6 +63,19 @@ def test_leader_is_that_of_the_newer_of_image_and_promise_unless_it_is_not_heard
     view.update(IMAGE)
     found = view.leader_of(0)
     assert (found.pod if found is not None else None) == leader
+
+
+@pytest.mark.parametrize(("promise", "shown"), [(None, (1, 5)), ((6, "pod-2"), (2, 6)), ((6, "no-broker"), (-1, 6))])
+def test_metadata_of_the_offsets_topic_shows_the_leader_that_find_coordinator_names(
+    promise: tuple[int, str] | None, shown: tuple[int, int]
+) -> None:
+    view = ClusterView("pod-0", Knowledge(promise))
+    view.update(msgspec.structs.replace(IMAGE, offsets_partitions=1))
+    answers: list[w.MetadataResponse] = []
+    exchange: Any = SimpleNamespace(version=9, answer=answers.append)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    (partition,) = answers[0].topics[0].partitions
+    assert (partition.leader_id, partition.leader_epoch) == shown
 
 
 def test_recalled_image_names_no_leader_and_any_other_image_replaces_it() -> None:

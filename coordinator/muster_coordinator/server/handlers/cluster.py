@@ -127,16 +127,20 @@ class ClusterHandlers:
         image = self._view.image
         if image is None:
             return w.MetadataTopic(OFFSETS_TOPIC, _NO_ID, ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
-        led = {p.partition: p for p in image.leaders}
         return w.MetadataTopic(
             name=OFFSETS_TOPIC,
             topic_id=topic_id(OFFSETS_TOPIC),
             is_internal=True,
             partitions=tuple(
-                self._partition(number, led[i].node_id if i in led else -1, max(led[i].epoch, 0) if i in led else 0)
-                for number, i in enumerate(self._view.offsets_partitions)
+                self._offsets_partition(number, self._view.own_index(number))
+                for number in range(len(self._view.offsets_partitions))
             ),
         )
+
+    def _offsets_partition(self, number: int, own_index: int) -> w.MetadataPartition:
+        """Led by whom FindCoordinator names for its groups."""
+        epoch, leader = self._view.led_by(own_index)
+        return self._partition(number, -1 if leader is None else leader.node_id, max(epoch, 0))
 
     def _partition(self, index: int, leader: int, epoch: int) -> w.MetadataPartition:
         if leader < 0:
