@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,12 @@ _OUTPUT = click.option(
 _FAIL_FAST = click.option("--fail-fast", is_flag=True, help="Fail on the first damage instead of listing it.")
 _GROUPS = click.option("--group", "groups", metavar="GROUP", multiple=True, help="Only this group. Repeatable.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of a table.")
+_AT = click.option(
+    "--at",
+    metavar="TIME",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
+    help="As it was at that moment, UTC.",
+)
 _ENGINE = click.option(
     "--engine",
     type=click.Choice(["spark", "local"]),
@@ -46,7 +53,8 @@ _TABLE_STEPS = 3
 def pipeline() -> None:
     """Read the partition logs themselves: offsets now and then, rebalances, damage, a report.
 
-    `tables` reads logs into tables, `run` makes a report as well; the other commands answer from the tables.
+    `tables` reads logs into tables, `run` makes a report as well, `stream` goes on reading; the other commands answer
+    from the tables.
 
     Exit codes: 0 done, 1 it did not work, 2 wrong usage, 130 interrupted.
     """
@@ -83,11 +91,56 @@ def run(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str, as_js
         _show_run(manifest, output, as_json, report=str(made[0]))
 
 
+@pipeline.command()
+@_LOGS
+@_OUTPUT
+@_FAIL_FAST
+@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0, help="Between two looks.")
+@master_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each run instead of lines.")
+def stream(logs: tuple[str, ...], output: Path, fail_fast: bool, every: float, master: str, as_json: bool) -> None:
+    """Keep tables up with logs that grow, until it is interrupted. It goes on where the last run ended.
+
+    Of partitions with several replicas name pods, http://POD:PORT: their directories may hold what a failover takes
+    back.
+    """
+    from muster_cli.unflushed import unflushed_rows
+    from muster_pipeline.tables.run import run_tables
+
+    with clear_errors("The tables are those of the last run that ended."), spark(master) as session:
+        shown = 0
+        while True:
+            manifest = run_tables(session, logs, output, fail_fast=fail_fast, beside=unflushed_rows)
+            if manifest.run != shown:
+                _show_run(manifest, output, as_json)
+                shown = manifest.run
+            time.sleep(every)
+
+
+@pipeline.command()
+@click.option("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="The Kafka cluster to ask.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic. Repeatable.")
+@click.option(
+    "--output", metavar="MIRROR", required=True, type=click.Path(file_okay=False, path_type=Path), help="The directory."
+)
+def mirror(bootstrap_server: str, topics: tuple[str, ...], output: Path) -> None:
+    """Keep what a Kafka cluster's Metadata and ListOffsets say: where the partitions of its topics end now.
+
+    Each call adds a file; `report --end-offsets MIRROR` takes lag and lag in time from all of them, without cluster.
+    """
+    with clear_errors("The mirror is as before."):
+        from muster_pipeline.analytics.ends import mirror as add
+
+        file, rows = add(bootstrap_server, output, int(time.time() * 1000), topics)
+        click.echo(f"{file}: {rows} end offsets")
+
+
 def _make_tables(session: SparkSession, logs: Sequence[str], output: Path, fail_fast: bool) -> Manifest:
+    from muster_cli.unflushed import unflushed_rows
     from muster_pipeline.tables.run import run_tables
 
     with steps(_TABLE_STEPS, session.sparkContext) as say:
-        return run_tables(session, logs, output, fail_fast=fail_fast, say=say)
+        return run_tables(session, logs, output, fail_fast=fail_fast, beside=unflushed_rows, say=say)
 
 
 def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> None:
@@ -109,12 +162,7 @@ def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> N
 @pipeline.command()
 @_SOURCE
 @_GROUPS
-@click.option(
-    "--at",
-    metavar="TIME",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
-    help="As it was at that moment, UTC.",
-)
+@_AT
 @_ENGINE
 @master_option
 @_JSON
@@ -122,7 +170,7 @@ def offsets(
     source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None, engine: str, master: str, as_json: bool
 ) -> None:
     """Committed offsets, now or at a past moment."""
-    at_ms = None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000)
+    at_ms = _milliseconds(at)
     with clear_errors():
         if engine == "local":
             from muster_pipeline.tables.local import local_offsets
@@ -134,6 +182,23 @@ def offsets(
             rows = _offsets_at(_only(source), groups, at_ms, master)
         rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
         _show(rows, ["group", "topic", "partition", "committed_offset", "metadata", "commit_timestamp_ms"], as_json)
+
+
+@pipeline.command()
+@_SOURCE
+@_GROUPS
+@_AT
+@_JSON
+def groups(source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None, as_json: bool) -> None:
+    """Groups with their members and what was assigned to them, now or at a past moment. Needs no Spark."""
+    with clear_errors():
+        from muster_pipeline.tables.local import local_groups
+
+        rows: list[dict[str, Any]] = local_groups(source, _milliseconds(at), groups).to_pylist()
+        rows.sort(key=lambda row: (row["group"], row["offset"]))
+        if not as_json:
+            rows = [row | {"members": [each["member_id"] for each in row["members"]]} for row in rows]
+        _show(rows, ["group", "generation", "protocol", "members", "timestamp_ms"], as_json)
 
 
 @pipeline.command()
@@ -162,9 +227,10 @@ def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
     """What could not be read: file, byte and reason. Exit code 0 also when there is something."""
     with clear_errors():
         if engine == "local":
+            from muster_cli.unflushed import unflushed_rows
             from muster_pipeline.tables.local import local_quality
 
-            rows: list[dict[str, Any]] = local_quality(source).to_pylist()
+            rows: list[dict[str, Any]] = local_quality(source, unflushed_rows).to_pylist()
         else:
             rows = _rows(source, "quality")
         rows.sort(key=lambda row: (row["file"], row["position"]))
@@ -172,6 +238,10 @@ def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
 
 
 pipeline.add_command(report)
+
+
+def _milliseconds(at: datetime | None) -> int | None:
+    return None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def _only(source: Sequence[str]) -> Path:

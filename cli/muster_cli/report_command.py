@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +33,10 @@ _OPTIONS = [
     ),
     click.option(
         "--end-offsets",
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Where partitions end, for lag: .csv, .json or .parquet with topic, partition, timestamp_ms, end_offset.",
+        metavar="FILE|MIRROR",
+        type=click.Path(exists=True, path_type=Path),
+        help="Where partitions end, for lag: .csv, .json or .parquet with topic, partition, timestamp_ms, end_offset, "
+        "or the directory of `pipeline mirror`.",
     ),
     click.option(
         "--bootstrap-server", metavar="HOST:PORT,...", help="A Kafka cluster to ask where its partitions end, for lag."
@@ -118,7 +120,7 @@ def write(
 
     options = ReportOptions(
         at_ms=None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000),
-        ends=_ends(end_offsets, bootstrap_server),
+        ends=_ends(end_offsets, bootstrap_server, until_at=at is not None),
         thresholds=Thresholds(
             stalled_after_ms=stalled_minutes * _MINUTE_MS, retention_ms=retention_minutes * _MINUTE_MS
         ),
@@ -129,18 +131,25 @@ def write(
         return write_report(data, output, plots)
 
 
-def _ends(file: Path | None, bootstrap: str | None) -> EndsOf | None:
+def _ends(file: Path | None, bootstrap: str | None, *, until_at: bool) -> EndsOf | None:
+    """``until_at``: as of a past moment, and nothing younger; otherwise where partitions end now."""
+    import pyarrow.compute as pc
+
     from muster_pipeline.analytics.ends import ends_from_file, ends_from_kafka
 
     if file is not None and bootstrap is not None:
         raise CliUsageError("--end-offsets and --bootstrap-server: give one of them")
     if file is not None:
         from_file = ends_from_file(file)
-        return lambda _places, _at_ms: from_file
+
+        def known(_places: list[tuple[str, int]], at_ms: int) -> pa.Table:
+            return from_file.filter(pc.field("timestamp_ms") <= at_ms) if until_at else from_file
+
+        return known
     if bootstrap is not None:
 
         def ask(places: list[tuple[str, int]], at_ms: int) -> pa.Table:
-            return ends_from_kafka(bootstrap, places, at_ms)
+            return ends_from_kafka(bootstrap, places, at_ms if until_at else int(time.time() * 1000))
 
         return ask
     return None

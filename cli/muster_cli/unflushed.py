@@ -1,12 +1,15 @@
 """What of a pod's logs only its journal has: a pod that did not end in order leaves its newest batches there (ADR 1).
 
-Whoever copies or rewrites its segments would lose acknowledged offsets without a word.
+Whoever copies or rewrites its segments would lose acknowledged offsets without a word, and whoever reads them misses
+the newest ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from muster_cli.errors import CliError
 from muster_coordinator.log.disk import OsDisk
@@ -14,49 +17,109 @@ from muster_coordinator.log.history import HistoryBuilder
 from muster_coordinator.log.journal_format import START, entries_of, hash_log_id, scan_frames
 from muster_coordinator.replication.promise import PROMISE_NAME, PromiseError, PromiseFile
 from muster_pipeline.decode.bytes_source import FileBytes
+from muster_pipeline.decode.schema import Kind, Problem
 from muster_pipeline.source.files import SegmentFile, whole_batches
 
-__all__ = ["refuse_unflushed"]
+__all__ = ["Unflushed", "refuse_unflushed", "unflushed", "unflushed_rows"]
 
 _LAST_DELTA = slice(23, 27)
 
 
+@dataclass(frozen=True)
+class Unflushed:
+    """``segment``: the log's last, of which ``position`` bytes are batches, the last of them before ``offset``. Behind
+    that the journal has ``records`` in ``batches`` of ``size`` bytes; ``unknown``: why that could not be found out.
+    """
+
+    segment: SegmentFile
+    position: int
+    offset: int
+    records: int = 0
+    batches: int = 0
+    size: int = 0
+    unknown: str = ""
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"cannot tell whether its journal holds more of it: {self.unknown}"
+        return f"{self.records} records are in the pod's journal only, because the pod did not end in order"
+
+
 def refuse_unflushed(segments: Iterable[SegmentFile]) -> None:
     """Raises CliError: a segment is of a pod whose journal holds more of that log. Blocks."""
-    logs: dict[Path, SegmentFile] = {}
+    for each in unflushed(segments):
+        raise CliError(
+            f"{each.segment.log}: {each}" + ("" if each.unknown else ". Start it and stop it in order first")
+        )
+
+
+def unflushed_rows(segments: Iterable[SegmentFile]) -> list[dict[str, Any]]:
+    """The same as rows of the pipeline's table of problems: what is missing from what was read. Blocks."""
+    return [
+        {
+            "file": each.segment.path,
+            "offsets_partition": each.segment.offsets_partition,
+            "position": each.position,
+            "offset": each.offset,
+            "kind": Kind.DAMAGED,
+            "problem": Problem.JOURNAL_ONLY,
+            "problem_detail": str(each)
+            if each.unknown
+            else f"{each.records} records in {each.batches} batches from offset {each.offset} on are in the pod's "
+            "journal only: it runs, or did not end in order. Read http://POD:PORT, or start it and stop it in order",
+            "problem_bytes": each.size,
+        }
+        for each in unflushed(segments)
+    ]
+
+
+def unflushed(segments: Iterable[SegmentFile]) -> Iterator[Unflushed]:
+    """The logs of pods' directories whose journal holds more than their segments, or may. Blocks."""
+    last: dict[Path, SegmentFile] = {}
     for each in segments:
         home = Path(each.log)
         if (home.parent / "journal").is_dir() and (home / PROMISE_NAME).exists():
-            logs[home] = max(each, logs.get(home, each), key=lambda one: one.base_offset)
-    ends = {pod: _journaled_ends(pod / "journal") for pod in {home.parent for home in logs}}
-    for home, last in logs.items():
+            last[home] = max(each, last.get(home, each), key=lambda one: one.base_offset)
+    journals: dict[Path, HistoryBuilder] = {}
+    for home, segment in last.items():
+        position, offset = _end(segment)
         try:
-            log_hash = hash_log_id(PromiseFile.open(OsDisk(), home).log_id)
-        except PromiseError as error:
-            raise CliError(f"{home}: cannot tell whether its journal holds more of it: {error}") from error
-        missing = ends[home.parent].get((last.offsets_partition or 0, log_hash), 0) - _end_offset(last)
-        if missing > 0:
-            raise CliError(
-                f"{home}: {missing} records are in the pod's journal only, because the pod did not end in order. "
-                "Start it and stop it in order first"
-            )
+            if home.parent not in journals:
+                journals[home.parent] = _journal(home.parent / "journal")
+            found = _behind(journals[home.parent], home, segment, position, offset)
+        except (PromiseError, OSError) as error:
+            found = Unflushed(segment, position, offset, unknown=str(error))
+        if found.records or found.unknown:
+            yield found
 
 
-def _journaled_ends(journal: Path) -> dict[tuple[int, int], int]:
-    """(partition, hash of the log id) -> end of that log as far as the journal knows."""
+def _behind(journal: HistoryBuilder, home: Path, segment: SegmentFile, position: int, offset: int) -> Unflushed:
+    """Raises PromiseError, OSError."""
+    key = (segment.offsets_partition or 0, hash_log_id(PromiseFile.open(OsDisk(), home).log_id))
+    records = journal.known_ends.get(key, 0) - offset
+    if records <= 0:
+        return Unflushed(segment, position, offset)
+    batches = [each for each in journal.take(*key, "").batches if each.base_offset >= offset and each.data]
+    return Unflushed(segment, position, offset, records, len(batches), sum(len(each.data) for each in batches))
+
+
+def _journal(directory: Path) -> HistoryBuilder:
+    """Raises OSError."""
     history = HistoryBuilder()
-    for file in sorted(journal.glob("*.journal")):
+    for file in sorted(directory.glob("*.journal")):
         for frame in scan_frames(file.read_bytes(), int(file.stem)).frames:
             for entry in entries_of(frame):
                 if entry.kind != START:
                     history.add(entry, file, "")
-    return history.known_ends
+    return history
 
 
-def _end_offset(segment: SegmentFile) -> int:
+def _end(segment: SegmentFile) -> tuple[int, int]:
+    """(bytes that are batches, offset behind them)."""
     with FileBytes(segment.path) as source:
-        end = segment.base_offset
-        for position, _ in whole_batches(source):
+        place, end = 0, segment.base_offset
+        for position, size in whole_batches(source):
             header = bytes(source.read(position, 27))
+            place = position + size
             end = int.from_bytes(header[:8], "big") + int.from_bytes(header[_LAST_DELTA], "big") + 1
-    return end
+    return place, end

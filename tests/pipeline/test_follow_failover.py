@@ -1,5 +1,6 @@
-"""A pod is followed while it leads, dies, comes back and follows itself: all that is committed is seen, and no more; not
-what it wrote as a leader without followers, and the next leader takes back.
+"""A pod is followed while it leads, dies, comes back and follows itself: all that is committed is seen, and no more.
+
+Nor is what it wrote as a leader without followers, and the next leader takes back.
 """
 
 from __future__ import annotations

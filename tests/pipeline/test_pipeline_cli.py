@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     assert done.returncode == 0, done.stderr
     assert "offset_commit" in done.stdout
     assert "1 problems" in done.stdout
+    assert re.search(r"^ +[1-9]\d*  unknown$", done.stdout, re.MULTILINE)  # of groups of the consumer protocol
     return root / "tables"
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.hand_made import Frames
 from tests.support.pod import SoloPod
 
-from muster_pipeline.analytics.ends import EndOffsetsError, ends_from_kafka
+from muster_pipeline.analytics.ends import LOOK_BACK_MS, EndOffsetsError, ends_from_kafka
 from muster_pipeline.analytics.groups import GroupState, Thresholds, group_states
 from muster_pipeline.analytics.lag import lag
 from muster_pipeline.analytics.regressions import Cause, regressions
@@ -25,6 +25,7 @@ from muster_pipeline.tables.transforms import current_offsets, rebalances
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("few_rows")]
 DEADLINE_S = 60
+NOW_MS = 1_800_000_000_000
 
 
 def consumer(bootstrap: str, name: str) -> Consumer:
@@ -77,11 +78,12 @@ async def test_log_of_a_pod_tells_what_real_consumers_did(spark: SparkSession, t
         bootstrap = f"127.0.0.1:{pod.kafka_port}"
         moved = await asyncio.to_thread(work, bootstrap)
         asked = [("orders", moved), ("orders", 9), ("gone", 0)]
-        ends = await asyncio.to_thread(ends_from_kafka, bootstrap, asked, 1_800_000_000_000)
+        ends = await asyncio.to_thread(ends_from_kafka, bootstrap, asked, NOW_MS)
         assert pod.terminate() == 0
     # a coordinator's topics are empty, and it has not those that it was not told of
     assert ends.to_pylist() == [
-        {"topic": "orders", "partition": moved, "timestamp_ms": 1_800_000_000_000, "end_offset": 0}
+        {"topic": "orders", "partition": moved, "timestamp_ms": NOW_MS - age_ms, "end_offset": 0}
+        for age_ms in (0, *LOOK_BACK_MS)
     ]
     frames = Frames(spark, rows_of(tmp_path / "data"))
     told = timeline(rebalances(frames.generations), frames.history, frames.spans).orderBy("offset").collect()

@@ -57,6 +57,7 @@ def test_tables_of_logs_and_the_page_of_a_moment(muster: CliRunner, tmp_path: Pa
     logs, tables, ends = tmp_path / "logs", tmp_path / "tables", tmp_path / "ends.csv"
     write_logs(logs)
     lines = [f"orders,{partition},{at(second)},6000" for partition in (0, 1) for second in (0, HOUR)]
+    lines.append(f"orders,0,{at(HOUR + 60)},999999")  # later than the moment that is asked for
     ends.write_text("\n".join(["topic,partition,timestamp_ms,end_offset", *lines]))
     made = succeeded(muster.invoke(cli, ["pipeline", "tables", str(logs), "--output", str(tables), "--json"]))
     told = json.loads(made.stdout)
@@ -74,6 +75,7 @@ def test_tables_of_logs_and_the_page_of_a_moment(muster: CliRunner, tmp_path: Pa
         "1 time an offset went back: 5,850 records to read again",
         "as of 2023-11-14 23:13:20 UTC",
         "&lt;b&gt;simple&lt;/b&gt;",
+        ">5,950<",
     ):
         assert text in html, text
     assert ">later<" not in html
@@ -123,3 +125,8 @@ def test_local_engine_answers_from_logs_without_spark(tmp_path: Path, monkeypatc
     assert [row["committed_offset"] for row in past] == [100, 100]
     assert [row["joined"] for row in rows("rebalances")] == [["a", "b"]]
     assert [row["problem"] for row in rows("quality")] == ["zero_tail"]
+    shown = ["pipeline", "groups", str(tmp_path / "logs")]
+    [group] = [json.loads(line) for line in succeeded(CliRunner().invoke(cli, [*shown, "--json"])).stdout.splitlines()]
+    assert (group["group"], [each["member_id"] for each in group["members"]]) == ("payments", ["a", "b"])
+    assert "payments" in succeeded(CliRunner().invoke(cli, shown)).stdout
+    assert "payments" not in succeeded(CliRunner().invoke(cli, [*shown, "--at", "2023-11-14"])).stdout

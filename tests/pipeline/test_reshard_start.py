@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,7 @@ async def test_muster_starts_on_resharded_logs_and_every_group_has_its_offsets(t
 async def test_logs_of_a_killed_pod_are_refused_while_only_its_journal_has_their_end(tmp_path: Path) -> None:
     config = ("muster.segment.flush.interval.ms=60000",)
     arguments = ["reshard", str(tmp_path / "pod"), "--partitions", "2", "--dry-run"]
+    local = ["--engine", "local", "--json"]
     async with SoloPod(tmp_path / "pod", config=config) as pod:
         client = await pod.client()
         for offset in range(10):
@@ -80,10 +83,16 @@ async def test_logs_of_a_killed_pod_are_refused_while_only_its_journal_has_their
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 1
         assert "records are in the pod's journal only" in result.output
+        problems = CliRunner().invoke(cli, ["pipeline", "quality", str(tmp_path / "pod"), *local]).output.splitlines()
+        [told] = [row for row in map(json.loads, problems) if row["problem"] == "journal_only"]
+        assert re.match(r"1\d records in \d+ batches from offset 0 on are in the pod's journal", told["problem_detail"])
+        assert (told["offsets_partition"], told["position"], told["offset"]) == (0, 0, 0)
+        assert told["problem_bytes"] > 10 * 61
         await pod.start()
         assert pod.terminate() == 0
     result = CliRunner().invoke(cli, arguments)
     assert (result.exit_code, "1 groups, 10 records" in result.output) == (0, True), result.output
+    assert CliRunner().invoke(cli, ["pipeline", "quality", str(tmp_path / "pod"), *local]).output == ""
 
 
 def test_adopt_refuses_what_it_must_not_touch_or_complete(tmp_path: Path) -> None:

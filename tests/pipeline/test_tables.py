@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
-from muster_pipeline.tables.local import local_offsets, local_quality, local_rebalances
+from muster_pipeline.tables.local import local_groups, local_offsets, local_quality, local_rebalances
+from muster_pipeline.tables.read import read_arrow
 from muster_pipeline.tables.run import read_table, run_tables
+from muster_pipeline.tables.schemas import CARRIED, DERIVED, HISTORY
 from muster_pipeline.tables.store import Manifest, Store, StoreError
-from muster_pipeline.tables.transforms import current_offsets
+from muster_pipeline.tables.transforms import current_groups, current_offsets, memberships
 
 pytestmark = pytest.mark.timeout(400)
 START_MS = 1_700_000_000_000
 Place = tuple[str, str, int]
 Offsets = dict[Place, tuple[int, OffsetCommitValue]]
+Groups = dict[str, tuple[int, frozenset[str]]]  # generation and members
 
 
 class Replay:
@@ -40,11 +44,15 @@ class Replay:
     def __init__(self) -> None:
         self.committed: Offsets = {}
         self.pending: dict[int, Offsets] = {}
+        self.lost: set[tuple[Place, int, int]] = set()
+        """(place, offset of the removal, offset of the commit that it removed)."""
 
     def put(self, place: Place, offset: int, value: OffsetCommitValue, producer: int) -> None:
         (self.committed if producer < 0 else self.pending.setdefault(producer, {}))[place] = (offset, value)
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: Place, offset: int) -> None:
+        if place in self.committed:
+            self.lost.add((place, offset, self.committed[place][1].offset))
         for offsets in (self.committed, *self.pending.values()):
             offsets.pop(place, None)
 
@@ -65,6 +73,8 @@ class Writer:
         self.offset = 0
         self.replay = Replay()
         self.states: list[tuple[int, Offsets]] = []
+        self.groups: Groups = {}
+        self.group_states: list[tuple[int, Groups]] = []
         self.roll()
 
     def roll(self) -> None:
@@ -95,7 +105,7 @@ class Writer:
             assert isinstance(change, OffsetCommitRecord)
             place = (change.group_id, change.topic, change.partition)
             if change.value is None:
-                self.replay.remove(place)
+                self.replay.remove(place, self.offset + index)
             else:
                 self.replay.put(place, self.offset + index, change.value, producer)
         self._append(records, producer)
@@ -120,7 +130,21 @@ class Writer:
             file.write(batch)
         self.offset += len(records)
 
-    def write_group(self, generation: int, *members: str) -> None:
+    def write_groups(self, count: int) -> None:
+        """Generations of three groups, and now and then the removal of one."""
+        for _ in range(count):
+            group = f"team-{self.partition}-{self.chance.randint(0, 2)}"
+            if self.chance.random() < 0.15:
+                self._append([(encode_group_metadata_key(group), None)], -1)
+                self.groups.pop(group, None)
+            else:
+                members = self.chance.sample("abcd", self.chance.randint(0, 3))
+                generation = self.chance.randint(0, 5)
+                self.write_group(generation, *members, group=group)
+                self.groups[group] = (generation, frozenset(members))
+            self.group_states.append((self.now_ms - 1000, dict(self.groups)))
+
+    def write_group(self, generation: int, *members: str, group: str = "team") -> None:
         value = GroupMetadataValue(
             "consumer",
             generation,
@@ -129,7 +153,7 @@ class Writer:
             self.now_ms,
             tuple(GroupMember(name, None, "client", "/h", 60_000, 45_000, b"", b"") for name in members),
         )
-        self._append([(encode_group_metadata_key("team"), encode_group_metadata_value(value))], -1)
+        self._append([(encode_group_metadata_key(group), encode_group_metadata_value(value))], -1)
 
 
 def as_offsets(frame: DataFrame) -> Offsets:
@@ -188,6 +212,86 @@ def test_runs_append_what_is_new_and_agree_with_a_replay_at_every_moment(spark: 
     assert table(spark, target, "commits").count() == second.kinds["offset_commit"]
 
 
+class NoSpark:
+    """Of a run that must not need any."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the run asked Spark for {name}")
+
+
+def rows_of(target: Path, name: str) -> list[dict[str, Any]]:
+    """Without Spark, which takes longer for so few."""
+    store = Store(target)
+    rows: list[dict[str, Any]] = read_arrow(store, store.published(), name).to_pylist()
+    return sorted(rows, key=repr)
+
+
+def assert_same_tables(one: Path, other: Path) -> None:
+    for name in (*HISTORY, *DERIVED, *CARRIED):
+        assert rows_of(one, name) == rows_of(other, name), name
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_many_runs_give_the_tables_of_one_run_and_a_run_without_news_reads_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, often, once = tmp_path / "source", tmp_path / "often", tmp_path / "once"
+    logs = [Writer(source, partition) for partition in range(2)]
+    for slice_ in range(3):
+        for log in logs[: 1 if slice_ == 1 else 2]:
+            for _ in range(8):
+                log.write(4)
+                log.write_groups(2)
+        made = run_tables(spark, [str(source)], often)
+    assert made.run == 3
+    assert run_tables(NoSpark(), [str(source)], often) == made  # type: ignore[arg-type]
+    run_tables(spark, [str(source)], once)
+    assert_same_tables(often, once)
+    assert rows_as_offsets(rows_of(often, "current_offsets")) == logs[0].offsets() | logs[1].offsets()
+    lost = {
+        ((row["group"], row["topic"], row["partition"]), row["offset"], row["committed_offset"])
+        for row in rows_of(often, "expiries")
+    }
+    assert lost == logs[0].replay.lost | logs[1].replay.lost
+    assert rows_of(often, "open_commits")
+    older = Store(often).published()  # of a version that carried nothing from run to run
+    tables = {name: each for name, each in older.tables.items() if name not in CARRIED}
+    Store(often).publish(replace(older, tables=tables))
+    logs[1].write(5)
+    run_tables(spark, [str(source)], often)
+    run_tables(spark, [str(source)], once)
+    assert_same_tables(often, once)
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_groups_and_members_of_any_past_moment_are_those_of_a_replay(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    log = Writer(source, 0)
+    for _ in range(10):
+        log.write(2)
+        log.write_groups(4)
+    run_tables(spark, [str(source)], target)
+    generations, tombstones = table(spark, target, "generations"), table(spark, target, "tombstones")
+    now = current_groups(generations, tombstones)
+    assert {row["group"]: row["generation"] for row in now.collect()} == {
+        group: generation for group, (generation, _) in log.groups.items()
+    }
+    for moment in (0, 9, 22, 31):
+        at_ms, state = log.group_states[moment]
+        past = current_groups(generations, tombstones, at_ms + 999)
+        found = {row["group"]: (row["generation"], frozenset[str]()) for row in past.collect()}
+        for row in memberships(past).collect():
+            generation, members = found[row["group"]]
+            found[row["group"]] = (generation, members | {row["member_id"]})
+        assert found == state
+        for sources in (target, source):
+            local = local_groups([str(sources)], at_ms + 999).to_pylist()
+            assert {
+                row["group"]: (row["generation"], frozenset(each["member_id"] for each in row["members"]))
+                for row in local
+            } == state
+
+
 def test_rebalances_say_who_joined_and_who_left(spark: SparkSession, tmp_path: Path) -> None:
     log = Writer(tmp_path / "source", 0)
     for generation, members in [(0, ""), (1, "a"), (2, "ab"), (2, "ab"), (3, "b"), (4, "")]:
@@ -226,7 +330,12 @@ def test_quality_lists_damage_once_and_a_tail_as_it_is_now(spark: SparkSession, 
         assert sorted(local_quality([str(sources)])["problem"].to_pylist()) == ["bad_crc", "zero_tail"]
     log.path.write_bytes(content)
     log.write(3)
-    manifest = run_tables(spark, [str(source)], target)
+    known = {"file": "x", "kind": "damaged", "problem": "journal_only", "problem_bytes": 7}
+    for _ in range(2):
+        run_tables(spark, [str(source)], target, beside=lambda segments: [known] * len(segments))
+        problems = [row["problem"] for row in table(spark, target, "quality").collect()]
+        assert sorted(problems) == ["bad_crc", "journal_only"]
+    manifest = run_tables(NoSpark(), [str(source)], target)  # type: ignore[arg-type]
     assert [row["problem"] for row in table(spark, target, "quality").collect()] == ["bad_crc"]
     assert manifest.kinds["damaged"] == 1
 

@@ -1,5 +1,8 @@
-"""Where end offsets come from: a file, or a Kafka cluster. Each says where a partition's log ended at a moment; several
-of one partition are its history, which lag in time needs.
+"""Where end offsets come from: a file, a Kafka cluster, or a mirror of one. Each says where a partition's log ended at
+a moment; several of one partition are its history, which lag in time needs.
+
+A mirror is a directory with what a cluster's Metadata and ListOffsets said, a Parquet file for each time it was asked:
+for reports where the cluster cannot be reached, and of moments that it has no records of any more.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import pyarrow.parquet
 
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["ENDS_SCHEMA", "EndOffsetsError", "ends_from_file", "ends_from_kafka"]
+__all__ = ["ENDS_SCHEMA", "EndOffsetsError", "ends_from_file", "ends_from_kafka", "mirror"]
 
 ENDS_SCHEMA = pa.schema(
     [
@@ -39,8 +42,13 @@ class EndOffsetsError(PipelineError):
 
 def ends_from_file(path: Path) -> pa.Table:
     """Columns topic, partition, timestamp_ms, end_offset of a .csv (with a header), .json (an object on each line) or
-    .parquet file. Raises EndOffsetsError.
+    .parquet file, or of the .parquet files of a directory. Raises EndOffsetsError.
     """
+    if path.is_dir():
+        files = sorted(path.glob("*.parquet"))
+        if not files:
+            raise EndOffsetsError(f"{path}: no .parquet files of end offsets: `muster pipeline mirror` makes them")
+        return pa.concat_tables([ends_from_file(each) for each in files])
     reader = _READERS.get(path.suffix.replace(".jsonl", ".json"))
     if reader is None:
         raise EndOffsetsError(f"{path}: end offsets are a .csv, .json (one object per line) or .parquet file")
@@ -57,46 +65,86 @@ def ends_from_file(path: Path) -> pa.Table:
     return table
 
 
-def ends_from_kafka(bootstrap: str, partitions: Iterable[tuple[str, int]], now_ms: int) -> pa.Table:
-    """Where the logs of ``partitions`` (topic, number) end in a Kafka cluster, now and at ``LOOK_BACK_MS`` before.
+def ends_from_kafka(bootstrap: str, partitions: Iterable[tuple[str, int]], at_ms: int) -> pa.Table:
+    """Where the logs of ``partitions`` (topic, number) ended in a Kafka cluster at ``at_ms``, and at ``LOOK_BACK_MS``
+    before.
 
     Partitions that the cluster does not have any more are left out. Raises EndOffsetsError. ListOffsets by timestamp
-    gives the first record at or after it, so that was the end just before.
+    gives the first record at or after it, so that was the end just before; without such a record it is today's end.
     """
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+    admin = _admin(bootstrap)
+    there = set(_partitions(admin, bootstrap))
+    places = sorted(each for each in set(partitions) if each in there)
+    return _ask(admin, bootstrap, places, [at_ms - age_ms for age_ms in (0, *LOOK_BACK_MS)])
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+def mirror(bootstrap: str, directory: Path, now_ms: int, topics: Iterable[str] = ()) -> tuple[Path, int]:
+    """Adds where the logs of all topics but internal ones, or of ``topics``, end now; the first time also where they
+    ended at ``LOOK_BACK_MS`` before. Returns the new file and its number of rows. Raises EndOffsetsError, OSError.
+    """
+    admin = _admin(bootstrap)
+    wanted = set(topics)
+    places = [
+        each
+        for each in _partitions(admin, bootstrap)
+        if (each[0] in wanted if wanted else not each[0].startswith("__"))
+    ]
+    missing = wanted - {topic for topic, _ in places}
+    if missing:
+        raise EndOffsetsError(f"{bootstrap} has no topic {', '.join(sorted(missing))}")
+    directory.mkdir(parents=True, exist_ok=True)
+    first = not any(directory.glob("*.parquet"))
+    found = _ask(admin, bootstrap, places, [now_ms - age_ms for age_ms in (0, *(LOOK_BACK_MS if first else ()))])
+    file = directory / f"{now_ms:013d}.parquet"
+    new = file.with_suffix(".new")
+    pa.parquet.write_table(found, new)
+    new.replace(file)
+    return file, found.num_rows
+
+
+def _admin(bootstrap: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _partitions(admin: Any, bootstrap: str) -> list[tuple[str, int]]:
+    from confluent_kafka import KafkaException
+
     try:
         topics = admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
     except KafkaException as exc:
         raise EndOffsetsError(f"{bootstrap} does not answer: {exc.args[0].str()}") from exc
-    there = [
-        TopicPartition(topic, partition)
-        for topic, partition in sorted(set(partitions))
-        if topic in topics and partition in topics[topic].partitions
-    ]
+    return sorted((topic, partition) for topic, found in topics.items() for partition in found.partitions)
+
+
+def _ask(admin: Any, bootstrap: str, places: Sequence[tuple[str, int]], moments_ms: Sequence[int]) -> pa.Table:
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+    newest = _list_offsets(admin, bootstrap, places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     rows: list[dict[str, Any]] = []
-    for age_ms in (0, *LOOK_BACK_MS):
-        at_ms = now_ms - age_ms
-        spec = OffsetSpec.for_timestamp(at_ms) if age_ms else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        rows += _ask(admin, there, spec, at_ms, bootstrap) if there else []
+    for at_ms in moments_ms:
+        found = _list_offsets(admin, bootstrap, places, OffsetSpec.for_timestamp(at_ms))
+        for (topic, partition), offset in found.items():
+            end = newest[topic, partition] if offset < 0 else offset
+            rows.append({"topic": topic, "partition": partition, "timestamp_ms": at_ms, "end_offset": end})
     return pa.Table.from_pylist(rows, ENDS_SCHEMA)
 
 
-def _ask(admin: Any, there: Sequence[Any], spec: Any, at_ms: int, bootstrap: str) -> list[dict[str, Any]]:
-    from confluent_kafka import KafkaException
+def _list_offsets(
+    admin: Any, bootstrap: str, places: Sequence[tuple[str, int]], spec: Any
+) -> dict[tuple[str, int], int]:
+    """-1: no record is as young as the moment asked for."""
+    from confluent_kafka import KafkaException, TopicPartition
 
-    answers = admin.list_offsets(dict.fromkeys(there, spec), request_timeout=ANSWER_TIMEOUT_S)
-    rows = []
-    for place, answer in answers.items():
+    if not places:
+        return {}
+    asked = {TopicPartition(*each): spec for each in places}
+    found = {}
+    for place, answer in admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
         try:
-            offset = answer.result().offset
+            found[place.topic, place.partition] = int(answer.result().offset)
         except KafkaException as exc:
             text = exc.args[0].str()
             raise EndOffsetsError(f"{bootstrap}: end offset of {place.topic}-{place.partition}: {text}") from exc
-        if offset >= 0:  # -1: no record is as young as that, so the end was where it is now
-            rows.append(
-                {"topic": place.topic, "partition": place.partition, "timestamp_ms": at_ms, "end_offset": offset}
-            )
-    return rows
+    return found

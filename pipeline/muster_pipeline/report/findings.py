@@ -24,7 +24,7 @@ MUCH_OF_ALL = 0.25
 UNEVEN = 3.0
 """Times the mean load."""
 _HOUR_MS = 3_600_000
-_TAILS = (Problem.ZERO_TAIL, Problem.TORN_BATCH)
+_TAILS = (Problem.ZERO_TAIL, Problem.TORN_BATCH, Problem.JOURNAL_ONLY)
 """What the end of a log that is being written looks like as well."""
 
 

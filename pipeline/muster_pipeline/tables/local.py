@@ -1,4 +1,4 @@
-"""Offsets, rebalances and problems without Spark: of tables, or straight from logs, in memory.
+"""Offsets, groups, rebalances and problems without Spark: of tables, or straight from logs, in memory.
 
 The rows are those of ``transforms``, which a test holds them to. For inputs of some million commits; above that Spark
 spills to disk where this would not fit.
@@ -16,14 +16,16 @@ import pyarrow.compute as pc
 
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import Kind, select_schema
+from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.places import open_segment
 from muster_pipeline.tables.read import read_arrow
-from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF
+from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, Beside
 from muster_pipeline.tables.store import MANIFEST, Store
 from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
 
-__all__ = ["local_offsets", "local_quality", "local_rebalances"]
+__all__ = ["local_groups", "local_offsets", "local_quality", "local_rebalances"]
+
 
 _REBALANCES = pa.schema(
     [
@@ -62,15 +64,35 @@ def local_rebalances(sources: Sequence[str], groups: Sequence[str] = ()) -> pa.T
     return pa.Table.from_pylist(list(_changes(generations.to_pylist())), _REBALANCES)
 
 
-def local_quality(sources: Sequence[str]) -> pa.Table:
-    """The table of problems, of tables or logs. Raises PipelineError."""
-    return _history(sources, "quality")
+def local_groups(sources: Sequence[str], at_ms: int | None = None, groups: Sequence[str] = ()) -> pa.Table:
+    """``transforms.current_groups`` of tables or logs. Raises PipelineError."""
+    generations, tombstones = (
+        _until(_history(sources, name, groups), at_ms).sort_by("offset") for name in ("generations", "tombstones")
+    )
+    last = {(row["offsets_partition"], row["group"]): row for row in generations.to_pylist()}
+    removed = tombstones.filter(pc.equal(tombstones["kind"], Kind.GROUP_TOMBSTONE)).select([*RECORD, "group"])
+    for row in removed.to_pylist():
+        place = row["offsets_partition"], row["group"]
+        if place in last and last[place]["offset"] < row["offset"]:
+            del last[place]
+    return pa.Table.from_pylist(list(last.values()), select_schema(COLUMNS["generations"]))
+
+
+def local_quality(sources: Sequence[str], beside: Beside = lambda _: ()) -> pa.Table:
+    """The table of problems, of tables or logs, and what ``beside`` knows of the logs. Raises PipelineError."""
+    found = _history(sources, "quality")
+    rows = [] if _is_tables(sources) else list(beside(find_segments(sources)))
+    return pa.concat_tables([found, pa.Table.from_batches([to_batch(rows, found.schema)])]) if rows else found
+
+
+def _is_tables(sources: Sequence[str]) -> bool:
+    return len(sources) == 1 and (Path(sources[0]) / MANIFEST).is_file()
 
 
 def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> pa.Table:
     """A history table, of ``groups`` only where there are any. Transactions belong to no group."""
     wanted = () if table == "transactions" else groups
-    if len(sources) == 1 and (Path(sources[0]) / MANIFEST).is_file():
+    if _is_tables(sources):
         store = Store(Path(sources[0]))
         return read_arrow(store, store.published(), table, wanted)
     schema = select_schema(COLUMNS[table])

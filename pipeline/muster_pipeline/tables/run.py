@@ -1,13 +1,15 @@
 """One run: read what the logs got since the last one, append it to the history, derive, publish.
 
-The history is read from the logs twice: for the commits, which are nearly everything, and for the rest. Filters on the
-kind are applied while decoding, so the second pass makes few rows.
+What was read is read from the logs twice: for the commits, which are nearly everything, and for the rest. Filters on
+the kind are applied while decoding, so the second pass makes few rows. Derived tables are made of that and of what the
+last run left of each key: offsets, open transactions, the last record of each group. So a run costs what is new, and
+many runs give the rows of one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,24 +21,36 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, Kind, select_schema
+from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import SegmentFile, find_segments
 from muster_pipeline.source.follow import Positions, advance, decode_positions, encode_positions
 from muster_pipeline.source.places import open_segment
-from muster_pipeline.tables.schemas import COLUMNS, DERIVED, HISTORY, KINDS_OF
+from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, DERIVED, HISTORY, KINDS_OF, Beside
 from muster_pipeline.tables.store import Manifest, Store
-from muster_pipeline.tables.transforms import current_offsets, expiries, memberships, rebalances
+from muster_pipeline.tables.transforms import (
+    current_offsets,
+    expiries,
+    last_generations,
+    memberships,
+    open_commits,
+    rebalances,
+)
 
 __all__ = ["read_table", "run_tables"]
 
-TAIL_FILE = "tail.parquet"
+TAIL, TAIL_FILE = "data/tail/", "tail.parquet"
 Progress = Callable[[str], None]
+Tables = Mapping[str, list[str]]
 
 
 def read_table(spark: SparkSession, store: Store, manifest: Manifest, table: str) -> DataFrame:
     """A history table or a derived one, as of the manifest; empty with its columns if no run had rows for it."""
-    paths = store.paths(manifest, table)
-    if paths:
-        return spark.read.parquet(*paths)
+    return _frame(spark, store, manifest.tables.get(table, []), table)
+
+
+def _frame(spark: SparkSession, store: Store, directories: Sequence[str], table: str) -> DataFrame:
+    if directories:
+        return spark.read.parquet(*(str(store.root / each) for each in directories))
     return spark.createDataFrame([], from_arrow_schema(select_schema(COLUMNS[table])))
 
 
@@ -46,95 +60,151 @@ def run_tables(
     target: Path,
     *,
     fail_fast: bool = False,
+    beside: Beside = lambda _: (),
     say: Progress = lambda _: None,
 ) -> Manifest:
-    """Bring the tables in ``target`` up to what the logs hold now. Raises PipelineError, and Spark's errors in tasks.
+    """Bring the tables in ``target`` up to what the logs hold now; the same manifest if they hold nothing new. Raises
+    PipelineError, and Spark's errors in tasks.
 
-    Interrupted at any place, the tables are as before, and the next run does the same again.
+    ``beside``: further rows for the table of problems, of what the caller knows of the segments. Interrupted at any
+    place, the tables are as before, and the next run does the same again.
     """
     store = Store(target)
     with store.writing() as before:
         segments = find_segments(sources)
         start = decode_positions(before.positions)
         end = advance(segments, start, may_stall=True)
+        tail = _tail(segments, end, beside)
+        if end == start and before.run and tail.equals(_tail_before(store, before)):
+            return before
         run = before.run + 1
-        options = {
-            "mode": "FAILFAST" if fail_fast else "PERMISSIVE",
-            "startingPositions": json.dumps(encode_positions(start)),
-            "endingPositions": json.dumps(encode_positions(end)),
-            "paths": json.dumps(list(sources)),
-        }
-        say("commits")
-        added = {"commits": store.directory("commits", run)}
-        columns = from_arrow_schema(select_schema([*COLUMNS["commits"], "kind"]))
-        commits = spark.read.format("muster_offsets").options(**options).schema(columns).load()
-        commits.where(F.col("kind") == Kind.OFFSET_COMMIT).select(*COLUMNS["commits"]).write.parquet(
-            str(target / added["commits"])
-        )
-        say("other records")
-        every = spark.read.format("muster_offsets").options(**options).load()
-        rest = every.where(F.col("kind").isin(*sorted(KINDS - {Kind.OFFSET_COMMIT}))).cache()
-        for table in HISTORY[1:]:
-            added[table] = store.directory(table, run)
-            rest.where(F.col("kind").isin(*KINDS_OF[table])).select(*COLUMNS[table]).write.parquet(
-                str(target / added[table])
-            )
-        kinds = _count_kinds(before, rest, pq.ParquetDataset(target / added["commits"]))
-        rest.unpersist()
-        tables = {table: [*_lasting(before, table), added[table]] for table in HISTORY}
-        tail = _write_tail(store, run, segments, end)
-        tables["quality"].append(tail)
-        history = replace(before, run=run, positions=encode_positions(end), tables=tables, kinds=kinds)
-        say("derived tables")
-        published = replace(history, tables=tables | _derive(spark, store, history))
+        tables = dict(before.tables)
+        kinds = before.kinds
+        if end != start or not before.run:
+            tables, kinds = _read_and_derive(spark, store, before, sources, (start, end), fail_fast, say)
+        tables |= {name: store.merged(name, tables[name], run) for name in (*HISTORY[:-1], *APPENDED)}
+        tables["quality"] = [*_lasting(tables["quality"]), _write_tail(store, run, tail)]
+        published = replace(before, run=run, positions=encode_positions(end), tables=tables, kinds=kinds)
         store.publish(published)
         return published
 
 
-def _lasting(before: Manifest, table: str) -> list[str]:
-    """A table's directories without that of the logs' tails, which every run looks at anew."""
-    return [each for each in before.tables.get(table, []) if not each.startswith("data/tail/")]
+def _read_and_derive(
+    spark: SparkSession,
+    store: Store,
+    before: Manifest,
+    sources: Sequence[str],
+    between: tuple[Positions, Positions],
+    fail_fast: bool,
+    say: Progress,
+) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The directories of all tables, and the number of rows by kind, after what lies ``between``."""
+    run = before.run + 1
+    options = {
+        "mode": "FAILFAST" if fail_fast else "PERMISSIVE",
+        "startingPositions": json.dumps(encode_positions(between[0])),
+        "endingPositions": json.dumps(encode_positions(between[1])),
+        "paths": json.dumps(list(sources)),
+    }
+    say("commits")
+    added = {"commits": store.directory("commits", run)}
+    columns = from_arrow_schema(select_schema([*COLUMNS["commits"], "kind"]))
+    commits = spark.read.format("muster_offsets").options(**options).schema(columns).load()
+    commits.where(F.col("kind") == Kind.OFFSET_COMMIT).select(*COLUMNS["commits"]).write.parquet(
+        str(store.root / added["commits"])
+    )
+    say("other records")
+    every = spark.read.format("muster_offsets").options(**options).load()
+    rest = every.where(F.col("kind").isin(*sorted(KINDS - {Kind.OFFSET_COMMIT}))).cache()
+    for table in HISTORY[1:]:
+        added[table] = store.directory(table, run)
+        rest.where(F.col("kind").isin(*KINDS_OF[table])).select(*COLUMNS[table]).write.parquet(
+            str(store.root / added[table])
+        )
+    kinds = _count_kinds(before, rest, store.rows(added["commits"]))
+    rest.unpersist()
+    tables = {table: _appended(store, before.tables.get(table, []), added[table]) for table in HISTORY}
+    say("derived tables")
+    anew = any(table not in before.tables for table in CARRIED)  # the first run, or tables of an older version
+    new = tables if anew else {table: [added[table]] for table in HISTORY}
+    return tables | _derive(spark, store, before, new, None if anew else before.tables), kinds
 
 
-def _count_kinds(before: Manifest, rest: DataFrame, commits: pq.ParquetDataset) -> dict[str, int]:
+def _lasting(directories: list[str]) -> list[str]:
+    """Those of problems without that of the logs' tails, which every run looks at anew."""
+    return [each for each in directories if not each.startswith(TAIL)]
+
+
+def _appended(store: Store, directories: list[str], added: str) -> list[str]:
+    """A directory without rows counts only as the first, for its columns."""
+    return [*directories, added] if store.rows(added) or not directories else directories
+
+
+def _count_kinds(before: Manifest, rest: DataFrame, commits: int) -> dict[str, int]:
     counts = {row["kind"]: row["count"] for row in rest.groupBy("kind").count().collect()}
-    counts[Kind.OFFSET_COMMIT] = sum(fragment.count_rows() for fragment in commits.fragments)
+    counts[Kind.OFFSET_COMMIT] = commits
     return {
         kind: before.kinds.get(kind, 0) + counts.get(kind, 0) for kind in sorted(before.kinds.keys() | counts.keys())
     }
 
 
-def _write_tail(store: Store, run: int, segments: list[SegmentFile], end: Positions) -> str:
-    """What lies behind the last whole batch of each log: a write under way, or what a crash left. Listed, not counted:
-    it may be whole the next time.
+def _tail(segments: list[SegmentFile], end: Positions, beside: Beside) -> pa.Table:
+    """What lies behind the last whole batch of each log: a write under way, or what a crash left; and ``beside``.
+    Listed, not counted: it may be whole the next time.
     """
     schema = select_schema(COLUMNS["quality"])
     decoder = Decoder(Selection(schema, PROBLEM_KINDS))
     found: list[pa.RecordBatch] = []
     for segment in segments:
-        position = end.get(str(Path(segment.path).parent))
-        if position is not None and position.segment == segment.base_offset:
+        position = end.get(segment.log)
+        if position is not None and segment.base_offset >= position.segment:
             with open_segment(segment.path) as source:
-                found += decoder.decode(source, segment.offsets_partition, position.position)
+                behind = position.position if segment.base_offset == position.segment else 0
+                found += decoder.decode(source, segment.offsets_partition, behind)
+    rows = list(beside(segments))
+    return pa.Table.from_batches([*found, to_batch(rows, schema)] if rows else found, schema)
+
+
+def _tail_before(store: Store, before: Manifest) -> pa.Table:
+    [directory] = [each for each in before.tables["quality"] if each.startswith(TAIL)]
+    return pq.read_table(store.root / directory / TAIL_FILE)
+
+
+def _write_tail(store: Store, run: int, tail: pa.Table) -> str:
     relative = store.directory("tail", run)
     directory = store.root / relative
     directory.mkdir(parents=True)
-    pq.write_table(pa.Table.from_batches(found, schema), directory / TAIL_FILE)
+    pq.write_table(tail, directory / TAIL_FILE)
     return relative
 
 
-def _derive(spark: SparkSession, store: Store, history: Manifest) -> dict[str, list[str]]:
-    def table(name: str) -> DataFrame:
-        return read_table(spark, store, history, name)
+def _derive(
+    spark: SparkSession, store: Store, before: Manifest, new: Tables, carried: Tables | None
+) -> dict[str, list[str]]:
+    """``new``: directories of what was read, or of the whole history, if nothing was ``carried``."""
 
+    def table(name: str) -> DataFrame:
+        return _frame(spark, store, new[name], name)
+
+    commits, tombstones, transactions, generations = (table(name) for name in HISTORY[:4])
+    last = None
+    if carried is not None:
+        for name in ("current_offsets", "open_commits"):  # an offset that counts is a commit that nobody takes back
+            frame = _frame(spark, store, carried[name], name)
+            commits = commits.unionByName(frame, allowMissingColumns=True)
+        last = _frame(spark, store, carried["last_generations"], "last_generations")
     frames = {
-        "current_offsets": current_offsets(table("commits"), table("tombstones"), table("transactions")),
-        "memberships": memberships(table("generations")),
-        "rebalances": rebalances(table("generations")),
-        "expiries": expiries(table("commits"), table("tombstones"), table("transactions")),
+        "current_offsets": current_offsets(commits, tombstones, transactions),
+        "open_commits": open_commits(commits, tombstones, transactions),
+        "last_generations": last_generations(generations if last is None else generations.unionByName(last)),
+        "memberships": memberships(generations),
+        "rebalances": rebalances(generations, last),
+        "expiries": expiries(commits, tombstones, transactions),
     }
     derived = {}
-    for name in DERIVED:
-        derived[name] = [store.directory(name, history.run)]
-        frames[name].write.parquet(str(store.root / derived[name][0]))
+    for name in (*DERIVED, *CARRIED):
+        directory = store.directory(name, before.run + 1)
+        frames[name].write.parquet(str(store.root / directory))
+        appends = carried is not None and name in APPENDED
+        derived[name] = _appended(store, before.tables[name], directory) if appends else [directory]
     return derived

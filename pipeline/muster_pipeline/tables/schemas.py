@@ -1,4 +1,4 @@
-"""The tables. History is appended to by every run; derived tables are made anew from it.
+"""The tables. Every run appends to the history, and to the derived tables but that of current offsets.
 
 | table | one row for each |
 |---|---|
@@ -11,13 +11,22 @@
 | memberships | member of a generation (derived) |
 | rebalances | change of a group's generation or members: who joined and who left (derived) |
 | expiries | removed offset, with the commit that was lost with it (derived) |
+
+Carried from run to run: ``open_commits``, of transactions without a marker, and ``last_generations``, of each group.
 """
 
 from __future__ import annotations
 
-from muster_pipeline.decode.schema import Kind
+from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["COLUMNS", "DERIVED", "HISTORY", "KINDS_OF"]
+from muster_pipeline.decode.schema import Kind
+from muster_pipeline.decode.slow_rows import Row
+from muster_pipeline.source.files import SegmentFile
+
+__all__ = ["APPENDED", "CARRIED", "COLUMNS", "DERIVED", "HISTORY", "KINDS_OF", "Beside"]
+
+Beside = Callable[[Sequence[SegmentFile]], Iterable[Row]]
+"""Rows for the table of problems that the caller knows of segments, and the decoder does not."""
 
 _PLACE = ["offsets_partition", "offset", "timestamp_ms"]
 _KEY = ["group", "topic", "partition"]
@@ -51,3 +60,6 @@ KINDS_OF: dict[str, list[str]] = {
 
 HISTORY = tuple(COLUMNS)
 DERIVED = ("current_offsets", "memberships", "rebalances", "expiries")
+APPENDED = ("memberships", "rebalances", "expiries")
+"""Derived tables whose rows stay what they are, whatever comes behind."""
+CARRIED = ("open_commits", "last_generations")

@@ -2,6 +2,7 @@
 
     manifest.json                   replaced in one step at the end of a run
     data/<table>/<run, 6 digits>/   files of one run; not in the manifest: a run that did not end, removed by the next
+    data/<table>/<run>-<run>/       files of several runs
 
 A reader opens the manifest first and then only what it names, so it sees the state between two runs, never half of one.
 """
@@ -18,13 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["MANIFEST", "Manifest", "Store", "StoreError"]
+__all__ = ["MANIFEST", "Manifest", "Store", "StoreError", "runs_of"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATA = "data"
+MERGE_FROM = 32
+SMALL_ROWS = 1_000_000
 
 
 class StoreError(PipelineError):
@@ -42,6 +47,12 @@ class Manifest:
     positions: dict[str, Any] = field(default_factory=lambda: {"logs": {}})
     tables: dict[str, list[str]] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
+
+
+def runs_of(directory: str) -> tuple[int, int]:
+    """The first and the last run whose rows are in it."""
+    first, _, last = directory.rpartition("/")[2].partition("-")
+    return int(first), int(last or first)
 
 
 class Store:
@@ -87,8 +98,25 @@ class Store:
         """Where a run puts a table's files, relative to the root."""
         return f"{DATA}/{table}/{run:06d}"
 
-    def paths(self, manifest: Manifest, table: str) -> list[str]:
-        return [str(self.root / each) for each in manifest.tables.get(table, [])]
+    def rows(self, directory: str) -> int:
+        """Of the Parquet files in it, from their ends."""
+        return sum(pq.read_metadata(each).num_rows for each in (self.root / directory).glob("*.parquet"))
+
+    def merged(self, table: str, directories: list[str], run: int) -> list[str]:
+        """The same rows: the small ones among MERGE_FROM or more directories as one, so that many runs leave few files.
+        One that has grown to SMALL_ROWS is not copied again.
+        """
+        small = [each for each in directories if self.rows(each) < SMALL_ROWS]
+        if len(small) < MERGE_FROM:
+            return directories
+        relative = f"{DATA}/{table}/{min(runs_of(each)[0] for each in small):06d}-{run:06d}"
+        (self.root / relative).mkdir()
+        files = [file for each in small for file in sorted((self.root / each).glob("*.parquet"))]
+        with pq.ParquetWriter(self.root / relative / "merged.parquet", pq.read_schema(files[0])) as writer:
+            for file in files:
+                for batch in pq.ParquetFile(file).iter_batches():
+                    writer.write_batch(batch)
+        return [*(each for each in directories if each not in small), relative]
 
     def publish(self, manifest: Manifest) -> None:
         """From here on the manifest's files count, and no others."""

@@ -7,8 +7,19 @@ from pyspark.sql import functions as F
 
 from muster_pipeline.decode.schema import Kind
 
-__all__ = ["current_offsets", "expiries", "memberships", "rebalances", "settled_commits", "until"]
+__all__ = [
+    "current_groups",
+    "current_offsets",
+    "expiries",
+    "last_generations",
+    "memberships",
+    "open_commits",
+    "rebalances",
+    "settled_commits",
+    "until",
+]
 
+GROUP = ["offsets_partition", "group"]
 KEY = ["offsets_partition", "group", "topic", "partition"]
 RECORD = ["offsets_partition", "offset"]
 CURRENT = [
@@ -25,26 +36,52 @@ def until(frame: DataFrame, at_ms: int | None) -> DataFrame:
 def settled_commits(commits: DataFrame, transactions: DataFrame) -> DataFrame:
     """``commits`` without those of transactions that were aborted or are still open.
 
-    A transactional commit is settled by the next marker of its producer in the same offsets partition. Records and
-    markers are put in one order from the end, so that one pass finds the next marker of each: a join would compare each
-    commit of a producer with all its markers.
+    ``settled_at``: offset from which on the commit counts, its own or that of the marker.
     """
-    plain = commits.where(F.col("producer_id").isNull())
+    plain = commits.where(F.col("producer_id").isNull()).withColumn("settled_at", F.col("offset"))
     pending = commits.where(F.col("producer_id").isNotNull())
-    marks = transactions.select(*RECORD, "producer_id", (F.col("kind") == Kind.TXN_COMMIT).alias("_committed"))
-    unmarked = pending.select(*RECORD, "producer_id", F.lit(None).cast("boolean").alias("_committed"))
+    committed = _decided(pending, transactions).where(F.col("_decision")["committed"])
+    settled = committed.select(*RECORD, F.col("_decision")["at"].alias("settled_at"))
+    return plain.unionByName(pending.join(settled, RECORD))
+
+
+def open_commits(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame) -> DataFrame:
+    """Those of ``commits`` whose transaction has no marker yet, and which can still come to count: a removal of their
+    offset behind them takes them back as well.
+    """
+    pending = commits.where(F.col("producer_id").isNotNull())
+    undecided = _decided(pending, transactions).where(F.col("_decision").isNull()).select(*RECORD)
+    removed = tombstones.where(F.col("kind") == Kind.OFFSET_TOMBSTONE).groupBy(*KEY).agg(F.max("offset").alias("_last"))
+    return (
+        pending.join(undecided, RECORD, "left_semi")
+        .join(removed, KEY, "left")
+        .where(F.col("_last").isNull() | (F.col("_last") < F.col("offset")))
+        .select(*commits.columns)
+    )
+
+
+def _decided(pending: DataFrame, transactions: DataFrame) -> DataFrame:
+    """One row for each transactional commit; ``_decision``: (at, committed) of the next marker of its producer in the
+    same offsets partition, null without one.
+
+    Records and markers are put in one order from the end, so that one pass finds the next marker of each: a join would
+    compare each commit of a producer with all its markers.
+    """
+    committed = (F.col("kind") == Kind.TXN_COMMIT).alias("committed")
+    marker = F.struct(F.col("offset").alias("at"), committed).alias("_marker")
+    marks = transactions.select(*RECORD, "producer_id", marker)
+    unmarked = pending.select(*RECORD, "producer_id")
     backwards = (
         Window.partitionBy("offsets_partition", "producer_id")
         .orderBy(F.col("offset").desc())
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    settled = (
-        unmarked.unionByName(marks)
-        .withColumn("_settled", F.last("_committed", ignorenulls=True).over(backwards))
-        .where(F.col("_committed").isNull() & F.col("_settled"))
-        .select(*RECORD)
+    return (
+        unmarked.unionByName(marks, allowMissingColumns=True)
+        .withColumn("_decision", F.last("_marker", ignorenulls=True).over(backwards))
+        .where(F.col("_marker").isNull())
+        .select(*RECORD, "_decision")
     )
-    return plain.unionByName(pending.join(settled, RECORD, "left_semi"))
 
 
 def current_offsets(
@@ -82,26 +119,58 @@ def memberships(generations: DataFrame) -> DataFrame:
     )
 
 
-def rebalances(generations: DataFrame) -> DataFrame:
-    """One row for each change of a group's generation or members, with the record before it as what it came from."""
-    in_group = Window.partitionBy("offsets_partition", "group").orderBy("offset")
+def current_groups(generations: DataFrame, tombstones: DataFrame, at_ms: int | None = None) -> DataFrame:
+    """The generation record of each group that was there, now or at a past moment: the last one, unless the group was
+    removed behind it. ``memberships`` of the result are the members of that moment.
+    """
+    last = F.max_by(F.struct(*generations.columns), "offset").alias("_last")
+    removed = until(tombstones, at_ms).where(F.col("kind") == Kind.GROUP_TOMBSTONE)
+    gone = removed.groupBy(*GROUP).agg(F.max("offset").alias("_gone"))
+    return (
+        until(generations, at_ms)
+        .groupBy(*GROUP)
+        .agg(last)
+        .join(gone, GROUP, "left")
+        .where(F.col("_gone").isNull() | (F.col("_gone") < F.col("_last")["offset"]))
+        .select("_last.*")
+    )
 
-    def before(column: str | Column) -> Column:
+
+def last_generations(generations: DataFrame) -> DataFrame:
+    """The last record of each group, also of one that was removed: what the next rebalance is compared with."""
+    last = generations.groupBy(*GROUP).agg(F.max_by(F.struct(*generations.columns), "offset").alias("_last"))
+    return last.select("_last.*")
+
+
+def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataFrame:
+    """One row for each change of a group's generation or members, with the record before it as what it came from.
+
+    ``before``: ``last_generations`` of what lies in front of ``generations``.
+    """
+    in_group = Window.partitionBy(*GROUP).orderBy("offset")
+    every = generations.withColumn("_new", F.lit(True))
+    if before is not None:
+        every = every.unionByName(before.withColumn("_new", F.lit(False)))
+
+    def earlier(column: str | Column) -> Column:
         return F.lag(column).over(in_group)
 
     ids = F.transform("members", lambda member: member["member_id"])
     return (
-        generations.withColumn("_ids", ids)
-        .withColumn("_before", F.coalesce(before("_ids"), F.array().cast("array<string>")))
-        .withColumn("previous_generation", before("generation"))
-        .withColumn("previous_timestamp_ms", before("timestamp_ms"))
+        every.withColumn("_ids", ids)
+        .withColumn("_before", F.coalesce(earlier("_ids"), F.array().cast("array<string>")))
+        .withColumn("previous_generation", earlier("generation"))
+        .withColumn("previous_timestamp_ms", earlier("timestamp_ms"))
         .withColumn("joined", F.array_except("_ids", "_before"))
         .withColumn("left", F.array_except("_before", "_ids"))
         .where(
-            F.col("previous_generation").isNull()
-            | (F.col("previous_generation") != F.col("generation"))
-            | (F.size("joined") > 0)
-            | (F.size("left") > 0)
+            F.col("_new")
+            & (
+                F.col("previous_generation").isNull()
+                | (F.col("previous_generation") != F.col("generation"))
+                | (F.size("joined") > 0)
+                | (F.size("left") > 0)
+            )
         )
         .select(
             *("group", "previous_generation", "generation", "previous_timestamp_ms", "timestamp_ms", "protocol"),
@@ -115,22 +184,35 @@ def rebalances(generations: DataFrame) -> DataFrame:
 def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame) -> DataFrame:
     """One row for each removal of an offset that was there: what it was, and how old (``age_ms``) its commit was.
 
-    Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. Only commits of
-    keys that were ever removed are sorted.
+    Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. What was there is
+    what a fetch would have answered just before: a transactional commit counts from its marker on, unless there was a
+    removal between them. Only commits of keys that were ever removed are sorted.
     """
     removed = tombstones.where(F.col("kind") == Kind.OFFSET_TOMBSTONE).select(*KEY, "offset", "timestamp_ms")
     value = ["committed_offset", "commit_timestamp_ms"]
     settled = settled_commits(commits.join(removed.select(*KEY).distinct(), KEY, "left_semi"), transactions)
-    both = removed.unionByName(settled.select(*KEY, "offset", "timestamp_ms", *value), allowMissingColumns=True)
-    before = Window.partitionBy(*KEY).orderBy("offset")
+    both = removed.withColumn("settled_at", F.col("offset")).unionByName(
+        settled.select(
+            *KEY, "offset", "settled_at", F.struct("committed_offset", "commit_timestamp_ms").alias("_value")
+        ),
+        allowMissingColumns=True,
+    )
+    earlier = Window.partitionBy(*KEY).orderBy("settled_at", "offset").rowsBetween(Window.unboundedPreceding, -1)
+    removal = F.when(F.col("_value").isNull(), F.col("offset"))
     return (
-        both.withColumn("_removed", F.col("committed_offset").isNull())
-        .withColumn("committed_offset", F.lag("committed_offset").over(before))
-        .withColumn("commit_timestamp_ms", F.lag("commit_timestamp_ms").over(before))
-        .where(F.col("_removed") & F.col("committed_offset").isNotNull())
+        both.withColumn("_removed_before", F.coalesce(F.max(removal).over(earlier), F.lit(-1)))
+        .where(F.col("offset") > F.col("_removed_before"))
+        .groupBy(*KEY, "_removed_before")
+        .agg(
+            F.max(removal).alias("offset"),
+            F.max("timestamp_ms").alias("timestamp_ms"),
+            F.max_by("_value", F.when(F.col("_value").isNotNull(), F.col("offset"))).alias("_lost"),
+        )
+        .where(F.col("offset").isNotNull() & F.col("_lost").isNotNull())
         .select(
-            *("group", "topic", "partition", "timestamp_ms", *value),
-            (F.col("timestamp_ms") - F.col("commit_timestamp_ms")).alias("age_ms"),
+            *("group", "topic", "partition", "timestamp_ms"),
+            *(F.col("_lost")[name].alias(name) for name in value),
+            (F.col("timestamp_ms") - F.col("_lost")["commit_timestamp_ms"]).alias("age_ms"),
             *RECORD,
         )
     )

@@ -38,6 +38,18 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     assert ends_from_file(tmp_path / "ends.parquet").to_pylist() == ROWS
 
 
+def test_directory_of_parquet_files_is_read_as_one(tmp_path: Path) -> None:
+    for number, row in enumerate(ROWS):
+        pq.write_table(pa.Table.from_pylist([row], ENDS_SCHEMA), tmp_path / f"{number}.parquet")
+    (tmp_path / "3.new").write_bytes(b"of a call that did not end")
+    assert ends_from_file(tmp_path).to_pylist() == ROWS
+
+
+def test_directory_without_files_says_what_makes_them(tmp_path: Path) -> None:
+    with pytest.raises(EndOffsetsError, match="muster pipeline mirror"):
+        ends_from_file(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
