@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+
 from muster_cli.errors import CliUsageError
 from muster_operator.api.models import (
     ClusterRef,
@@ -63,18 +65,18 @@ def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorC
 def declared_offsets_topic(options: UpOptions, before: ClusterRecords, pods: int) -> OffsetsTopic:
     """Raises CliUsageError when another number of partitions is asked for: a group's partition is a hash modulo it;
     and when there are fewer pods than replicas are asked for."""
-    previous = before.topics[0].spec.partitions if before.topics else None
-    partitions = options.partitions if options.partitions is not None else previous or DEFAULT_PARTITIONS
-    if previous is not None and partitions != previous:
+    factor = _replication_factor(options, before, pods)
+    if not before.topics:
+        partitions = options.partitions if options.partitions is not None else DEFAULT_PARTITIONS
+        spec = OffsetsTopicSpec(ClusterRef(CLUSTER.name), partitions=partitions, replication_factor=factor)
+        return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
+    previous = before.topics[0].layout.partitions
+    if options.partitions not in (None, previous):
         raise CliUsageError(
-            f"--partitions {partitions}: this data directory has {previous} partitions, and groups are spread over "
-            f"exactly so many. Leave the option out, or use another --data-dir"
+            f"--partitions {options.partitions}: this data directory has {previous} partitions, and groups are spread "
+            f"over exactly so many. Leave the option out, use `muster reshard`, or another --data-dir"
         )
-    spec = OffsetsTopicSpec(
-        cluster_ref=ClusterRef(name=CLUSTER.name),
-        partitions=partitions,
-        replication_factor=_replication_factor(options, before, pods),
-    )
+    spec = replace(before.topics[0].spec, replication_factor=factor)  # with a re-shard that is under way
     return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
 
 

@@ -84,7 +84,6 @@ class _Instance:
     ) -> None:
         self._data = data
         self._store = store
-        self._partitions = topic.partitions
         self._led_before = led_before
         self._me = own_process()
         self._stop = asyncio.Event()
@@ -155,27 +154,33 @@ class _Instance:
                     _report(f"partition {partition} is stalled: {cause}")
                     told[partition] = cause
             now = time.monotonic()
-            if led == self._partitions and not complete:
+            wanted = len(_serving(records))
+            if led == wanted and not complete:
                 complete = True
-                _report(self._complete_line(first, now - incomplete_since))
+                _report(self._complete_line(first, wanted, now - incomplete_since))
                 first = False
-            elif led < self._partitions:
+            elif led < wanted:
                 if complete:
                     complete, incomplete_since, next_progress = False, now, now + PROGRESS_EVERY_S
                 if now >= next_progress:
-                    _report(f"{led} of {self._partitions} partitions have a leader")
+                    _report(f"{led} of {wanted} partitions have a leader")
                     next_progress = now + PROGRESS_EVERY_S
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), None if complete else PROGRESS_EVERY_S)
 
-    def _complete_line(self, first: bool, took_s: float) -> str:
+    def _complete_line(self, first: bool, partitions: int, took_s: float) -> str:
         if first:
             return "ready bootstrap=" + ",".join(pod.kafka_address for pod in self._workload.running())
-        return f"all {self._partitions} partitions have a leader again, after {took_s:.1f} s"
+        return f"all {partitions} partitions have a leader again, after {took_s:.1f} s"
 
     def _led(self, records: ClusterRecords) -> int:
         # What the store says of an earlier run is about pods that are gone: only a later epoch is of this run.
-        return sum(epoch > self._led_before.get(index, NO_EPOCH) for index, epoch in _led_epochs(records).items())
+        led = _led_epochs(records)
+        return sum(led.get(i, NO_EPOCH) > self._led_before.get(i, NO_EPOCH) for i in _serving(records))
+
+
+def _serving(records: ClusterRecords) -> range:
+    return records.topics[0].layout.indexes
 
 
 def _led_epochs(records: ClusterRecords) -> dict[int, int]:

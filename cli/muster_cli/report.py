@@ -58,6 +58,7 @@ def build_report(
         partitions=tuple(
             _partition_line(partition, leaders.get(partition.spec.index), answers)
             for partition in sorted(partitions, key=lambda each: each.spec.index)
+            if partition.status.state is not PartitionState.RETIRED
         ),
     )
 
@@ -84,7 +85,7 @@ def _leaders(answers: Mapping[str, PodStatus]) -> dict[int, tuple[int, str]]:
     leaders: dict[int, tuple[int, str]] = {}
     for name, answer in answers.items():
         for partition in answer.partitions:
-            if partition.role == "leader" and partition.state == "ACTIVE":
+            if partition.role == "leader" and partition.state in ("ACTIVE", "FENCED"):
                 claim = (partition.leader_epoch, name)
                 leaders[partition.partition] = max(claim, leaders.get(partition.partition, claim))
     return leaders

@@ -1,33 +1,47 @@
-"""`muster reshard`: an offsets topic written anew with another number of partitions. Needs the extra `pipeline`."""
+"""`muster reshard`: an offsets topic written anew with another number of partitions, of logs or of a running cluster.
+
+Needs the extra `pipeline`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from muster_cli.datadir import DataDir
 from muster_cli.errors import CliError
 
 if TYPE_CHECKING:
     from muster_pipeline.reshard.job import Summary
 
+_P = TypeVar("_P")
 _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
 
 
 @click.command()
-@click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
-@click.option(
-    "--partitions", type=click.IntRange(1, 1000), required=True, help="How many partitions the new topic shall have."
-)
+@click.argument("logs", metavar="[LOGS...]", nargs=-1)
+@click.option("--partitions", type=click.IntRange(1, 1000), help="How many partitions the new topic shall have.")
 @click.option(
     "--output", metavar="DIR", type=click.Path(path_type=Path), help="The new logs; must not exist. Not for --dry-run."
 )
+@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Re-shard what runs there instead.")
+@click.option("--cluster", metavar="NAME", help="Re-shard this CoordinatorCluster of Kubernetes instead.")
+@click.option("--namespace", default="default", help="Of the CoordinatorCluster.")
+@click.option(
+    "--work-dir",
+    type=click.Path(path_type=Path),
+    default=Path("muster-reshard"),
+    help="For the logs of a running cluster, old and new, until it is done.",
+)
+@click.option("--abort", is_flag=True, help="Take the re-shard of a running cluster back.")
 @click.option("--dry-run", is_flag=True, help="Only say what would come of it; nothing is written.")
 @click.option(
     "--leave-out",
@@ -41,8 +55,13 @@ _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def reshard(
     logs: tuple[str, ...],
-    partitions: int,
+    partitions: int | None,
     output: Path | None,
+    data_dir: Path | None,
+    cluster: str | None,
+    namespace: str,
+    work_dir: Path,
+    abort: bool,
     dry_run: bool,
     leave_out: tuple[str, ...],
     segment_bytes: int,
@@ -50,11 +69,64 @@ def reshard(
 ) -> None:
     """Write an offsets topic anew with another number of partitions, and verify it.
 
-    LOGS are directories __consumer_offsets-N, or directories of those; nobody may write to them meanwhile. A run that
-    was interrupted goes on where it stopped when it is started again with the same options.
+    LOGS are directories __consumer_offsets-N, or directories of those; nobody may write to them meanwhile. With
+    --data-dir or --cluster a running cluster is re-sharded: its groups are not served until that is done or taken back
+    (--abort). A run that was interrupted goes on where it stopped when it is started again with the same options.
     """
-    if dry_run == (output is not None):
-        raise click.UsageError("give either --output or --dry-run")
+    if data_dir is not None or cluster is not None:
+        if logs or output is not None or dry_run or (data_dir is not None and cluster is not None):
+            raise click.UsageError("with --data-dir or --cluster there are neither LOGS, --output nor --dry-run")
+        if abort == (partitions is not None):
+            raise click.UsageError("give either --partitions or --abort")
+        summary = _running(data_dir, cluster, namespace, partitions, work_dir, leave_out, segment_bytes)
+        told = f"{partitions} partitions serve" if partitions is not None else "taken back: the old partitions serve"
+    else:
+        if abort or partitions is None or not logs or dry_run == (output is not None):
+            raise click.UsageError("give LOGS, --partitions, and either --output or --dry-run")
+        summary = _stopped(logs, output, partitions, leave_out, segment_bytes)
+        told = f"verified: the same keys and values per group, each group in its partition. {output}"
+    if as_json:
+        click.echo(json.dumps(asdict(summary) if summary is not None else None))
+        return
+    if summary is not None:
+        click.echo(_text(summary, dry_run=dry_run))
+    if not dry_run:
+        click.echo(told)
+
+
+def _running(
+    data_dir: Path | None,
+    cluster: str | None,
+    namespace: str,
+    partitions: int | None,
+    work_dir: Path,
+    leave_out: tuple[str, ...],
+    segment_bytes: int,
+) -> Summary | None:
+    try:
+        from muster_cli.reshard_live import abort, reshard_cluster
+        from muster_cli.reshard_site import EmbeddedSite, KubernetesSite
+        from muster_pipeline.decode.errors import PipelineError
+    except ImportError as exc:
+        raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
+    site = EmbeddedSite(DataDir(data_dir)) if data_dir is not None else KubernetesSite(namespace, cluster or "")
+    try:
+        with _progress(_Lines()) as progress:
+            if partitions is None:
+                if not asyncio.run(abort(site, progress)):
+                    raise CliError("no re-shard is under way")
+                return None
+            return asyncio.run(reshard_cluster(site, partitions, work_dir, leave_out, segment_bytes, progress))
+    except PipelineError as exc:
+        raise CliError(str(exc)) from exc
+    finally:
+        site.close()
+
+
+def _stopped(
+    logs: tuple[str, ...], output: Path | None, partitions: int, leave_out: tuple[str, ...], segment_bytes: int
+) -> Summary:
+    """``output`` None: a dry run."""
     try:
         from muster_cli.unflushed import refuse_unflushed
         from muster_pipeline.decode.errors import PipelineError
@@ -65,19 +137,15 @@ def reshard(
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
     try:
         refuse_unflushed(find_segments(logs))
-        with _progress() as progress:
+        with _progress(None) as progress:
             if output is None:
-                summary = plan(logs, partitions, progress)
-            else:
-                summary = run(
-                    logs, output, partitions, leave_out=leave_out, segment_bytes=segment_bytes, progress=progress
-                )
+                return plan(logs, partitions, progress)
+            return run(logs, output, partitions, leave_out=leave_out, segment_bytes=segment_bytes, progress=progress)
     except PipelineError as exc:
         raise CliError(str(exc)) from exc
-    click.echo(json.dumps(asdict(summary)) if as_json else _text(summary, output))
 
 
-def _text(summary: Summary, output: Path | None) -> str:
+def _text(summary: Summary, *, dry_run: bool) -> str:
     records = summary.records
     lines = [f"{count:>12,}  {kind}" for kind, count in sorted(summary.counts.items())]
     lines.append(
@@ -85,30 +153,40 @@ def _text(summary: Summary, output: Path | None) -> str:
         f"{min(records):,} to {max(records):,} each"
     )
     refused = {kind: summary.counts[kind] for kind in _LEFT_OUT if summary.counts.get(kind)}
-    if output is not None:
-        lines.append(f"verified: the same keys and values per group, each group in its partition. {output}")
-    elif refused:
+    if dry_run and refused:
         told = ", ".join(f"{count} {kind}" for kind, count in refused.items())
         lines.append(f"not without --leave-out: {told}")
     return "\n".join(lines)
 
 
+class _Lines:
+    """In place of bars, where there is no terminal: a line when something begins."""
+
+    def __init__(self) -> None:
+        self._begun: set[str] = set()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what not in self._begun:
+            self._begun.add(what)
+            click.echo(f"{what}: {done:,} of {total:,}", err=True)
+
+
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar on a terminal; nothing elsewhere."""
+def _progress(elsewhere: _P) -> Iterator[Callable[[str, int, int], None] | _P]:
+    """Bars on a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        yield elsewhere
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.fields[of]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {}
 
         def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done)
+                tasks[what] = bars.add_task(what, total=total, of="")
+            bars.update(tasks[what], completed=done, total=total, of=f"{done:,}/{total:,}")
 
         yield show

@@ -12,8 +12,10 @@ from muster_operator.plan.actions import (
     Elect,
     PublishMetadata,
     RecordLeadership,
+    RecordReshard,
     Refresh,
     RestartPod,
+    SetFences,
     WriteClusterStatus,
     WriteTopicStatus,
 )
@@ -35,6 +37,8 @@ CALLS: dict[type[Action], tuple[Port, str]] = {
     CreateReplicas: (Port.POD, "create_replicas"),
     Refresh: (Port.POD, "partitions"),
     RestartPod: (Port.WORKLOAD, "restart_pod"),
+    RecordReshard: (Port.STORE, "write_topic_status"),
+    SetFences: (Port.POD, "fence"),
     WriteTopicStatus: (Port.STORE, "write_topic_status"),
     WriteClusterStatus: (Port.STORE, "write_cluster_status"),
 }

@@ -11,16 +11,26 @@ from tests.chaos.kube_cluster import KubeCluster
 from tests.chaos.kube_operator import outside_operator
 from tests.chaos.run import Run
 
-from muster_operator.plan.actions import CreatePartitions, CreateReplicas, Refresh, RestartPod, WriteTopicStatus
+from muster_operator.plan.actions import (
+    CreatePartitions,
+    CreateReplicas,
+    RecordReshard,
+    Refresh,
+    RestartPod,
+    SetFences,
+    WriteTopicStatus,
+)
 
 FIRST_PARTITIONS = 8
 
 NOT_EMBEDDED = frozenset({RestartPod.__name__})
 """Nothing changes the template of pods of `muster local up` while it runs."""
+RESHARDS = frozenset({RecordReshard.__name__, SetFences.__name__})
+"""tests/integration/test_live_reshard.py has the operator die at these."""
 
 
 def operator_steps(run: Run, cluster: Cluster) -> None:
-    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED):
+    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED | RESHARDS):
         [victim, other] = _victims(run, cluster)
         with run.fault(cluster, f"the operator dies {point}", *cluster.names):
             if point.action == CreatePartitions.__name__:
@@ -53,7 +63,7 @@ def _first_start(cluster: Cluster, point: Point) -> None:
 def kube_operator_steps(run: Run, cluster: KubeCluster) -> None:
     """The operator runs on this machine, and not in a pod: the kubelet would wait longer before each restart."""
     with outside_operator() as operator:
-        for point in POINTS:
+        for point in (each for each in POINTS if each.action not in RESHARDS):
             [victim, other] = _victims(run, cluster)
             with run.fault(cluster, f"the operator dies {point}", *cluster.names):
                 operator.arm(point)

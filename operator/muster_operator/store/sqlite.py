@@ -53,6 +53,9 @@ CREATE TABLE IF NOT EXISTS objects (
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _COLUMNS = "namespace, name, uid, version, generation, created, spec, status"
 
+OTHERS_S = 0.5
+"""How soon a change by another process is noticed."""
+
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Resource)
 _Keys = set[ClusterKey]
@@ -69,7 +72,7 @@ class SqliteStore:
         self._turn: asyncio.Task[None] | None = None
         self._notify: list[Notify] = []
         self._token: int | None = None
-        self._first_keys: asyncio.Task[None] | None = None
+        self._tellers: list[asyncio.Task[None]] = []
         try:
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
             self._file.execute("PRAGMA journal_mode=WAL")
@@ -80,6 +83,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Waits for what is under way."""
+        for teller in self._tellers:
+            teller.cancel()
         self._thread.shutdown(wait=True)
         self._file.close()
 
@@ -97,11 +102,24 @@ class SqliteStore:
 
     def watch(self, notify: Notify) -> None:
         self._notify.append(notify)
-        self._first_keys = asyncio.get_running_loop().create_task(self._tell_all(notify))
+        self._tellers.append(asyncio.get_running_loop().create_task(self._tell(notify)))
 
-    async def _tell_all(self, notify: Notify) -> None:
-        for key in await self.clusters():
-            notify(key)
+    async def _tell(self, notify: Notify) -> None:
+        """Everything first, and everything again when another process has written: a command of a person."""
+        version = -1
+        while True:
+            before = version
+            try:
+                version = await self._call(lambda keys: self._others_version())
+                for key in await self.clusters() if version != before else ():
+                    notify(key)
+            except StoreError:
+                version = before  # as when the file is locked for long: asked again
+            await asyncio.sleep(OTHERS_S)
+
+    def _others_version(self) -> int:
+        """Another number after each commit of another connection."""
+        return int(self._file.execute("PRAGMA data_version").fetchone()[0])
 
     async def fencing_token(self) -> int:
         if self._token is None:

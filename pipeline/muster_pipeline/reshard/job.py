@@ -27,7 +27,7 @@ from muster_pipeline.reshard.verify import verify
 from muster_pipeline.reshard.writer import TargetLog, log_directory, sync_path
 from muster_pipeline.source.files import InputError, SegmentFile, find_segments
 
-__all__ = ["Progress", "ReshardError", "Summary", "plan", "reshard"]
+__all__ = ["Progress", "ReshardError", "Summary", "plan", "read_summary", "reshard"]
 
 STATE_NAME = "reshard.json"
 CHECKPOINT_BYTES = 64 << 20
@@ -170,6 +170,11 @@ def reshard(
     except OSError as exc:
         raise ReshardError(f"{exc.filename or job.root}: {exc.strerror or exc}") from exc
     return summary
+
+
+def read_summary(output: Path) -> Summary:
+    """Of a run that has ended. Raises OSError."""
+    return Summary(**json.loads((output / STATE_NAME).read_text()))
 
 
 class _Job:
