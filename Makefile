@@ -45,8 +45,9 @@ conformance: $(STAMP) ## the same requests to Muster and to a real Kafka 4.1.0: 
 
 SEEDS ?= 200
 .PHONY: simulate
-simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n of them, or SEED=k again with its trace
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n from FIRST=k on, or SEED=k again with its trace
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(WITH),--with "$(WITH)") $(if $(FAULT),--fault "$(FAULT)")
 
 .PHONY: chaos
 chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k

@@ -1,6 +1,8 @@
-"""`make simulate SEEDS=n [SEED=k]`: many seeds, or one again with the end of its trace.
+"""`make simulate SEEDS=n [FIRST=k]`: many seeds; `make simulate SEED=k`: one again, with the end of its trace.
 
-A failing seed prints itself, the commit, all drawn options, and the smallest options with which it still fails.
+A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
+`WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
+failure looks like.
 """
 
 from __future__ import annotations
@@ -9,14 +11,20 @@ import argparse
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict
-from multiprocessing import Pool
+from functools import partial
+from multiprocessing.pool import Pool
 
+from tests.simulation.faults import CANARIES, FAULTS, Fault
+from tests.simulation.injected import Injected
 from tests.simulation.minimise import minimise
-from tests.simulation.options import Options, draw_options
-from tests.simulation.simulator import Failure, Outcome, simulate
+from tests.simulation.options import Options
+from tests.simulation.simulator import Failure, Outcome
 
 TRACE_LINES = 60
+PROGRESS_EVERY = 500
+NO_FAULT = Fault(seeds=0)
 
 
 def main() -> int:
@@ -24,43 +32,57 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
+    parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
+    parser.add_argument("--fault", choices=[*FAULTS, *CANARIES], help="plant this one")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
+    fault = (FAULTS | CANARIES).get(arguments.fault, NO_FAULT)
     print(f"commit {_commit()}")
     if arguments.seed is not None:
-        return _run_one(draw_options(arguments.seed))
-    started = time.monotonic()
+        return _run_one(fault, fault.draw(arguments.seed).with_text(arguments.options))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with Pool(arguments.processes) as pool:
+        failed = _run_all(pool, fault, arguments.options, seeds)
+    return _explain(fault, fault.draw(failed).with_text(arguments.options)) if failed is not None else 0
+
+
+def _run_all(pool: Pool, fault: Fault, changed: str, seeds: range) -> int | None:
+    """The first seed that fails; all are run."""
     print(f"seeds {seeds.start} to {seeds.stop - 1}")
+    started = time.monotonic()
     failed: list[int] = []
     outcomes: list[Outcome] = []
-    with Pool(arguments.processes) as pool:
-        for seed, result in pool.imap(_run, seeds, chunksize=4):
-            if isinstance(result, Outcome):
-                outcomes.append(result)
-            else:
-                failed.append(seed)
-                print(f"seed {seed} failed: {result}", flush=True)
+    for seed, result in pool.imap(partial(_run, fault, changed), seeds, chunksize=4):
+        if isinstance(result, Outcome):
+            outcomes.append(result)
+        else:
+            failed.append(seed)
+            print(f"seed {seed} failed: {result}", flush=True)
+        done = len(outcomes) + len(failed)
+        if done % PROGRESS_EVERY == 0:
+            print(f"{done} seeds, {len(failed)} failed, {time.monotonic() - started:.0f} s", flush=True)
     print(_summary(outcomes, failed, time.monotonic() - started))
-    if failed:
-        return _explain(failed[0])
-    return 0
+    return failed[0] if failed else None
 
 
-def _run(seed: int) -> tuple[int, Outcome | str]:
+def _run(fault: Fault, changed: str, seed: int) -> tuple[int, Outcome | str]:
     try:
-        return seed, simulate(draw_options(seed))
+        return seed, fault.run(fault.draw(seed).with_text(changed))
     except Failure as failure:
         return seed, failure.reason
 
 
 def _summary(outcomes: list[Outcome], failed: list[int], took_s: float) -> str:
+    struck: Counter[Injected] = Counter()
+    for outcome in outcomes:
+        struck += outcome.injected
     return (
         f"{len(outcomes)} clean, {len(failed)} failed {failed or ''} in {took_s:.0f} s; "
         f"{sum(one.epochs for one in outcomes)} leaderships (up to epoch {_most(outcomes, 'highest_epoch')}), "
         f"{sum(one.committed for one in outcomes)} records committed, "
         f"{sum(one.answered for one in outcomes)} requests answered, "
-        f"all well at most {_most(outcomes, 'healed_ms')} ms after the faults stopped"
+        f"all well at most {_most(outcomes, 'healed_ms')} ms after the faults stopped\n"
+        f"what failed: {', '.join(f'{kind.value} {struck[kind]}' for kind in Injected)}"
     )
 
 
@@ -68,23 +90,24 @@ def _most(outcomes: list[Outcome], name: str) -> int:
     return max((getattr(one, name) for one in outcomes), default=-1)
 
 
-def _run_one(options: Options) -> int:
+def _run_one(fault: Fault, options: Options) -> int:
     print(f"options {options}", flush=True)
     try:
-        print(simulate(options))
+        print(fault.run(options))
     except Failure as failure:
         _print_failure(failure)
         return 1
     return 0
 
 
-def _explain(seed: int) -> int:
-    options = draw_options(seed)
-    smallest = minimise(options)
+def _explain(fault: Fault, options: Options) -> int:
+    smallest = minimise(options, fault.run)
     drawn = asdict(options)
-    print(f"seed {seed} fails with these options as well, and with fewer faults:")
-    print("  " + " ".join(f"{name}={value}" for name, value in asdict(smallest).items() if value != drawn[name]))
-    return _run_one(smallest)
+    fewer = " ".join(f"{name}={value}" for name, value in asdict(smallest).items() if value != drawn[name])
+    print(
+        f'seed {options.seed} fails in the same way with fewer faults: make simulate SEED={options.seed} WITH="{fewer}"'
+    )
+    return _run_one(fault, smallest)
 
 
 def _print_failure(failure: Failure) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from tests.simulation.options import Options, draw_options
 from tests.simulation.replica import Replica
 from tests.simulation.serving import Request
+from tests.simulation.simulator import Outcome, simulate
 
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.effects import session_timer
@@ -38,6 +39,10 @@ class Fault:
 
     def draw(self, seed: int) -> Options:
         return replace(draw_options(seed), **self.options)
+
+    def run(self, options: Options) -> Outcome:
+        """Raises Failure."""
+        return simulate(options, self.rules(), self.replica_class)
 
 
 class NoSeal(Rules):

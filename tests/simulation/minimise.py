@@ -60,18 +60,24 @@ QUIET: tuple[dict[str, int | float | bool], ...] = (
 )
 
 
-def fails(options: Options) -> bool:
-    try:
-        simulate(options)
-    except Failure:
-        return True
-    return False
+Run = Callable[[Options], object]
+"""Raises Failure."""
 
 
-def minimise(options: Options, fails: Callable[[Options], bool] = fails) -> Options:
-    """With every option off that the failure does not need. ``options`` must fail."""
+def minimise(options: Options, run: Run = simulate) -> Options:
+    """With every option off without which the same check fails. ``options`` must fail."""
+    check = _failed_check(options, run)
     for quiet in QUIET:
         fewer = replace(options, **quiet)  # type: ignore[arg-type]  # the names are those of the fields
-        if fewer != options and fails(fewer):
+        if fewer != options and _failed_check(fewer, run) == check:
             options = fewer
     return options
+
+
+def _failed_check(options: Options, run: Run) -> str:
+    """ "" if none fails."""
+    try:
+        run(options)
+    except Failure as failure:
+        return failure.check
+    return ""

@@ -72,6 +72,17 @@ class Options:
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
 
+    def with_text(self, text: str) -> Options:
+        """Changed as by ``name=value name=value``, in the form in which they are printed. Raises ValueError."""
+        given = dict(one.split("=", 1) for one in text.split())
+        known = asdict(self)
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(f"there is no option {name}")
+            kind = type(known[name])
+            known[name] = value == "True" if kind is bool else kind(value)
+        return Options(**known)
+
 
 def draw_options(seed: int) -> Options:
     """A swarm: each run has its own mixture, so that one fault does not hide another."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,13 +48,14 @@ class Outcome:
 
 
 class Failure(Exception):
-    """A run that broke a promise. ``trace``: the last things that happened."""
+    """A run that broke a promise. ``trace``: the last things that happened; ``check``: function that noticed."""
 
-    def __init__(self, options: Options, reason: str, trace: list[str]) -> None:
+    def __init__(self, options: Options, reason: str, trace: list[str], check: str) -> None:
         super().__init__(reason)
         self.options = options
         self.reason = reason
         self.trace = trace
+        self.check = check
 
 
 class Simulation:
@@ -212,4 +214,5 @@ def _failing(options: Options) -> Iterator[list[World]]:
         yield worlds
     except Exception as error:  # a crash of the core is a failure like any other
         trace = worlds[0].trace if worlds else []
-        raise Failure(options, f"{type(error).__name__}: {error}", trace) from error
+        check = traceback.extract_tb(error.__traceback__)[-1].name
+        raise Failure(options, f"{type(error).__name__}: {error}", trace, check) from error

@@ -12,7 +12,7 @@ def test_planted_fault_is_caught(name: str) -> None:
     fault = FAULTS[name]
     for seed in range(fault.seeds):
         try:
-            simulate(fault.draw(seed), fault.rules(), fault.replica_class)
+            fault.run(fault.draw(seed))
         except Failure:
             return
     pytest.fail(f"{name}: not caught within {fault.seeds} seeds")

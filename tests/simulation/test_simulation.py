@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tests.simulation import __main__
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import CANARIES
 from tests.simulation.injected import Injected
@@ -97,14 +99,40 @@ def test_failure_names_its_options_and_ends_with_what_happened() -> None:
 def _run_canary(name: str) -> None:
     canary = CANARIES[name]
     for seed in range(canary.seeds):
-        simulate(canary.draw(seed), canary.rules(), canary.replica_class)
+        canary.run(canary.draw(seed))
 
 
-def test_minimising_switches_off_what_a_failure_does_not_need() -> None:
-    smallest = minimise(draw_options(2), fails=lambda options: options.loss > 0 or options.seed == 2)
-    assert smallest.loss == 0
-    assert smallest.crash_every_ms == 0
-    assert smallest.seed == 2
+def test_minimising_switches_off_what_the_failed_check_does_not_need() -> None:
+    options = replace(draw_options(2), loss=0.05, crash_every_ms=700, groups=3)
+
+    def run(options: Options) -> None:
+        if options.loss == 0:
+            raise Failure(options, "another defect", [], "another check")
+        if options.groups > 1:
+            raise Failure(options, "the defect", [], "this check")
+
+    smallest = minimise(options, run)
+    assert (smallest.loss, smallest.crash_every_ms, smallest.groups, smallest.seed) == (0.05, 0, 3, 2)
+
+
+def test_failing_seed_prints_itself_is_minimised_and_fails_again_in_the_same_way(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def main(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["simulate", "--fault", "no seal", *arguments])
+        assert __main__.main() == 1
+        return capsys.readouterr().out
+
+    found = main("--seeds", "8")
+    failed = re.search(r"seed (\d+) failed: (.*)", found)
+    again = re.search(r'make simulate SEED=(\d+) WITH="(.*)"', found)
+    assert failed is not None
+    assert again is not None
+    assert failed[1] == again[1]
+    assert f"seed {failed[1]} failed: {failed[2]}" in main("--seed", failed[1])
+    smallest = main("--seed", again[1], "--with", again[2])
+    assert smallest.splitlines()[-5:] == found.splitlines()[-5:]
+    assert "crash_every_ms=0" in smallest
 
 
 def test_one_way_partition_blocks_one_way() -> None:
