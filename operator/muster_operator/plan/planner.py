@@ -45,9 +45,11 @@ from muster_operator.plan.upkeep import decide
 
 __all__ = ["plan"]
 
-MOVES_AT_ONCE = 4
-"""Elections under way that interrupt a leader that lives. They share the pods' CPUs, so a group waits for all that are
-under way with its own, and all together take as long one way or the other."""
+MOVES_AT_ONCE = 2
+"""Elections under way that interrupt a leader that lives. They share the CPUs of the pods between which leaders move:
+each group waits for all that are under way with its own. One alone would leave the pods idle while it is recorded."""
+PARTITIONS_PER_MOVE = 100
+"""In a large cluster there are more at once: so a drain is over after some dozen rounds however much a pod leads."""
 CHANGES_AT_ONCE = 5
 """Partitions whose set changes: each copies a log."""
 
@@ -158,7 +160,8 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=next_to_restart(seen, rebalance_after_s),
         rolling=any(pod.outdated or pod.draining for pod in seen.pods),
-        moves=MOVES_AT_ONCE - sum(_is_moving(seen, each) for each in objects.counting.values()),
+        moves=max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
+        - sum(_is_moving(seen, each) for each in objects.counting.values()),
         changes=CHANGES_AT_ONCE - changing,
         led=Counter(status.leader for status in statuses if status.leader is not None),
         held=Counter(replica.pod for status in statuses for replica in status.replicas),

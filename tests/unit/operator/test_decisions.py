@@ -11,6 +11,7 @@ from tests.unit.operator.model import Model, Operator
 
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import PartitionState, Replica
+from muster_operator.plan import planner
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod
 from muster_operator.plan.observation import Attempt, Connection, Observation
 from muster_operator.plan.planner import MOVES_AT_ONCE, plan
@@ -268,6 +269,14 @@ def test_next_moves_begin_when_leaders_are_there_however_late_the_calls_are_answ
     following = elections(plan(observation, 1.0))
     assert len(following) == moved
     assert not {each.partition for each in following} & {each.partition for each in begun}
+
+
+def test_large_cluster_moves_one_leader_in_a_hundred_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "PARTITIONS_PER_MOVE", 4)
+    model = Model(partitions=24, replication_factor=3)
+    Operator(model).settle()
+    model.running["c-0"].drained = True
+    assert len(elections(plan(seen(model), 1.0))) == 6
 
 
 def test_call_that_ended_without_a_leader_takes_no_place_from_the_other_moves() -> None:
