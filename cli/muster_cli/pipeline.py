@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster_cli.errors import CliUsageError
+from muster_cli.errors import CliError, CliUsageError
 from muster_cli.progress import steps
 from muster_cli.report_command import report, report_options, write
 from muster_cli.spark import clear_errors, master_option, spark
@@ -133,6 +133,31 @@ def mirror(bootstrap_server: str, topics: tuple[str, ...], output: Path) -> None
 
         file, rows = add(bootstrap_server, output, int(time.time() * 1000), topics)
         click.echo(f"{file}: {rows} end offsets")
+
+
+@pipeline.command()
+@click.argument("tables", metavar="TABLES", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--warehouse",
+    metavar="DIR",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the files go; the catalog is DIR/catalog.db, SQLite.",
+)
+@click.option("--namespace", default="muster", help="Of the tables in the catalog.")
+def iceberg(tables: Path, warehouse: Path, namespace: str) -> None:
+    """Bring the same tables in an Iceberg catalog up to the last run. Needs the extra `iceberg`, and no Spark."""
+    with clear_errors("A table in the catalog is as before, or up to date."):
+        from muster_pipeline.tables.store import Store
+
+        try:
+            from muster_pipeline.tables.iceberg import TABLES, publish_iceberg
+        except ImportError as exc:
+            raise CliError(f"{exc.name} is missing: pip install 'muster[iceberg]'") from exc
+        with steps(len(TABLES)) as say:
+            added = publish_iceberg(Store(tables), warehouse, namespace, say)
+        for name, count in added.items():
+            click.echo(f"{count:>12,}  {namespace}.{name}")
 
 
 def _make_tables(session: SparkSession, logs: Sequence[str], output: Path, fail_fast: bool) -> Manifest:
