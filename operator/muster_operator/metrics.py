@@ -37,6 +37,11 @@ class OperatorMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self.removals = Counter(
+            "muster_operator_replicas_removed",
+            "Logs of replicas that left their sets, deleted.",
+            registry=self.registry,
+        )
         self.conflicts = Counter(
             "muster_operator_cas_conflicts", "Compare-and-swaps of a leadership that were lost.", registry=self.registry
         )

@@ -34,12 +34,16 @@ class Dying:
             self._left = self._point.nth
 
     def install(self, owners: Mapping[Port, type]) -> None:
-        for action, (port, method) in CALLS.items():
-            owner = owners[port]
-            setattr(owner, method, self._counted(action.__name__, getattr(owner, method)))
+        for action, call in CALLS.items():
+            owner = owners[call.port]
+            setattr(owner, call.method, self._counted(action.__name__, call.belongs, getattr(owner, call.method)))
 
-    def _counted(self, action: str, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _counted(
+        self, action: str, belongs: Callable[..., bool], call: Callable[..., Awaitable[Any]]
+    ) -> Callable[..., Awaitable[Any]]:
         async def counted(*arguments: Any, **options: Any) -> Any:
+            if not belongs(*arguments, **options):
+                return await call(*arguments, **options)
             self._pass(action, "before")
             answer = await call(*arguments, **options)
             self._pass(action, "after")

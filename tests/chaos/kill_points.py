@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus
 from muster_operator.plan.actions import (
     Action,
     CreatePartitions,
@@ -14,6 +16,7 @@ from muster_operator.plan.actions import (
     RecordLeadership,
     RecordReshard,
     Refresh,
+    RemoveReplicas,
     RestartPod,
     SetFences,
     WriteClusterStatus,
@@ -29,18 +32,32 @@ class Port(StrEnum):
     POD = "pod"
 
 
-CALLS: dict[type[Action], tuple[Port, str]] = {
-    RecordLeadership: (Port.STORE, "record_leadership"),
-    Elect: (Port.POD, "elect"),
-    PublishMetadata: (Port.POD, "update_metadata"),
-    CreatePartitions: (Port.STORE, "create_partitions"),
-    CreateReplicas: (Port.POD, "create_replicas"),
-    Refresh: (Port.POD, "partitions"),
-    RestartPod: (Port.WORKLOAD, "restart_pod"),
-    RecordReshard: (Port.STORE, "write_topic_status"),
-    SetFences: (Port.POD, "fence"),
-    WriteTopicStatus: (Port.STORE, "write_topic_status"),
-    WriteClusterStatus: (Port.STORE, "write_cluster_status"),
+@dataclass(frozen=True)
+class Call:
+    """``belongs``: whether a call with these arguments is of this kind, where several kinds have one method."""
+
+    port: Port
+    method: str
+    belongs: Callable[..., bool] = lambda *_, **__: True
+
+
+def _of_a_reshard(_: object, seen: OffsetsTopic, status: OffsetsTopicStatus) -> bool:
+    return seen.status.reshard != status.reshard
+
+
+CALLS: dict[type[Action], Call] = {
+    RecordLeadership: Call(Port.STORE, "record_leadership"),
+    Elect: Call(Port.POD, "elect"),
+    PublishMetadata: Call(Port.POD, "update_metadata"),
+    CreatePartitions: Call(Port.STORE, "create_partitions"),
+    CreateReplicas: Call(Port.POD, "create_replicas"),
+    RemoveReplicas: Call(Port.POD, "remove_replicas"),
+    RecordReshard: Call(Port.STORE, "write_topic_status", _of_a_reshard),
+    SetFences: Call(Port.POD, "fence"),
+    Refresh: Call(Port.POD, "partitions"),
+    RestartPod: Call(Port.WORKLOAD, "restart_pod"),
+    WriteTopicStatus: Call(Port.STORE, "write_topic_status", lambda *call: not _of_a_reshard(*call)),
+    WriteClusterStatus: Call(Port.STORE, "write_cluster_status"),
 }
 """By kind of action: the call that carries it out."""
 

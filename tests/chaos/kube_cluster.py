@@ -196,6 +196,10 @@ class KubeCluster(NetworkedCluster):
 
         return finish
 
+    def change_factor(self, factor: int) -> None:
+        patch = json.dumps({"spec": {"replicationFactor": factor}})
+        kubectl("-n", NAMESPACE, "patch", "offsetstopic", "offsets", "--type=merge", "-p", patch)
+
     def wait_replaced(self, before: dict[str, str]) -> None:
         """Until each pod of (name -> uid) has another uid and answers."""
 

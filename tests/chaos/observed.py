@@ -79,7 +79,7 @@ class ObservedCluster(ABC):
 
         def led() -> bool:
             seen = {index for name, status in self.statuses().items() if name not in without for index in _led(status)}
-            return len(seen) == self.partitions
+            return seen.issuperset(range(self.partitions))
 
         self.wait(led, "every partition is led" + (f" without {', '.join(without)}" if without else ""), timeout_s)
 

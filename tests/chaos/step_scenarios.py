@@ -16,6 +16,7 @@ from muster_operator.plan.actions import (
     CreateReplicas,
     RecordReshard,
     Refresh,
+    RemoveReplicas,
     RestartPod,
     SetFences,
     WriteTopicStatus,
@@ -23,8 +24,8 @@ from muster_operator.plan.actions import (
 
 FIRST_PARTITIONS = 8
 
-NOT_EMBEDDED = frozenset({RestartPod.__name__})
-"""Nothing changes the template of pods of `muster local up` while it runs."""
+NOT_EMBEDDED = frozenset({RestartPod.__name__, RemoveReplicas.__name__})
+"""Nothing changes the template of pods or the number of replicas of `muster local up` while it runs."""
 RESHARDS = frozenset({RecordReshard.__name__, SetFences.__name__})
 """tests/integration/test_live_reshard.py has the operator die at these."""
 
@@ -80,6 +81,9 @@ def _on_kubernetes(cluster: KubeCluster, point: Point, victim: str, other: str) 
     before = {name: cluster.uid(name) for name in cluster.names}
     if point.action == CreatePartitions.__name__:
         return cluster.create_another(f"first-{point.when}", FIRST_PARTITIONS)
+    if point.action == RemoveReplicas.__name__:
+        cluster.change_factor(1)
+        return lambda: cluster.change_factor(cluster.factor)
     if point.action == RestartPod.__name__:
         cluster.restart_all(str(point))
         return lambda: cluster.wait_replaced(before)

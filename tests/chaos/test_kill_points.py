@@ -33,8 +33,8 @@ class Other:
 async def elect(self, number):
     print("elected", number, flush=True)
 
-for _, method in CALLS.values():
-    setattr(Other, method, elect)
+for call in CALLS.values():
+    setattr(Other, call.method, elect)
 dying = Dying(Path(sys.argv[1]))
 dying.install(dict.fromkeys(Port, Other))
 dying.arm()
@@ -50,9 +50,9 @@ def test_every_kind_of_action_has_a_kill_before_and_after_it() -> None:
 
 
 def test_the_calls_that_carry_actions_out_exist() -> None:
-    for port, method in CALLS.values():
-        for owner in OWNERS[port]:
-            assert callable(getattr(owner, method))
+    for call in CALLS.values():
+        for owner in OWNERS[call.port]:
+            assert callable(getattr(owner, call.method))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class Reason(StrEnum):
     """Another replica has the better log, and is elected instead."""
     SET_CONFLICT = "SetConflict"
     """The log names other replicas than the record; those of the log are recorded."""
+    REPLICA_REMOVED = "ReplicaRemoved"
     DATA_LOSS_ALLOWED = "DataLossAllowed"
     """spec.allowDataLoss: the best log that can be reached is taken, without a majority."""
     TOO_FEW_PODS = "TooFewPods"

@@ -206,6 +206,9 @@ class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_d
         tuple[Replica, ...],
         Meta(description="Replicas that get the log, count for nothing, and shall be in the next set."),
     ] = ()
+    left: Annotated[
+        tuple[Replica, ...], Meta(description="Replicas that left the set, and whose logs are to be deleted.")
+    ] = ()
     following: Annotated[int, Meta(description="Replicas of the set that follow the leader now, itself included.")] = 0
     state: PartitionState = PartitionState.PENDING
     high_watermark: Annotated[int | None, Meta(description="Commit point when the present leader became active.")] = (

@@ -206,7 +206,9 @@ class KubeStore:
 
     async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
         """See the port: the status is replaced under the resourceVersion that was seen."""
-        return await self._swap_status(OffsetsPartition, seen, status)
+        after = await self._swap_status(OffsetsPartition, seen, status)
+        self._tell_of_removals(seen, status)
+        return after
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """See the port: server-side apply."""
@@ -232,6 +234,15 @@ class KubeStore:
         condition = noteworthy(seen.status.conditions, conditions)
         if condition is not None and self._events is not None:
             self._events.put(resource.__name__, seen.metadata, condition)
+
+    def _tell_of_removals(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
+        """Logs that were to be deleted, and are gone; not those that are in use again."""
+        counted = (*status.left, *status.replicas, *status.learners)
+        for each in seen.status.left:
+            if each not in counted and self._events is not None:
+                text = f"log {each.log_id} on pod {each.pod}, which left the set, is deleted"
+                done = Condition(ConditionType.READY, "True", Reason.REPLICA_REMOVED, text)
+                self._events.put(OffsetsPartition.__name__, seen.metadata, done)
 
     async def _guarded(self, seen: T, request: Coroutine[Any, Any, Json]) -> Json:
         """The answer; an object that turns out to be gone leaves the cache at once."""

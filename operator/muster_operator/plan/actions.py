@@ -23,6 +23,7 @@ __all__ = [
     "RecordLeadership",
     "RecordReshard",
     "Refresh",
+    "RemoveReplicas",
     "RestartPod",
     "SetFence",
     "SetFences",
@@ -85,6 +86,14 @@ class CreateReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveReplicas:
+    """Have `pod` delete logs that left their sets: (partition, log id, epoch of a leader whose set is without it)."""
+
+    pod: str
+    removals: tuple[tuple[int, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Ask `pod` how far its followers are, for a move or a change of the set that waits for one of them."""
 
@@ -143,6 +152,7 @@ Action = (
     | PublishMetadata
     | CreatePartitions
     | CreateReplicas
+    | RemoveReplicas
     | RecordReshard
     | SetFences
     | Refresh

@@ -14,6 +14,7 @@ __all__ = [
     "FENCE",
     "PUBLISH",
     "REFRESH",
+    "REMOVE",
     "RESTART",
     "Attempt",
     "Broker",
@@ -32,6 +33,7 @@ CREATE = "create"
 FENCE = "fence"
 PUBLISH = "publish"
 REFRESH = "refresh"
+REMOVE = "remove"
 RESTART = "restart"
 """Kinds of calls, next to elections, that can be under way for a pod."""
 

@@ -24,12 +24,13 @@ from muster_operator.plan.actions import (
     RecordLeadership,
     RecordReshard,
     Refresh,
+    RemoveReplicas,
     WriteClusterStatus,
     WriteTopicStatus,
 )
 from muster_operator.plan.failover import Decision, stalled
 from muster_operator.plan.metadata import publish
-from muster_operator.plan.observation import CREATE, REFRESH, Connection, Observation
+from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
 from muster_operator.plan.placement import place
 from muster_operator.plan.reshard import indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
@@ -41,7 +42,7 @@ from muster_operator.plan.status import (
     topic_status,
     verdict_of_topic,
 )
-from muster_operator.plan.upkeep import decide
+from muster_operator.plan.upkeep import decide, removable
 
 __all__ = ["plan"]
 
@@ -102,6 +103,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *set_fences(seen, topic),
         *_missing(topic, objects),
         *_replicas(seen, topic, decisions),
+        *_removals(seen, decisions),
         *_refreshes(seen, decisions),
         *restart(seen, scene, statuses),
         *refusals,
@@ -249,6 +251,18 @@ def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, De
         indexes = tuple(index for index, decision in decisions.items() if pod.name in decision.create_on)
         if indexes and (CREATE, pod.name) not in seen.busy:
             yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
+
+
+def _removals(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:
+    """Of logs that left, where the leader's log has named the present set alone, and that set is committed."""
+    for pod in seen.pods:
+        removals = []
+        for index, decision in decisions.items():
+            view = pod.replicas.get(index)
+            if view is not None and decision.elect is None and removable(decision.status, pod.name, view):
+                removals.append((index, view.log_id, decision.status.led_epoch))
+        if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
+            yield RemoveReplicas(pod.name, tuple(removals))
 
 
 def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:

@@ -26,9 +26,9 @@ from muster_operator.plan.failover import (
 )
 from muster_operator.plan.observation import Attempt, PodView, ReplicaView
 from muster_operator.plan.placement import choose_pods
-from muster_operator.plan.standing import Member, Scene, Standing, is_caught_up, log_ids
+from muster_operator.plan.standing import LOG_DAMAGED, Member, Scene, Standing, is_caught_up, log_ids
 
-__all__ = ["decide"]
+__all__ = ["decide", "removable"]
 
 
 def decide(partition: OffsetsPartition, scene: Scene, attempt: Attempt | None) -> Decision:
@@ -71,6 +71,7 @@ def _keep(standing: Standing, pod: PodView, view: ReplicaView, attempt: Attempt 
         epoch=view.epoch,
         led_epoch=max(before.led_epoch, view.epoch),
         following=following,
+        left=_left(standing, before),
         state=PartitionState.LED,
         reason=Reason.LED,
     )
@@ -133,6 +134,28 @@ def _sets(
         return standing.member(recorded).replica
 
     return tuple(map(named, log_replicas)), tuple(map(named, log_previous))
+
+
+def _left(standing: Standing, before: OffsetsPartitionStatus) -> tuple[Replica, ...]:
+    """Replicas whose logs are to be deleted, as far as they are not known to be gone: their set was changed to one
+    without them, and that is final. What an accepted loss left behind is not among them: nobody else may have it.
+    """
+    status = standing.status
+    ended = before.previous_replicas if not status.previous_replicas else ()
+    counted = {*log_ids((*status.replicas, *status.previous_replicas, *status.learners))}
+    left = dict.fromkeys(each for each in (*before.left, *ended) if each.log_id and each.log_id not in counted)
+    return tuple(each for each in left if not standing.member(each).is_lost)
+
+
+def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaView) -> bool:
+    """Whether the log on that pod may be deleted now. A damaged one is for people; one that promised a higher epoch
+    than that of the present leader waits for the next one.
+    """
+    if status.state is not PartitionState.LED or status.previous_replicas or view.log_id in log_ids(status.learners):
+        return False
+    if view.epoch > status.led_epoch or view.reason == LOG_DAMAGED:
+        return False
+    return Replica(pod, view.log_id) in status.left
 
 
 def _follows(member: Member, leader: ReplicaView) -> bool:
@@ -215,7 +238,8 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     learners = [standing.member(each) for each in status.learners]
     useful = [each for each in learners if not _is_hopeless(each, scene)][: max(lacking, 0)]
     if tuple(each.replica for each in useful) != status.learners:
-        found = replace(status, learners=tuple(each.replica for each in useful))
+        given_up = (each.replica for each in learners if each not in useful and each.log_id)
+        found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
         return Decision(found, idle.message)
     if len(useful) < lacking:
         added = _add(standing, staying, useful, lacking - len(useful))

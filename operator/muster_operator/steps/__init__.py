@@ -14,7 +14,7 @@ from muster_operator.steps.leadership import lead, record
 from muster_operator.steps.metadata import publish_metadata
 from muster_operator.steps.partitions import create_partitions
 from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
-from muster_operator.steps.replicas import create_replicas
+from muster_operator.steps.replicas import create_replicas, remove_replicas
 from muster_operator.steps.reshard import record_reshard, set_fences
 from muster_operator.steps.status import write_status
 
@@ -34,5 +34,6 @@ STEPS: tuple[Step, ...] = (
     ensure_pods,
     create_partitions,
     create_replicas,
+    remove_replicas,
     write_status,
 )

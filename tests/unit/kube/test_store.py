@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from muster_operator.api.conditions import Condition
 from muster_operator.kube.events import PENDING_EVENTS, EventRecorder, noteworthy
@@ -20,9 +21,11 @@ class RecordingClient:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
         self.arrived = asyncio.Event()
         self.failing = False
+        self.spec: dict[str, Any] = {}
+        """Of what is replaced: the answer has it, the request for its status has not."""
 
     async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._answer("replace", path, body)
+        return {"spec": self.spec, **self._answer("replace", path, body)}
 
     async def apply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._answer("apply", path, body)
@@ -140,3 +143,26 @@ async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, stor
     for _ in range(PENDING_EVENTS + 5):
         recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "Led")[0])
     assert recorder.pending == PENDING_EVENTS
+
+
+async def test_event_tells_of_a_log_that_left_its_set_and_is_deleted(client: RecordingClient) -> None:
+    recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
+    store = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
+    store.deliver("offsetstopics", None, raw("t", 1, {"clusterRef": {"name": "c"}}))
+    left = [{"pod": "c-1", "logId": "gone"}, {"pod": "c-2", "logId": "used-again"}, {"pod": "c-3", "logId": "waits"}]
+    spec = {"topicRef": {"name": "t"}, "index": 0}
+    store.deliver("offsetspartitions", None, raw("t-0", 1, spec, status={"left": left}))
+    (seen,) = (await store.observe(ClusterKey("ns", "c"))).partitions
+    now = replace(seen.status, left=seen.status.left[2:], learners=seen.status.left[1:2])
+    client.spec = spec
+    await store.record_leadership(seen, now)
+    assert recorder.pending == 1
+    posting = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(10):
+        while client.sent[-1][0] != "create":
+            client.arrived.clear()
+            await client.arrived.wait()
+    posting.cancel()
+    event = client.sent[-1][2]
+    assert (event["reason"], event["type"], event["regarding"]["name"]) == ("ReplicaRemoved", "Normal", "t-0")
+    assert event["note"] == "log gone on pod c-1, which left the set, is deleted"

@@ -17,6 +17,8 @@ from muster_coordinator.podapi.models import (
     ElectionsRequest,
     MetadataImage,
     PartitionLeader,
+    RemovalRequest,
+    RemovalsRequest,
     ReplicaPlace,
     ReplicaRequest,
     ReplicasRequest,
@@ -41,6 +43,7 @@ from muster_operator.plan.actions import (
     Elect,
     PublishMetadata,
     RecordLeadership,
+    RemoveReplicas,
     WriteClusterStatus,
     WriteTopicStatus,
 )
@@ -234,6 +237,10 @@ class Operator:
                 if action.pod not in model.down:
                     wanted = tuple(ReplicaRequest(index) for index in action.indexes)
                     run(model.running[action.pod].create_replicas(ReplicasRequest(self.token, wanted)))
+            case RemoveReplicas():
+                if action.pod not in model.down:
+                    gone = tuple(RemovalRequest(*each) for each in action.removals)
+                    run(model.running[action.pod].remove_replicas(RemovalsRequest(self.token, gone)))
             case WriteTopicStatus():
                 model.topic = replace(model.topic, status=action.status)
             case WriteClusterStatus():

@@ -35,15 +35,16 @@ def leaders(model: Model) -> Counter[str]:
 
 
 def logs_are_whole(model: Model) -> None:
-    """Every replica of every recorded set is there, follows, and the log names this very set."""
+    """Every replica of every recorded set is there, follows, and the log names this very set. There is no other log."""
     for each in model.objects.values():
         status, index = each.status, each.spec.index
-        assert (status.previous_replicas, status.learners) == ((), ())
+        assert (status.previous_replicas, status.learners, status.left) == ((), (), ())
         held = [model.running[replica.pod].volume.replicas[index] for replica in status.replicas]
         assert [one.log_id for one in held] == [replica.log_id for replica in status.replicas]
         assert {(set(one.replicas) == {h.log_id for h in held}, one.previous) for one in held} == {(True, ())}
         assert len({(one.last_epoch, one.end_offset) for one in held}) == 1
         assert status.following == len(held)
+        assert sum(index in pod.volume.replicas for pod in model.running.values()) == len(held)
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -187,6 +188,35 @@ def test_another_replication_factor_changes_every_set(before: Literal[1, 3, 5], 
     assert model.all_led
     logs_are_whole(model)
     assert {len(each.status.replicas) for each in model.objects.values()} == {after}
+
+
+@pytest.mark.parametrize("after", range(0, 60, 3))
+def test_shrinking_interrupted_after_any_action_leaves_no_log_behind(after: int) -> None:
+    model = made(3, partitions=2)
+    model.topic = topic(model.partitions, replication_factor=1)
+    first = Operator(model, token=2)
+    for _ in range(after):
+        if not first.todo and not first.replan():
+            break
+        first.act()
+    Operator(model, token=3).settle(60)
+    assert model.all_led
+    logs_are_whole(model)
+
+
+def test_log_of_a_pod_that_is_away_while_it_leaves_its_set_is_deleted_when_it_is_back() -> None:
+    model = made(3, pods=4, partitions=4)
+    away = "c-1"
+    model.stop(away)
+    model.steady_s = 601.0
+    Operator(model, token=2).settle(60)
+    left = {name: each.status.left for name, each in model.objects.items() if each.status.left}
+    assert left
+    assert {one.pod for each in left.values() for one in each} == {away}
+    model.steady_s = 0.0
+    model.restart(away)
+    Operator(model, token=3).settle(60)
+    logs_are_whole(model)
 
 
 def test_leader_whose_replica_needs_a_higher_epoch_is_elected_again_with_force() -> None:

@@ -28,6 +28,10 @@ from muster_coordinator.podapi.models import (
     PartitionEvent,
     PartitionStatus,
     PodStatus,
+    RemovalRequest,
+    RemovalResult,
+    RemovalsRequest,
+    RemovalsResponse,
     ReplicaResult,
     ReplicasRequest,
     ReplicasResponse,
@@ -84,6 +88,7 @@ class FakePod:
         self.full = False
         self.kafka_address = f"127.0.0.1:{9092 + node_id}"
         self.elections: list[Election] = []
+        self.removed: list[str] = []
         self.election_calls = 0
         self.images: list[MetadataImage] = []
         self.drained = False
@@ -116,6 +121,25 @@ class FakePod:
         if created:
             self._hub.publish_status()
         return ReplicasResponse(tuple(results))
+
+    async def remove_replicas(self, request: RemovalsRequest) -> RemovalsResponse:
+        results = tuple(self._remove(each) for each in request.removals)
+        self._hub.publish_status()
+        return RemovalsResponse(results)
+
+    def _remove(self, each: RemovalRequest) -> RemovalResult:
+        index = each.partition
+        replica = self.volume.replicas.get(index)
+        if replica is None or replica.log_id != each.log_id:
+            return RemovalResult.of(index, CallStatus.ACCEPTED)
+        named = {place.log_id for place in (self.images[-1].places if self.images else ())}
+        if each.log_id in named or index in self._led:
+            return RemovalResult.of(index, CallStatus.INVALID, message="in use")
+        if replica.promised > each.epoch:
+            return RemovalResult.of(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
+        del self.volume.replicas[index]
+        self.removed.append(each.log_id)
+        return RemovalResult.of(index, CallStatus.ACCEPTED)
 
     async def elect(self, request: ElectionsRequest) -> ElectionsResponse:
         self.election_calls += 1
