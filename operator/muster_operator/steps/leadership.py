@@ -32,6 +32,10 @@ __all__ = ["lead", "record"]
 log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0
+RECORDS_AT_ONCE = 4
+"""Writes under way to the store. More would not be over sooner, and would take the processors from the pods."""
+LEAD_AT_ONCE = 8
+"""Elections in one call: those of the first records begin while the others are written."""
 TELL_AT_ONCE = 5
 """Partitions whose counts and conditions are written together. A pod that comes or goes changes those of all partitions
 at the time at which groups move to other pods, and what the API server needs to write them is taken from these.
@@ -53,8 +57,8 @@ _REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallSt
 
 
 async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Records that an election waits for, all concurrently; each pod is called as soon as its own are written, once for
-    all its partitions.
+    """Records that an election waits for; each pod is called as soon as some of its own are written, the first ones of
+    every pod before the next ones of any.
 
     Repeating it is harmless: a record that is written already loses its compare-and-swap or is not planned again, and
     an election is idempotent. Raises StoreError, after the elections that it does not concern are on their way.
@@ -70,12 +74,18 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     bare = [each for name, each in elections.items() if all(name != _name(one) for one in records)]
     for each in bare:  # recorded before, and its call is to be repeated
         by_pod.setdefault(each.pod, [])
-    results = await asyncio.gather(
-        *(
-            _lead(context, pod, todo, elections, [each for each in bare if each.pod == pod])
-            for pod, todo in by_pod.items()
-        )
-    )
+    slots = asyncio.Semaphore(RECORDS_AT_ONCE)
+    first = [
+        _lead(context, pod, todo[:LEAD_AT_ONCE], elections, [each for each in bare if each.pod == pod], slots)
+        for pod, todo in by_pod.items()
+    ]
+    others = [
+        _lead(context, pod, todo[at : at + LEAD_AT_ONCE], elections, (), slots)
+        for at in range(LEAD_AT_ONCE, max(map(len, by_pod.values())), LEAD_AT_ONCE)
+        for pod, todo in by_pod.items()
+        if todo[at:]
+    ]
+    results = await asyncio.gather(*first, *others)
     errors = [error for failed in results for error in failed]
     _raise_serious(errors)
     called = len(elections) - len(errors)
@@ -98,7 +108,8 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
         records += for_people[:TELL_AT_ONCE]
     if not records:
         return None
-    errors = [error for _, error in await asyncio.gather(*(_record(context, each) for each in records)) if error]
+    slots = asyncio.Semaphore(RECORDS_AT_ONCE)
+    errors = [error for _, error in await asyncio.gather(*(_record(context, each, slots) for each in records)) if error]
     _raise_serious(errors)
     text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer"
     return Outcome("Recorded", text)
@@ -130,9 +141,10 @@ async def _lead(
     records: Sequence[RecordLeadership],
     elections: dict[str, Elect],
     bare: Sequence[Elect],
+    slots: asyncio.Semaphore,
 ) -> list[StoreError]:
-    """One pod: its records, then one call."""
-    failed = dict(await asyncio.gather(*(_record(context, each) for each in records)))
+    """One pod: records of its own, then one call."""
+    failed = dict(await asyncio.gather(*(_record(context, each, slots) for each in records)))
     calls = [elections[name] for name, error in failed.items() if error is None] + [*bare]
     for each in calls:
         context.memory.attempts.start(each.partition, pod, each.epoch, context.clock.monotonic())
@@ -141,10 +153,13 @@ async def _lead(
     return [error for error in failed.values() if error is not None]
 
 
-async def _record(context: Context, record: RecordLeadership) -> tuple[str, StoreError | None]:
+async def _record(
+    context: Context, record: RecordLeadership, slots: asyncio.Semaphore
+) -> tuple[str, StoreError | None]:
     name = record.seen.metadata.name
     try:
-        await context.store.record_leadership(record.seen, record.status)
+        async with slots:
+            await context.store.record_leadership(record.seen, record.status)
     except StoreError as error:
         if isinstance(error, ConflictError):
             context.metrics.conflicts.inc()

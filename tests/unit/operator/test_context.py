@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -18,10 +20,10 @@ from muster_operator.api.models import (
 from muster_operator.attempts import SOON_S, Answer, Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
-from muster_operator.plan.actions import RecordLeadership
+from muster_operator.plan.actions import Elect, RecordLeadership
 from muster_operator.plan.observation import Observation
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
-from muster_operator.steps.leadership import TELL_AT_ONCE, record
+from muster_operator.steps.leadership import LEAD_AT_ONCE, RECORDS_AT_ONCE, TELL_AT_ONCE, lead, record
 from muster_operator.store.port import ClusterKey
 
 
@@ -77,8 +79,15 @@ class Recorder:
 
     written: list[int] = field(default_factory=list)
 
+    under_way: int = 0
+    most_under_way: int = 0
+
     async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
         self.written.append(seen.spec.index)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
         return seen
 
 
@@ -101,3 +110,22 @@ async def test_counts_of_many_partitions_are_written_a_few_at_a_time_and_leaders
     time.now += TELL_EVERY_S
     await record(context, [counted(index) for index in range(TELL_AT_ONCE, 20)])
     assert store.written[-TELL_AT_ONCE:] == [*range(TELL_AT_ONCE, 2 * TELL_AT_ONCE)]
+
+
+async def test_elections_of_the_first_records_of_every_pod_are_called_while_the_others_are_written() -> None:
+    store, calls = Recorder(), list[tuple[int, int]]()
+
+    def spawn(call: Coroutine[Any, Any, None]) -> None:
+        arguments = call.cr_frame.f_locals  # type: ignore[attr-defined]  # what the call is about
+        calls.append((len(store.written), len(arguments["elections"])))
+        call.close()
+
+    context = replace(context_at(Time()), store=cast(Any, store), spawn=spawn)
+    records = [counted(index, epoch=2) for index in range(40)]
+    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(40)]
+    await lead(context, [*records, *elections])
+    assert sorted(store.written) == [*range(40)]
+    assert store.most_under_way == RECORDS_AT_ONCE
+    assert [size for _, size in calls] == [LEAD_AT_ONCE] * 4 + [20 - 2 * LEAD_AT_ONCE] * 2
+    assert all(written < 2 * LEAD_AT_ONCE + RECORDS_AT_ONCE for written, _ in calls[:1])
+    assert {*store.written[: 2 * LEAD_AT_ONCE]} == {*range(2 * LEAD_AT_ONCE)}, "of both pods, in turn"
