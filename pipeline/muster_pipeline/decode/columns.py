@@ -1,7 +1,7 @@
 """numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once.
 
-Arrays are put together from buffers: ``pa.array`` and ``pa.scalar`` import pandas to ask whether their argument is a
-Series, which costs every Python process that Spark starts half a second.
+Arrays are put together from buffers, and taken apart: ``pa.array``, ``pa.scalar`` and ``to_numpy`` import pandas, which
+costs every Python process that Spark starts half a second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["PADDING", "Ints", "Mask", "Source", "bytes_array", "number_array", "same_text", "text_array", "texts"]
+__all__ = [
+    "PADDING",
+    "Ints",
+    "Mask",
+    "Source",
+    "bytes_array",
+    "mask_array",
+    "mask_of",
+    "number_array",
+    "numbers_of",
+    "same_text",
+    "text_array",
+    "texts",
+]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -85,11 +98,30 @@ def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: 
     return both.take(number_array(np.arange(0, 2 * count, 2), pa.int64(), valid))
 
 
+def mask_array(mask: Mask) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))])
+
+
+def mask_of(column: pa.Array) -> Mask:
+    """Of a column of booleans without null."""
+    bits = np.frombuffer(column.buffers()[1], np.uint8)
+    mask: Mask = np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :].view(
+        np.bool_
+    )
+    return mask
+
+
 def number_array(values: NDArray[np.integer], kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
     """``values`` as an Arrow array of ``kind``, without a copy where they are of it; null where not ``valid``."""
     content = np.ascontiguousarray(values, kind.to_pandas_dtype())
     missing = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(content)])
+
+
+def numbers_of(column: pa.Array) -> Ints:
+    """Of a column of integers without null."""
+    everything = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())
+    return everything[column.offset : column.offset + len(column)].astype(np.int64, copy=False)
 
 
 def texts(values: Sequence[str]) -> pa.Array:

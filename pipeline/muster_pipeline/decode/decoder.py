@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster_pipeline.decode.bytes_source import ByteSource, MemoryBytes
-from muster_pipeline.decode.columns import Mask, number_array, texts
+from muster_pipeline.decode.columns import Mask, mask_of, number_array, texts
 from muster_pipeline.decode.errors import SegmentDamagedError
 from muster_pipeline.decode.fast_rows import KIND_NAMES, Origin, Parse, fast_rows, parse_records
 from muster_pipeline.decode.scan import Damage, claimed_size, scan
@@ -163,8 +163,7 @@ class Decoder:
             if Kind.UNREADABLE in kinds:
                 mask |= parse.slow
         if groups is not None:
-            member = pc.is_in(parse.group, value_set=texts(sorted(groups)))
-            mask &= member.to_numpy(zero_copy_only=False)
+            mask &= mask_of(pc.is_in(parse.group, value_set=texts(sorted(groups))))
         return mask
 
 
