@@ -21,6 +21,8 @@ MOVE = Bounds(interrupted_p50=50, interrupted_max=200, elsewhere_p99=50)
 UNSEEN = Bounds(elsewhere_p99=50, slowest_p99=50)
 NONE = Bounds()
 
+INTERVAL_MS = 10.0
+"""Between two commits of a group."""
 FROZEN_S = 5.0
 OPERATOR_AWAY_S = 5.0
 NOMINATION_AFTER_S = 2.0
@@ -40,6 +42,7 @@ class Scenario:
     in_namespaces: bool = False
     config: tuple[str, ...] = ()
     dying: bool = False
+    interval_ms: float = INTERVAL_MS
 
 
 def kill(run: Run, cluster: Cluster) -> None:
