@@ -1,8 +1,8 @@
 """Faults under a committing load, with a checker: `make chaos [SCENARIO="NAME ..."] [SECONDS=n] [SEED=k]`.
 
 Each scenario starts a cluster of its own, lets 100 groups commit every 10 ms (20 on Kubernetes), makes its fault again
-and again until its seconds are over (at least once), and reads everything back. Printed per scenario: how long groups of
-the faulted pod were without an acknowledged commit, the same for all other groups, and lost, reverted and invented
+and again until its seconds are over (at least once), and reads everything back. Printed per scenario: how long groups
+of the faulted pod were without an acknowledged commit, the same for all other groups, and lost, reverted and invented
 commits.
 
 Exit codes: 0 all bounds hold and nothing was lost; 1 not so; 2 wrong usage; 130 interrupted.
