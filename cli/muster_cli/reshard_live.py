@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 POLL_S = 0.25
 CALL_TIMEOUT_S = 10.0
+ASK_TIMEOUT_S = 1.0
 CHUNK_BYTES = 256 << 10
 """Of records that a pod takes in at once: decoding them takes it some tens of milliseconds."""
 AT_ONCE = 4
@@ -121,7 +123,10 @@ class _Run:
         self._reshard = reshard
         self._root = work / f"reshard-{reshard.base}"
         self._new = self._root / "new"
-        self._leaders: dict[int, _Leader] = {}
+        self._leaders: dict[int, _Leader] = {}  # that have taken something in
+        self._asking = asyncio.Lock()
+        self._asked_at = -POLL_S
+        self._said: list[list[_Leader]] = []
         self._progress = progress
 
     # The old logs, and the new ones from them
@@ -273,15 +278,20 @@ class _Run:
 
     async def _leader(self, index: int) -> _Leader | None:
         """Who says that it leads the partition, in the highest epoch."""
-        found: list[_Leader] = []
-        for name, address in (await self._site.pods()).items():
-            try:
-                statuses = await PodClient(self._http, name, address).partitions(CALL_TIMEOUT_S)
-            except PodApiError:
-                continue
-            found += [_Leader(name, address, each) for each in statuses if each.partition == index]
-        led = [each for each in found if each.status.role == "leader"]
+        async with self._asking:
+            if time.monotonic() - self._asked_at > POLL_S:
+                pods = await self._site.pods()
+                self._said = await asyncio.gather(*(self._ask(name, address) for name, address in pods.items()))
+                self._asked_at = time.monotonic()
+        led = [each for said in self._said for each in said if each.status.partition == index]
         return max(led, key=lambda each: each.status.leader_epoch, default=None)
+
+    async def _ask(self, name: str, address: str) -> list[_Leader]:
+        try:
+            statuses = await PodClient(self._http, name, address).partitions(ASK_TIMEOUT_S)
+        except PodApiError:
+            return []  # what it led is led elsewhere, or waits for it
+        return [_Leader(name, address, each) for each in statuses if each.role == "leader"]
 
 
 def _segments_of(log: Path) -> list[Path]:

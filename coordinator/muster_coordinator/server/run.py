@@ -117,7 +117,7 @@ async def _start(
     if remembered is not None:
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
-    api.router.add_routes(segment_routes(manager.hosts))
+    api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
     api.router.add_routes(fence_routes(Fencing(manager.shards, clock, lambda one: manager.on_partition_change(one))))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()

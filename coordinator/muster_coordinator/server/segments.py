@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 from aiohttp import web
@@ -43,9 +43,12 @@ class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
     segments: tuple[SegmentEntry, ...]
 
 
-def segment_routes(hosts: Mapping[int, ReplicaHost]) -> list[web.RouteDef]:
-    """``hosts``: the pod's replicas, as they are at each request."""
-    api = _Api(hosts)
+def segment_routes(
+    hosts: Mapping[int, ReplicaHost], offsets_partitions: Callable[[], Container[int]]
+) -> list[web.RouteDef]:
+    """``hosts``: the pod's replicas, as they are at each request. Those of ``offsets_partitions`` are listed: not what
+    a re-shard has replaced, nor what it has not finished."""
+    api = _Api(hosts, offsets_partitions)
     return [
         web.get("/v1/segments", api.list),
         web.get(r"/v1/segments/{partition:\d{1,9}}/{base:\d{1,20}}", api.read),
@@ -53,11 +56,13 @@ def segment_routes(hosts: Mapping[int, ReplicaHost]) -> list[web.RouteDef]:
 
 
 class _Api:
-    def __init__(self, hosts: Mapping[int, ReplicaHost]) -> None:
+    def __init__(self, hosts: Mapping[int, ReplicaHost], offsets_partitions: Callable[[], Container[int]]) -> None:
         self._hosts = hosts
+        self._offsets_partitions = offsets_partitions
 
     async def list(self, request: web.Request) -> web.Response:
-        found = [_partition(host) for _, host in sorted(self._hosts.items()) if _is_served(host)]
+        listed = self._offsets_partitions()
+        found = [_partition(host) for p, host in sorted(self._hosts.items()) if p in listed and _is_served(host)]
         return web.Response(body=msgspec.json.encode({"partitions": found}), content_type="application/json")
 
     async def read(self, request: web.Request) -> web.Response:

@@ -2,7 +2,7 @@
 
 A Fence record in the log says which it is, so it is committed like everything else and every later leader finds it, an
 operator or not. Re-shards are numbered: what was opened in one is never closed in it again, however late a call comes.
-Source: docs/resharding.md, ADR 7.
+Source: docs/resharding.md, ADR 9.
 """
 
 from __future__ import annotations

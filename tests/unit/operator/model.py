@@ -25,6 +25,7 @@ from muster_coordinator.podapi.models import (
     Resignation,
     ResignationsRequest,
 )
+from muster_coordinator.podapi.reshard import FenceCall, FencesRequest
 from muster_operator.api.models import (
     CoordinatorCluster,
     ObjectMeta,
@@ -33,6 +34,7 @@ from muster_operator.api.models import (
     OffsetsPartitionStatus,
     OffsetsTopic,
     PartitionState,
+    Reshard,
     TopicRef,
     partition_object_name,
 )
@@ -43,7 +45,9 @@ from muster_operator.plan.actions import (
     Elect,
     PublishMetadata,
     RecordLeadership,
+    RecordReshard,
     RemoveReplicas,
+    SetFences,
     WriteClusterStatus,
     WriteTopicStatus,
 )
@@ -156,6 +160,20 @@ class Model:
             named = [pod.volume.replicas.get(index) for pod in self.running.values() for index in pod.volume.replicas]
             assert any(each is not None and set(each.replicas) == new for each in named), "a set that no log names"
 
+    def record_topic(self, action: WriteTopicStatus | RecordReshard) -> None:
+        if self.topic.metadata.resource_version == action.seen.metadata.resource_version:
+            self.topic = replace(self.topic, status=action.status, metadata=self._topic_meta())
+
+    def ask(self, partitions: int | None) -> None:
+        """A person sets spec.reshard, or takes it back."""
+        spec = replace(self.topic.spec, reshard=None if partitions is None else Reshard(partitions))
+        meta = replace(self._topic_meta(), generation=self.topic.metadata.generation + 1)
+        self.topic = replace(self.topic, spec=spec, metadata=meta)
+
+    def _topic_meta(self) -> ObjectMeta:
+        self.version += 1
+        return replace(self.topic.metadata, resource_version=str(self.version))
+
     def create(self, indexes: tuple[int, ...]) -> None:
         for index in indexes:
             name = partition_object_name("t", index)
@@ -241,8 +259,12 @@ class Operator:
                 if action.pod not in model.down:
                     gone = tuple(RemovalRequest(*each) for each in action.removals)
                     run(model.running[action.pod].remove_replicas(RemovalsRequest(self.token, gone)))
-            case WriteTopicStatus():
-                model.topic = replace(model.topic, status=action.status)
+            case WriteTopicStatus() | RecordReshard():
+                model.record_topic(action)
+            case SetFences():
+                if action.pod not in model.down:
+                    calls = (FenceCall(each.index, each.reshard, each.open, each.importing) for each in action.fences)
+                    run(model.running[action.pod].fence(FencesRequest(self.token, tuple(calls))))
             case WriteClusterStatus():
                 model.cluster = replace(model.cluster, status=action.status)
 

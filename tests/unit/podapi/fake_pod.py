@@ -11,7 +11,9 @@ import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
+import msgspec
 from aiohttp import web
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
@@ -22,6 +24,7 @@ from muster_coordinator.podapi.models import (
     ElectionResult,
     ElectionsRequest,
     ElectionsResponse,
+    FenceStatus,
     FollowerStatus,
     MetadataAnswer,
     MetadataImage,
@@ -41,6 +44,7 @@ from muster_coordinator.podapi.models import (
     ResignationsResponse,
     StatusEvent,
 )
+from muster_coordinator.podapi.reshard import FenceCall, FenceResult, FencesRequest, FencesResponse
 from muster_coordinator.podapi.server import build_app
 
 _log_numbers = itertools.count(1)
@@ -263,6 +267,41 @@ class FakePod:
         for index in tuple(self._led):
             self._publish(index)
 
+    async def fence(self, request: FencesRequest) -> FencesResponse:
+        return FencesResponse(tuple(self._fence(each) for each in request.fences))
+
+    def _fence(self, call: FenceCall) -> FenceResult:
+        """As `shard.fencing.Fencing`."""
+        index = call.partition
+        if index not in self._led or index in self._loading:
+            return FenceResult(index, reason="NotLeader")
+        replica = self.volume.replicas[index]
+        before = replica.fence
+        if before is not None and (before.reshard, before.closed) == (call.reshard, not call.open):
+            return FenceResult(index, before)
+        known = before is not None and before.reshard == call.reshard
+        if known != call.open or (not call.open and before is not None and before.reshard >= call.reshard):
+            return FenceResult(index, reason="Stale")
+        if call.open:
+            assert before is not None
+            replica.fence = msgspec.structs.replace(before, closed=False)
+        else:
+            replica.fence = FenceStatus(call.reshard, True, 0 if call.importing else -1)
+        replica.end_offset += 1
+        self.replicate()
+        self._publish(index)
+        return FenceResult(index, replica.fence)
+
+    def fill(self, index: int, reshard: int) -> None:
+        """The new partition takes in all of its log, if this pod leads it and it is closed for that."""
+        replica = self.volume.replicas.get(index)
+        fence = replica.fence if replica is not None and index in self._led else None
+        if replica is not None and fence is not None and fence.closed and fence.reshard == reshard:
+            replica.fence = msgspec.structs.replace(fence, complete=True)
+            replica.end_offset += 1
+            self.replicate()
+            self._publish(index)
+
     async def resign(self, request: ResignationsRequest) -> ResignationsResponse:
         return ResignationsResponse(tuple(self._resign(resignation) for resignation in request.resignations))
 
@@ -307,7 +346,7 @@ class FakePod:
         heard = any(index in pod._led and pod._led[index] == replica.promised for pod in others.values())
         return PartitionStatus(
             index,
-            ("LOADING" if index in self._loading else "ACTIVE") if leads else "INITIAL",
+            self._leading_state(index) if leads else "INITIAL",
             "leader" if leads else "follower" if heard and replica.leader in others else "none",
             replica.promised,
             led if leads else -1,
@@ -326,7 +365,13 @@ class FakePod:
                 for log_id, pod in others.items()
                 if leads and log_id != replica.log_id
             ),
+            fence=replica.fence if leads else None,
         )
+
+    def _leading_state(self, index: int) -> Literal["LOADING", "ACTIVE", "FENCED"]:
+        fence = self.volume.replicas[index].fence
+        open_state: Literal["ACTIVE", "FENCED"] = "FENCED" if fence is not None and fence.closed else "ACTIVE"
+        return "LOADING" if index in self._loading else open_state
 
     def _placed(self, index: int) -> list[str]:
         return [each.log_id for image in self.images[-1:] for each in image.places if each.partition == index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster_coordinator.podapi.models import Election
+from muster_coordinator.podapi.models import Election, FenceStatus
 
 __all__ = ["FakeReplica", "FakeVolume", "may_become"]
 
@@ -22,6 +22,7 @@ class FakeReplica:
     replicas: tuple[str, ...] = ()
     previous: tuple[str, ...] = ()
     rebuilding: bool = False
+    fence: FenceStatus | None = None
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -29,7 +30,7 @@ class FakeReplica:
 
     def copy(self, other: FakeReplica) -> None:
         self.end_offset, self.last_epoch, self.used = other.end_offset, other.last_epoch, True
-        self.replicas, self.previous = other.replicas, other.previous
+        self.replicas, self.previous, self.fence = other.replicas, other.previous, other.fence
 
 
 @dataclass
