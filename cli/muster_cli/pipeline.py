@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from muster_cli.report_command import report, report_options, write
 from muster_cli.spark import clear_errors, master_option, spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from muster_pipeline.tables.store import Manifest
 
@@ -194,17 +195,20 @@ def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> N
 def offsets(
     source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None, engine: str, master: str, as_json: bool
 ) -> None:
-    """Committed offsets, now or at a past moment."""
+    """Committed offsets, now or at a past moment.
+
+    Of logs one pass over them, for once; TABLES answer at once, and again.
+    """
     at_ms = _milliseconds(at)
     with clear_errors():
         if engine == "local":
             from muster_pipeline.tables.local import local_offsets
 
             rows: list[dict[str, Any]] = local_offsets(source, at_ms, groups).to_pylist()
-        elif at_ms is None:
+        elif at_ms is None and _are_tables(source):
             rows = _rows(source, "current_offsets", groups)
         else:
-            rows = _offsets_at(_only(source), groups, at_ms, master)
+            rows = _offsets_by_spark(source, groups, at_ms, master)
         rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
         _show(rows, ["group", "topic", "partition", "committed_offset", "metadata", "commit_timestamp_ms"], as_json)
 
@@ -285,21 +289,42 @@ def _rows(source: Sequence[str], table: str, groups: Sequence[str] = ()) -> list
     return rows
 
 
-def _offsets_at(tables: Path, groups: Sequence[str], at_ms: int, master: str) -> list[dict[str, Any]]:
+def _are_tables(source: Sequence[str]) -> bool:
+    from muster_pipeline.tables.store import MANIFEST
+
+    return len(source) == 1 and (Path(source[0]) / MANIFEST).is_file()
+
+
+def _offsets_by_spark(
+    source: Sequence[str], groups: Sequence[str], at_ms: int | None, master: str
+) -> list[dict[str, Any]]:
+    from muster_pipeline.source.files import find_segments
+
+    if not _are_tables(source):
+        find_segments(source)  # what is wrong is said before Spark starts
+    with spark(master) as session, _offsets_frame(session, source, at_ms) as frame:
+        if groups:
+            frame = frame.where(frame["group"].isin(list(groups)))
+        return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+@contextmanager
+def _offsets_frame(session: SparkSession, source: Sequence[str], at_ms: int | None) -> Iterator[DataFrame]:
+    from muster_pipeline.tables.current import offsets_of_logs
     from muster_pipeline.tables.run import read_table
     from muster_pipeline.tables.store import Store
     from muster_pipeline.tables.transforms import current_offsets
 
-    store = Store(tables)
+    if not _are_tables(source):
+        with offsets_of_logs(session, source, at_ms) as frame:
+            yield frame
+        return
+    store = Store(Path(source[0]))
     manifest = store.published()
-    with spark(master) as session:
-        commits, tombstones, transactions = (
-            read_table(session, store, manifest, name) for name in ("commits", "tombstones", "transactions")
-        )
-        frame = current_offsets(commits, tombstones, transactions, at_ms)
-        if groups:
-            frame = frame.where(frame["group"].isin(list(groups)))
-        return [row.asDict(recursive=True) for row in frame.collect()]
+    commits, tombstones, transactions = (
+        read_table(session, store, manifest, name) for name in ("commits", "tombstones", "transactions")
+    )
+    yield current_offsets(commits, tombstones, transactions, at_ms)
 
 
 def _show(rows: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:

@@ -90,11 +90,13 @@ def test_past_offsets_before_the_first_record_are_none(tables: Path) -> None:
 
 
 def test_errors_are_one_line_and_exit_code_1(tables: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["pipeline", "offsets", str(tmp_path)])
+    result = CliRunner().invoke(cli, ["pipeline", "rebalances", str(tmp_path)])
     assert (result.exit_code, result.output) == (
         1,
         f"Error: {tmp_path} holds no tables: `muster pipeline tables` makes them\n",
     )
+    result = CliRunner().invoke(cli, ["pipeline", "offsets", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, f"Error: no segments under {tmp_path}\n")
     done = muster("tables", str(tables.parent / "logs"), "--output", str(tmp_path / "t"), "--fail-fast")
     assert done.returncode == 0, done.stderr  # a tail may be a write under way
     log = tmp_path / "__consumer_offsets-0" / f"{0:020d}.log"

@@ -84,6 +84,11 @@ def test_filters_on_kind_group_and_partition_are_pushed_down_and_right(spark: Sp
     )
 
 
+def test_keep_last_gives_the_last_of_what_a_task_reads(spark: SparkSession, data: Path) -> None:
+    frame = load(spark, data / "__consumer_offsets-0", "group string, partition int, offset bigint", keep="last")
+    assert sorted(row["offset"] for row in frame.collect()) == list(range(2985, 3000))  # of 5 groups and 3 partitions
+
+
 def test_filter_on_the_partition_opens_no_other_file(spark: SparkSession, data: Path) -> None:
     frame = load(spark, data, mode="FAILFAST").where("offsets_partition = 1")  # 2 would fail
     assert frame.count() > 10
@@ -98,6 +103,7 @@ def test_failfast_fails_with_file_and_position(spark: SparkSession, data: Path) 
     ("schema", "options", "text"),
     [
         (None, {"header": "true"}, "no such options: header"),
+        (None, {"keep": "first"}, "option keep is FIRST, it can be ALL or LAST"),
         ("groop string", {}, "no such columns: groop"),
         ("offset int", {}, "column offset is int64, not int32"),
     ],

@@ -24,6 +24,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_pipeline.tables.current import offsets_of_logs
 from muster_pipeline.tables.local import local_groups, local_offsets, local_quality, local_rebalances
 from muster_pipeline.tables.read import read_arrow
 from muster_pipeline.tables.run import read_table, run_tables
@@ -199,11 +200,15 @@ def test_runs_append_what_is_new_and_agree_with_a_replay_at_every_moment(spark: 
     second = run_tables(spark, [str(source)], target)
     assert as_offsets(table(spark, target, "current_offsets")) == logs[0].offsets() | logs[1].offsets()
     assert sum(second.kinds.values()) == logs[0].offset + logs[1].offset
+    with offsets_of_logs(spark, [str(source)]) as now:
+        assert as_offsets(now) == logs[0].offsets() | logs[1].offsets()
     history = [table(spark, target, name) for name in ("commits", "tombstones", "transactions")]
     for moment in (30, 75):
         at_ms, state = logs[0].states[moment]
         past = current_offsets(*history, at_ms=at_ms + 999).where("offsets_partition = 0")
         assert as_offsets(past) == state
+        with offsets_of_logs(spark, [str(logs[0].directory)], at_ms + 999) as past:
+            assert as_offsets(past) == state
         for sources in ([str(target)], [str(source)]):
             local = local_offsets(sources, at_ms + 999)
             assert rows_as_offsets(local.filter(pc.equal(local["offsets_partition"], 0)).to_pylist()) == state

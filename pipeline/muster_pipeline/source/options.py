@@ -14,6 +14,7 @@ __all__ = ["SourceOptions"]
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 FAIL, RESTART = "FAIL", "RESTART"
+ALL, LAST = "ALL", "LAST"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class SourceOptions:
     restart: bool = False
     """``onRewrittenLog`` of a stream: FAIL ends it where a log is not any more what was read, RESTART gives a row that
     says so, and the log from its start."""
+    last_only: bool = False
+    """``keep``: ALL records, or of the commits and removals that replace each other the LAST one that a task reads."""
     between: tuple[Positions, Positions] | None = None
     """``startingPositions``, ``endingPositions``: only what lies between, as ``follow.encode_positions`` has it in
     JSON."""
@@ -44,17 +47,18 @@ class SourceOptions:
         rewritten = _one_of(given, "onRewrittenLog", FAIL, RESTART)
         if mode == FAILFAST and rewritten == RESTART:
             raise InputError("mode FAILFAST and onRewrittenLog RESTART contradict each other")
+        keep = _one_of(given, "keep", ALL, LAST)
         split_bytes = _positive(given, "splitBytes", DEFAULT_SPLIT_BYTES)
         max_batch_bytes = _positive(given, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES)
         between = _positions(given)
         if given:
             raise InputError(
-                f"no such options: {', '.join(sorted(given))}; there are mode, splitBytes, maxBatchBytes, "
+                f"no such options: {', '.join(sorted(given))}; there are mode, keep, splitBytes, maxBatchBytes, "
                 "onRewrittenLog, startingPositions and endingPositions"
             )
         if not paths:
             raise InputError("nothing to read: load(path) names segments or a directory of them")
-        return cls(paths, mode == FAILFAST, split_bytes, max_batch_bytes, rewritten == RESTART, between)
+        return cls(paths, mode == FAILFAST, split_bytes, max_batch_bytes, rewritten == RESTART, keep == LAST, between)
 
 
 def _one_of(given: dict[str, str], name: str, *values: str) -> str:

@@ -7,6 +7,8 @@ Columns are those of ``decode.schema``; ``.schema("group string, committed_offse
 saves their decoding. Filters of equality on ``kind``, ``group`` and ``offsets_partition`` are applied while decoding,
 the last by not opening the other files (``spark.sql.python.filterPushdown.enabled``, which ``session`` sets).
 
+With the option ``keep`` LAST a task leaves out the commits and removals that others in it replace (``decode.latest``).
+
 ``spark.readStream`` follows logs that grow. When a log was truncated below what was read, wiped or re-sharded, what was
 given out is not true any more: it fails with LogRewrittenError, or with ``onRewrittenLog`` RESTART gives a row of the
 problem ``rewritten`` and that log from its start.
@@ -36,6 +38,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from muster_pipeline.decode.decoder import Decoder, Selection
+from muster_pipeline.decode.latest import last_only
 from muster_pipeline.decode.schema import KINDS, SCHEMA, Kind, Problem, select_schema
 from muster_pipeline.decode.slow_rows import Row, to_batch
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
@@ -72,7 +75,10 @@ class MusterOffsets(DataSource):
         return OffsetsReader(SourceOptions.parse(self.options), chosen_schema(schema))
 
     def streamReader(self, schema: StructType) -> OffsetsStreamReader:
-        return OffsetsStreamReader(SourceOptions.parse(self.options), chosen_schema(schema))
+        options = SourceOptions.parse(self.options)
+        if options.last_only:
+            raise InputError("a stream gives all records: keep is for batch reads")
+        return OffsetsStreamReader(options, chosen_schema(schema))
 
 
 def chosen_schema(schema: StructType) -> pa.Schema:
@@ -132,7 +138,10 @@ class OffsetsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return _decode(partition, Selection(self._schema, self._kinds, self._groups), self._options)
+        selection = Selection(self._schema, self._kinds, self._groups)
+        if self._options.last_only:
+            return last_only(lambda wide: _decode(partition, wide, self._options), selection)
+        return _decode(partition, selection, self._options)
 
 
 class OffsetsStreamReader(DataSourceStreamReader):
