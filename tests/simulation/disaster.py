@@ -1,6 +1,7 @@
 """A partition loses the data of a majority: it stays leaderless until a person passes ``allowDataLoss``.
 
-Unless its leader survived: then the others are rebuilt from it, and nothing is lost.
+Unless its leader survived: then the others are rebuilt from it, and nothing is lost. Some log keeps records: from
+nothing at all nobody is elected.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ class Disaster:
 
     def _strike(self) -> None:
         random, replicas = self._world.random, self._store.record.sets.members
-        if not replicas:
-            return  # it was never placed
-        struck = random.sample(replicas, len(replicas) // 2 + 1)
+        left = [one for one in replicas if self._has_records(one)]
+        if not left:
+            return  # it was never placed, or has nothing
+        spared = random.choice(left)
+        others = [one for one in replicas if one != spared]
+        struck = random.sample(others, min(len(replicas) // 2 + 1, len(others)))
         self._world.log(f"disaster: {' '.join(one[:4] for one in struck)} lose data")
         self._partition.checker.loss_allowed = True
         for log_id in struck:
@@ -39,6 +43,10 @@ class Disaster:
                 replica.storage.flip_bit()
                 self._world.at(random.randint(1, 300), replica.pod.start)
         self._watch()
+
+    def _has_records(self, log_id: str) -> bool:
+        replica = self._partition.replica_of(log_id)
+        return replica is not None and replica.storage.durable.end > 0 and not replica.storage.lost
 
     def _watch(self) -> None:
         """The person looks from time to time, and acts when nobody leads for long."""

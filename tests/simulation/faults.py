@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from tests.simulation.options import Options, draw_options
 from tests.simulation.replica import Replica
 from tests.simulation.serving import Request
@@ -21,7 +22,7 @@ from muster_coordinator.groups.result import Record
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.effects import Promise
-from muster_coordinator.replication.messages import Run
+from muster_coordinator.replication.messages import Ack, Message, Run, Sealed
 from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.sets import Sets
@@ -238,6 +239,23 @@ class EndsSessionsEarly(Replica):
                     self.serving.fire(session_timer(group, member.member_id))
 
 
+class DoesNotAckAfterwards(Replica):
+    """When everything is whole again, followers take what they get and say nothing."""
+
+    def _send(self, message: Message) -> None:
+        if self.world.faults or not isinstance(message, Ack):
+            super()._send(message)
+
+
+class CountsWhileRebuilding(Replica):
+    """What lost data does not say so to candidates and leaders."""
+
+    def _send(self, message: Message) -> None:
+        if isinstance(message, Sealed | Ack):
+            message = msgspec.structs.replace(message, rebuilding=False)
+        super()._send(message)
+
+
 DUEL = {
     "replicas": 3,
     "safety_ms": 4_000,
@@ -324,6 +342,9 @@ CANARIES: dict[str, Fault] = {
     "sessions end early after a load": Fault(
         50, replica_class=EndsSessionsEarly, options=MEMBERS, reason="ends the session of"
     ),
+    "followers do not ack after the faults": Fault(
+        1, replica_class=DoesNotAckAfterwards, options=DUEL, reason="ms after the faults stopped"
+    ),
 }
 """Defects of a host, which the rules do not know of. ``reason``: what is said of them."""
 
@@ -348,6 +369,7 @@ FAULTS: dict[str, Fault] = {
     "ack before fsync": Fault(50, AcksBeforeFsync, options=DUEL),
     "leader counts itself before fsync": Fault(50, LeaderCountsBeforeFsync, options=DUEL),
     "emptied log votes": Fault(200, replica_class=EmptiedLogVotes, options={**DUEL, "flip_every_ms": 1_000}),
+    "rebuilding replica is counted": Fault(200, replica_class=CountsWhileRebuilding, options=LOSSES),
     "rebuilt only to the commit point": Fault(300, RebuiltToCommitPoint, options=LOSSES),
     "set change: seal in the new only": Fault(200, SealsInTheNewOnly, options=SETS),
     "set change: seal in the old only": Fault(300, SealsInTheOldOnly, options=SETS),
