@@ -81,6 +81,42 @@ def test_tables_of_logs_and_the_page_of_a_moment(muster: CliRunner, tmp_path: Pa
     assert ">later<" not in html
 
 
+def test_stream_goes_on_with_what_comes_until_it_is_interrupted(
+    muster: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_logs(tmp_path / "logs")
+    log = tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020d}.log"
+    more = HandMadeLog(0)
+    more.offset = 1000
+    more.commit(HOUR + 2, "payments", 0, 60)
+    looks = iter(["more", "nothing"])
+
+    def wait(seconds: float) -> None:
+        assert seconds == 0.5
+        match next(looks, "interrupt"):
+            case "more":
+                log.write_bytes(log.read_bytes() + more.data)
+            case "interrupt":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster_cli.pipeline.time.sleep", wait)
+    arguments = [
+        "pipeline",
+        "stream",
+        str(tmp_path / "logs"),
+        "--output",
+        str(tmp_path / "t"),
+        "--every",
+        "0.5",
+        "--json",
+    ]
+    result = muster.invoke(cli, arguments)
+    assert result.exit_code == 130, result.output
+    assert result.stderr.endswith("Interrupted. The tables are those of the last run that ended.\n")
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(each["run"], each["kinds"]["offset_commit"]) for each in told] == [(1, 83), (2, 84)]
+
+
 def test_mistakes_are_one_line_that_says_what_to_do(muster: CliRunner, tmp_path: Path) -> None:
     result = muster.invoke(cli, ["report", str(tmp_path)])
     assert (result.exit_code, result.stderr) == (

@@ -24,6 +24,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_pipeline.source.follow import LogRewrittenError
 from muster_pipeline.tables.current import offsets_of_logs
 from muster_pipeline.tables.local import local_groups, local_offsets, local_quality, local_rebalances
 from muster_pipeline.tables.read import read_arrow
@@ -238,8 +239,9 @@ def assert_same_tables(one: Path, other: Path) -> None:
 
 @pytest.mark.usefixtures("few_rows")
 def test_many_runs_give_the_tables_of_one_run_and_a_run_without_news_reads_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("muster_pipeline.tables.store.MERGE_FROM", 3)
     source, often, once = tmp_path / "source", tmp_path / "often", tmp_path / "once"
     logs = [Writer(source, partition) for partition in range(2)]
     for slice_ in range(3):
@@ -249,6 +251,7 @@ def test_many_runs_give_the_tables_of_one_run_and_a_run_without_news_reads_nothi
                 log.write_groups(2)
         made = run_tables(spark, [str(source)], often)
     assert made.run == 3
+    assert made.tables["rebalances"] == ["data/rebalances/000001-000003"]
     assert run_tables(NoSpark(), [str(source)], often) == made  # type: ignore[arg-type]
     run_tables(spark, [str(source)], once)
     assert_same_tables(often, once)
@@ -343,6 +346,10 @@ def test_quality_lists_damage_once_and_a_tail_as_it_is_now(spark: SparkSession, 
     manifest = run_tables(NoSpark(), [str(source)], target)  # type: ignore[arg-type]
     assert [row["problem"] for row in table(spark, target, "quality").collect()] == ["bad_crc"]
     assert manifest.kinds["damaged"] == 1
+    log.path.write_bytes(content[:200])
+    with pytest.raises(LogRewrittenError, match=r"was truncated below what was read.* make new ones in another place"):
+        run_tables(NoSpark(), [str(source)], target)  # type: ignore[arg-type]
+    assert Store(target).published() == manifest
 
 
 def test_store_refuses_two_runs_at_once_and_a_manifest_that_is_none(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from muster_pipeline.decode.errors import PipelineError
-from muster_pipeline.tables.schemas import APPENDED, DERIVED, HISTORY
+from muster_pipeline.decode.schema import select_schema
+from muster_pipeline.tables.schemas import APPENDED, COLUMNS, DERIVED, HISTORY
 from muster_pipeline.tables.store import Manifest, Store, runs_of
 
 __all__ = ["TABLES", "IcebergError", "publish_iceberg"]
@@ -60,7 +61,7 @@ def _catalog(warehouse: Path) -> SqlCatalog:
 def _bring_up(catalog: SqlCatalog, identifier: str, store: Store, manifest: Manifest, name: str) -> int:
     """The rows that were added."""
     directories = manifest.tables[name]
-    schema = _schema(store, directories)
+    schema = _schema(store, directories, name)
     table = catalog.create_table_if_not_exists(identifier, schema, properties={"muster.tables": str(store.root)})
     if table.properties["muster.tables"] != str(store.root):
         raise IcebergError(f"{identifier} is of {table.properties['muster.tables']}, not of {store.root}")
@@ -92,7 +93,9 @@ def _batches(store: Store, directories: list[str], schema: pa.Schema) -> Iterato
                     yield pa.Table.from_batches([batch]).cast(schema)
 
 
-def _schema(store: Store, directories: list[str]) -> pa.Schema:
-    """Of the files, without what Spark wrote into them for itself."""
+def _schema(store: Store, directories: list[str], name: str) -> pa.Schema:
+    """Of a derived table that of its files, without what Spark wrote into them for itself."""
+    if name in COLUMNS:
+        return select_schema(COLUMNS[name])
     file = next(file for each in directories for file in sorted((store.root / each).glob("*.parquet")))
     return pq.read_schema(file).remove_metadata()

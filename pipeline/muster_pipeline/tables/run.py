@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, Kind, select_schema
 from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import SegmentFile, find_segments
-from muster_pipeline.source.follow import Positions, advance, decode_positions, encode_positions
+from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, decode_positions, encode_positions
 from muster_pipeline.source.places import open_segment
-from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, DERIVED, HISTORY, KINDS_OF, Beside
+from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, HISTORY, KINDS_OF, Beside
 from muster_pipeline.tables.store import Manifest, Store
 from muster_pipeline.tables.transforms import (
     current_offsets,
@@ -73,7 +73,10 @@ def run_tables(
     with store.writing() as before:
         segments = find_segments(sources)
         start = decode_positions(before.positions)
-        end = advance(segments, start, may_stall=True)
+        try:
+            end = advance(segments, start, may_stall=True)
+        except LogRewrittenError as exc:
+            raise LogRewrittenError(f"{exc}. These tables stay as they are: make new ones in another place") from exc
         tail = _tail(segments, end, beside)
         if end == start and before.run and tail.equals(_tail_before(store, before)):
             return before
@@ -116,36 +119,26 @@ def _read_and_derive(
     say("other records")
     every = spark.read.format("muster_offsets").options(**options).load()
     rest = every.where(F.col("kind").isin(*sorted(KINDS - {Kind.OFFSET_COMMIT}))).cache()
+    counts = {row["kind"]: row["count"] for row in rest.groupBy("kind").count().collect()}
     for table in HISTORY[1:]:
-        added[table] = store.directory(table, run)
-        rest.where(F.col("kind").isin(*KINDS_OF[table])).select(*COLUMNS[table]).write.parquet(
-            str(store.root / added[table])
-        )
-    kinds = _count_kinds(before, rest, store.rows(added["commits"]))
+        if any(counts.get(kind) for kind in KINDS_OF[table]):
+            added[table] = store.directory(table, run)
+            chosen = rest.where(F.col("kind").isin(*KINDS_OF[table])).select(*COLUMNS[table])
+            chosen.write.parquet(str(store.root / added[table]))
     rest.unpersist()
-    tables = {table: _appended(store, before.tables.get(table, []), added[table]) for table in HISTORY}
+    counts[Kind.OFFSET_COMMIT] = store.rows(added["commits"])
+    kinds = {kind: before.kinds.get(kind, 0) + counts.get(kind, 0) for kind in sorted({*before.kinds, *counts})}
+    new = {table: [added[table]] if table in added else [] for table in HISTORY}
+    tables = {table: [*before.tables.get(table, []), *new[table]] for table in HISTORY}
     say("derived tables")
-    anew = any(table not in before.tables for table in CARRIED)  # the first run, or tables of an older version
-    new = tables if anew else {table: [added[table]] for table in HISTORY}
-    return tables | _derive(spark, store, before, new, None if anew else before.tables), kinds
+    if any(table not in before.tables for table in CARRIED):  # the first run, or tables of an older version
+        return tables | _derive(spark, store, run, tables, kinds, None), kinds
+    return tables | _derive(spark, store, run, new, counts, before.tables), kinds
 
 
 def _lasting(directories: list[str]) -> list[str]:
     """Those of problems without that of the logs' tails, which every run looks at anew."""
     return [each for each in directories if not each.startswith(TAIL)]
-
-
-def _appended(store: Store, directories: list[str], added: str) -> list[str]:
-    """A directory without rows counts only as the first, for its columns."""
-    return [*directories, added] if store.rows(added) or not directories else directories
-
-
-def _count_kinds(before: Manifest, rest: DataFrame, commits: int) -> dict[str, int]:
-    counts = {row["kind"]: row["count"] for row in rest.groupBy("kind").count().collect()}
-    counts[Kind.OFFSET_COMMIT] = commits
-    return {
-        kind: before.kinds.get(kind, 0) + counts.get(kind, 0) for kind in sorted(before.kinds.keys() | counts.keys())
-    }
 
 
 def _tail(segments: list[SegmentFile], end: Positions, beside: Beside) -> pa.Table:
@@ -179,32 +172,44 @@ def _write_tail(store: Store, run: int, tail: pa.Table) -> str:
 
 
 def _derive(
-    spark: SparkSession, store: Store, before: Manifest, new: Tables, carried: Tables | None
+    spark: SparkSession, store: Store, run: int, new: Tables, counts: Mapping[str, int], carried: Tables | None
 ) -> dict[str, list[str]]:
-    """``new``: directories of what was read, or of the whole history, if nothing was ``carried``."""
+    """``new``: directories of what was read, or of the whole history, if nothing was ``carried``; ``counts``: rows of
+    each kind in them. What has no rows starts no job.
+    """
 
     def table(name: str) -> DataFrame:
         return _frame(spark, store, new[name], name)
 
-    commits, tombstones, transactions, generations = (table(name) for name in HISTORY[:4])
+    commits, tombstones, generations = table("commits"), table("tombstones"), table("generations")
+    transactional = store.has_values(new["commits"], "producer_id")
     last = None
     if carried is not None:
+        transactional = transactional or any(map(store.rows, carried["open_commits"]))
         for name in ("current_offsets", "open_commits"):  # an offset that counts is a commit that nobody takes back
             frame = _frame(spark, store, carried[name], name)
             commits = commits.unionByName(frame, allowMissingColumns=True)
         last = _frame(spark, store, carried["last_generations"], "last_generations")
+    transactions = table("transactions") if transactional else None
+    grouped, removed = counts.get(Kind.GROUP_METADATA, 0) > 0, counts.get(Kind.OFFSET_TOMBSTONE, 0) > 0
     frames = {
-        "current_offsets": current_offsets(commits, tombstones, transactions),
-        "open_commits": open_commits(commits, tombstones, transactions),
-        "last_generations": last_generations(generations if last is None else generations.unionByName(last)),
-        "memberships": memberships(generations),
-        "rebalances": rebalances(generations, last),
-        "expiries": expiries(commits, tombstones, transactions),
+        "current_offsets": (current_offsets(commits, tombstones, transactions), True),
+        "open_commits": (open_commits(commits, tombstones, table("transactions")), transactional),
+        "last_generations": (last_generations(generations if last is None else generations.unionByName(last)), grouped),
+        "memberships": (memberships(generations), grouped),
+        "rebalances": (rebalances(generations, last), grouped),
+        "expiries": (expiries(commits, tombstones, transactions), removed),
     }
     derived = {}
-    for name in (*DERIVED, *CARRIED):
-        directory = store.directory(name, before.run + 1)
-        frames[name].write.parquet(str(store.root / directory))
-        appends = carried is not None and name in APPENDED
-        derived[name] = _appended(store, before.tables[name], directory) if appends else [directory]
+    for name, (frame, has_rows) in frames.items():
+        earlier = [] if carried is None else carried[name]
+        if not has_rows and earlier and name != "open_commits":
+            derived[name] = earlier
+            continue
+        directory = store.directory(name, run)
+        if has_rows:
+            frame.write.parquet(str(store.root / directory))
+        else:
+            store.write_empty(directory, to_arrow_schema(frame.schema))
+        derived[name] = [*earlier, directory] if name in APPENDED else [directory]
     return derived

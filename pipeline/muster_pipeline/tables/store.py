@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muster_pipeline.decode.errors import PipelineError
@@ -53,6 +54,16 @@ def runs_of(directory: str) -> tuple[int, int]:
     """The first and the last run whose rows are in it."""
     first, _, last = directory.rpartition("/")[2].partition("-")
     return int(first), int(last or first)
+
+
+def _has_values(file: pq.FileMetaData, column: str) -> bool:
+    index = [file.schema.column(number).path for number in range(file.num_columns)].index(column)
+    for number in range(file.num_row_groups):
+        found = file.row_group(number).column(index)
+        known = found.statistics is not None and found.statistics.has_null_count
+        if found.num_values and not (known and found.statistics.null_count == found.num_values):
+            return True
+    return False
 
 
 class Store:
@@ -102,6 +113,16 @@ class Store:
         """Of the Parquet files in it, from their ends."""
         return sum(pq.read_metadata(each).num_rows for each in (self.root / directory).glob("*.parquet"))
 
+    def has_values(self, directories: list[str], column: str) -> bool:
+        """Whether any row has a value in it, by the statistics of the files; True where they say nothing."""
+        files = [file for each in directories for file in (self.root / each).glob("*.parquet")]
+        return any(_has_values(pq.read_metadata(each), column) for each in files)
+
+    def write_empty(self, directory: str, schema: pa.Schema) -> None:
+        """A table without rows, for its columns."""
+        (self.root / directory).mkdir(parents=True)
+        pq.write_table(schema.empty_table(), self.root / directory / "empty.parquet")
+
     def merged(self, table: str, directories: list[str], run: int) -> list[str]:
         """The same rows: the small ones among MERGE_FROM or more directories as one, so that many runs leave few files.
         One that has grown to SMALL_ROWS is not copied again.
@@ -112,10 +133,12 @@ class Store:
         relative = f"{DATA}/{table}/{min(runs_of(each)[0] for each in small):06d}-{run:06d}"
         (self.root / relative).mkdir()
         files = [file for each in small for file in sorted((self.root / each).glob("*.parquet"))]
-        with pq.ParquetWriter(self.root / relative / "merged.parquet", pq.read_schema(files[0])) as writer:
-            for file in files:
+        full = [file for file in files if pq.read_metadata(file).num_rows] or files[:1]
+        schema = pq.read_schema(full[0])
+        with pq.ParquetWriter(self.root / relative / "merged.parquet", schema) as writer:
+            for file in full:
                 for batch in pq.ParquetFile(file).iter_batches():
-                    writer.write_batch(batch)
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
         return [*(each for each in directories if each not in small), relative]
 
     def publish(self, manifest: Manifest) -> None:

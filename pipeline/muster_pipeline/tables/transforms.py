@@ -33,11 +33,14 @@ def until(frame: DataFrame, at_ms: int | None) -> DataFrame:
     return frame if at_ms is None else frame.where(F.col("timestamp_ms") <= F.lit(at_ms))
 
 
-def settled_commits(commits: DataFrame, transactions: DataFrame) -> DataFrame:
-    """``commits`` without those of transactions that were aborted or are still open.
+def settled_commits(commits: DataFrame, transactions: DataFrame | None) -> DataFrame:
+    """``commits`` without those of transactions that were aborted or are still open. ``transactions`` None: it is known
+    that no commit is of one.
 
     ``settled_at``: offset from which on the commit counts, its own or that of the marker.
     """
+    if transactions is None:
+        return commits.withColumn("settled_at", F.col("offset"))
     plain = commits.where(F.col("producer_id").isNull()).withColumn("settled_at", F.col("offset"))
     pending = commits.where(F.col("producer_id").isNotNull())
     committed = _decided(pending, transactions).where(F.col("_decision")["committed"])
@@ -85,7 +88,7 @@ def _decided(pending: DataFrame, transactions: DataFrame) -> DataFrame:
 
 
 def current_offsets(
-    commits: DataFrame, tombstones: DataFrame, transactions: DataFrame, at_ms: int | None = None
+    commits: DataFrame, tombstones: DataFrame, transactions: DataFrame | None, at_ms: int | None = None
 ) -> DataFrame:
     """What an OffsetFetch would have answered, now or at a past moment.
 
@@ -93,7 +96,8 @@ def current_offsets(
     commit and a plain one. The order of the key's records is found on numbers alone; texts are joined to the few that
     are left.
     """
-    settled = settled_commits(until(commits, at_ms), until(transactions, at_ms))
+    decided = None if transactions is None else until(transactions, at_ms)
+    settled = settled_commits(until(commits, at_ms), decided)
     removed = until(tombstones, at_ms).where(F.col("kind") == Kind.OFFSET_TOMBSTONE)
     last = (
         settled.select(*KEY, "offset")
@@ -181,7 +185,7 @@ def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataF
     )
 
 
-def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame) -> DataFrame:
+def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame | None) -> DataFrame:
     """One row for each removal of an offset that was there: what it was, and how old (``age_ms``) its commit was.
 
     Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. What was there is

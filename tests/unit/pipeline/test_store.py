@@ -31,7 +31,8 @@ def test_many_small_directories_become_one_and_large_ones_stay(tmp_path: Path, m
     monkeypatch.setattr(module, "MERGE_FROM", 4)
     monkeypatch.setattr(module, "SMALL_ROWS", 10)
     store = Store(tmp_path)
-    directories = [add(store, 1, 50)]
+    directories = [add(store, 1, 50), store.directory("commits", 0)]
+    store.write_empty(directories[1], pa.schema([pa.field("offset", pa.int64(), nullable=False)]))  # as a first run may
     for run in range(2, 30):
         before = rows(store, [*directories, add(store, run, 2)])
         directories = store.merged("commits", [*directories, store.directory("commits", run)], run)
@@ -43,3 +44,20 @@ def test_many_small_directories_become_one_and_large_ones_stay(tmp_path: Path, m
             pass
         assert {str(each.relative_to(tmp_path)) for each in tmp_path.glob("data/*/*")} == set(directories)
     assert sum(store.rows(each) for each in directories) == 50 + 28 * 2
+
+
+def test_column_without_values_is_known_by_the_statistics(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name, values, statistics in (
+        ("none", [None, None], True),
+        ("some", [None, 1], True),
+        ("unknown", [None], False),
+    ):
+        (tmp_path / name).mkdir()
+        table = pa.table({"other": values, "producer_id": pa.array(values, pa.int64())})
+        pq.write_table(table, tmp_path / name / "part.parquet", write_statistics=statistics)
+    store.write_empty("empty", table.schema)
+    assert not store.has_values([], "producer_id")
+    assert not store.has_values(["none", "empty"], "producer_id")
+    assert store.has_values(["none", "some"], "producer_id")
+    assert store.has_values(["unknown"], "producer_id")
