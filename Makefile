@@ -39,6 +39,10 @@ test-fast: $(STAMP) ## unit and golden tests only
 test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
 	@$(BIN)/python hack/run_tests.py --only kubernetes
 
+.PHONY: test-pipeline-kubernetes
+test-pipeline-kubernetes: $(STAMP) ## the pipeline's CronJob and executors on a real Kubernetes; builds its image (some minutes)
+	@$(BIN)/python hack/run_tests.py --only pipeline-kubernetes
+
 .PHONY: conformance
 conformance: $(STAMP) ## the same requests to Muster and to a real Kafka 4.1.0: every difference of the answers (Java 17, Maven)
 	@$(BIN)/python -m tests.conformance

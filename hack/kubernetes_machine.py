@@ -19,6 +19,8 @@ LOCALKUBE = REPOSITORY / "hack" / "localkube" / "cluster"
 IMAGE = REPOSITORY / "hack" / "image"
 HELM = REPOSITORY / "hack" / "helm"
 KIND_NAME = "muster-test"
+MUSTER_IMAGE = "docker.io/library/muster:local"
+PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
 
 # What localkube and the image build call, and the Debian package that has it.
@@ -68,26 +70,28 @@ def client_tools() -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster() -> Iterator[dict[str, str]]:
-    """A cluster with the image muster:local on its node, as the environment for tests.
+def running_cluster(pipeline: bool = False) -> Iterator[dict[str, str]]:
+    """A cluster with the image muster:local on its node, and that of the pipeline on demand: the environment for tests.
 
     MUSTER_TEST_KUBECONFIG says where it is (tests never touch the cluster of KUBECONFIG), and PATH has a kubectl. A
     cluster that was up before stays up; one that we started is stopped. Raises ClusterError.
     """
     provider = kind_cluster if has_kind() else localkube_cluster
-    with provider() as environment:
-        yield environment
+    with provider(["", "pipeline"] if pipeline else [""]) as environment:
+        yield environment | ({"MUSTER_TEST_PIPELINE_IMAGE": PIPELINE_IMAGE} if pipeline else {})
 
 
 @contextmanager
-def localkube_cluster() -> Iterator[dict[str, str]]:
+def localkube_cluster(images: list[str]) -> Iterator[dict[str, str]]:
     call(LOCALKUBE, "build")
-    call(IMAGE, "build")
+    for image in images:
+        call(IMAGE, "build", image)
     was_up = subprocess.run([LOCALKUBE, "status"], capture_output=True, check=False).returncode == 0
     try:
         call(LOCALKUBE, "up")
-        with image_archive() as archive:
-            call(LOCALKUBE, "load", archive)
+        for image in images:
+            with image_archive(image) as archive:
+                call(LOCALKUBE, "load", archive)
         yield {"MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG")} | our_kubectl()
     finally:
         if not was_up:
@@ -95,13 +99,16 @@ def localkube_cluster() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def kind_cluster() -> Iterator[dict[str, str]]:
-    call(IMAGE, "build", BUILDER="docker")
+def kind_cluster(images: list[str]) -> Iterator[dict[str, str]]:
+    for image in images:
+        call(IMAGE, "build", image, BUILDER="docker")
     created = KIND_NAME not in output("kind", "get", "clusters").split()
     if created:
         call("kind", "create", "cluster", "--name", KIND_NAME, "--wait", "120s")
     try:
-        call("kind", "load", "docker-image", "muster:local", "--name", KIND_NAME)
+        for image in images:
+            name = PIPELINE_IMAGE if image else MUSTER_IMAGE
+            call("kind", "load", "docker-image", name, "--name", KIND_NAME)
         route_to_kind_pods()
         with tempfile.TemporaryDirectory() as directory:
             kubeconfig = Path(directory) / "kubeconfig"
@@ -120,10 +127,10 @@ def route_to_kind_pods() -> None:
 
 
 @contextmanager
-def image_archive() -> Iterator[Path]:
+def image_archive(image: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory:
-        archive = Path(directory) / "muster.tar"
-        call(IMAGE, "save", archive)
+        archive = Path(directory) / "image.tar"
+        call(IMAGE, "save", archive, image)
         yield archive
 
 

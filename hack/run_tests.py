@@ -25,11 +25,15 @@ REPORTS = REPOSITORY / ".cache" / "test"
 
 @dataclass(frozen=True)
 class Stage:
-    """One group of tests: `missing()` names what the machine lacks for it, one instruction per line, or nothing."""
+    """One group of tests: `missing()` names what the machine lacks for it, one instruction per line, or nothing.
+
+    Without `by_default` it runs only when it is asked for by name: what it needs takes minutes to make.
+    """
 
     name: str
     run: Callable[["Outcome"], None]
     missing: Callable[[], list[str]]
+    by_default: bool = True
 
 
 @dataclass
@@ -116,10 +120,19 @@ def run_kubernetes(outcome: Outcome) -> None:
         outcome.error = str(error)
 
 
+def run_pipeline_kubernetes(outcome: Outcome) -> None:
+    try:
+        with machine.running_cluster(pipeline=True) as environment:
+            pytest(outcome, "tests/kubernetes/test_pipeline_jobs.py", environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
 STAGES = (
     Stage("main", run_main, list),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
+    Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),
 )
 
 
@@ -144,7 +157,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[stage.name for stage in STAGES], help="run this stage and no other")
     only = parser.parse_args().only
-    outcomes = [run(stage, required=only is not None) for stage in STAGES if only in (None, stage.name)]
+    chosen = [stage for stage in STAGES if (stage.by_default if only is None else stage.name == only)]
+    outcomes = [run(stage, required=only is not None) for stage in chosen]
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line())

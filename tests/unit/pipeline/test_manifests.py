@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from kubeflow_spark_api.models import SparkV1beta2SparkApplication
 
 from muster_cli.main import cli
 from muster_operator.kube.manifests import API_PORT, headless_service_name
@@ -25,6 +26,9 @@ KUBEFLOW = OBJECTS["spark-application-kubeflow.yaml"][0]
 APACHE = OBJECTS["spark-application-apache.yaml"][0]
 CRONJOB = OBJECTS["cronjob.yaml"][0]
 POD = CRONJOB["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+TEMPLATE, SUBMIT = OBJECTS["spark-submit.yaml"]
+SUBMIT_POD = SUBMIT["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+PROGRAM = SUBMIT_POD["containers"][0]["args"].index("/usr/local/bin/muster.py")
 ACCOUNT = "muster-pipeline"
 EXECUTOR_VARIABLES = [
     *("EXECUTOR_MEMORY", "DRIVER_URL", "EXECUTOR_ID", "EXECUTOR_CORES", "APPLICATION_ID"),
@@ -48,10 +52,11 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     ("arguments", "master"),
     [
         (POD["containers"][0]["args"], "local[*]"),
+        (SUBMIT_POD["containers"][0]["args"][PROGRAM + 1 :], SUBMITTED),
         (KUBEFLOW["spec"]["arguments"], SUBMITTED),
         (APACHE["spec"]["driverArgs"], SUBMITTED),
     ],
-    ids=["cronjob", "kubeflow", "apache"],
+    ids=["cronjob", "spark-submit", "kubeflow", "apache"],
 )
 def test_command_line_is_one_that_the_command_takes(arguments: list[str], master: str) -> None:
     parameters = parsed(arguments)
@@ -66,7 +71,12 @@ def test_all_run_as_the_account_that_has_the_rights_and_write_to_the_claim() -> 
     assert account["metadata"]["name"] == ACCOUNT
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert POD["serviceAccountName"] == KUBEFLOW["spec"]["driver"]["serviceAccount"] == ACCOUNT
+    assert (
+        POD["serviceAccountName"]
+        == SUBMIT_POD["serviceAccountName"]
+        == KUBEFLOW["spec"]["driver"]["serviceAccount"]
+        == ACCOUNT
+    )
     conf = APACHE["spec"]["sparkConf"]
     assert conf["spark.kubernetes.authenticate.driver.serviceAccountName"] == ACCOUNT
     assert POD["volumes"][0]["persistentVolumeClaim"]["claimName"] == CLAIM
@@ -76,6 +86,28 @@ def test_all_run_as_the_account_that_has_the_rights_and_write_to_the_claim() -> 
         assert conf[f"{prefix}.options.claimName"] == CLAIM
         assert conf[f"{prefix}.mount.path"] == "/tables"
         assert KUBEFLOW["spec"][role_of_pod]["volumeMounts"] == [{"name": "tables", "mountPath": "/tables"}]
+
+
+def test_every_pod_may_write_to_a_volume_of_its_group_and_is_one_that_restricted_namespaces_admit() -> None:
+    executor = yaml.safe_load(TEMPLATE["data"]["executor.yaml"])["spec"]
+    apache = [APACHE["spec"][f"{role}Spec"]["podTemplateSpec"]["spec"] for role in ("driver", "executor")]
+    pods = [(each["securityContext"], each["containers"][0]["securityContext"]) for each in (POD, SUBMIT_POD, executor)]
+    pods += [(each["securityContext"], each["containers"][0]["securityContext"]) for each in apache]
+    for role in ("driver", "executor"):
+        spec = KUBEFLOW["spec"][role]
+        pods.append((spec["podSecurityContext"] | spec["securityContext"], spec["securityContext"]))
+    for pod, container in pods:
+        assert pod["fsGroup"] == 10001
+        assert pod["runAsNonRoot"] is True
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["allowPrivilegeEscalation"] is False
+        assert container["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_kubeflow_application_has_only_fields_that_its_operator_knows() -> None:
+    application = SparkV1beta2SparkApplication.from_dict(KUBEFLOW)
+    assert application is not None
+    assert application.to_dict() == KUBEFLOW
 
 
 def test_spark_applications_have_what_their_operators_require() -> None:
