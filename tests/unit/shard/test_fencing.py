@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
-from tests.support.replicas import ReplicaPod, ReplicaPods
+from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
-from muster_coordinator.records.batch import encode_batch
-from muster_coordinator.records.control import NOT_IMPORTING, Fence
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.snapshot import StatePart
+from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.records.batch import encode_batch, read_batch
+from muster_coordinator.records.control import NOT_IMPORTING, Fence, decode_control, encode_fence
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.offset_commit import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -172,3 +178,28 @@ async def test_bytes_that_no_reshard_writes_change_nothing(pods: ReplicaPods, da
     end = pods[0].end()
     assert await refused(gate.take_in(0, 3, 0, data, last=False)) == "Invalid"
     assert pods[0].end() == end
+
+
+def test_fence_is_in_every_snapshot_and_outlives_compaction() -> None:
+    closed = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
+    closed.replay_fence(Fence(7, True, 15))
+    restored = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
+    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(StatePart).decode
+    for part in closed.snapshot(100):
+        restored.restore(decode(encode(part)))
+    assert restored.fence == Fence(7, True, 15)
+    record = encode_fence(Fence(7, True, 15))
+    batch = read_batch(encode_batch([record], base_offset=3, leader_epoch=1, timestamp_ms=1, control=True))
+    compaction = Compaction(now_ms=10**12, delete_retention_ms=0)
+    compaction.note(batch)
+    assert compaction.keep(batch) == batch.data
+
+
+@pytest.mark.parametrize("fence", [Fence(1, True), Fence(50, False, 0), Fence(2**31 - 1, True, 2**40, True)])
+def test_fence_record_is_read_as_it_was_written(fence: Fence) -> None:
+    key, value = encode_fence(fence)
+    assert decode_control(key, value) == fence
+    with pytest.raises(RecordDecodeError):
+        decode_control(key, value[:-1])
+    with pytest.raises(UnsupportedValueVersionError):
+        decode_control(key, b"\0\1" + value[2:])
