@@ -62,23 +62,23 @@ class OutsideOperator:
             code = self._child.wait(DIES_IN_S)
         except subprocess.TimeoutExpired:
             raise HarnessError(
-                f"the operator did not come to its point {self._point.read_text()}: {self._words()}"
+                f"the operator did not come to its point {self._point.read_text()}: {self.last_words()}"
             ) from None
         if code != -signal.SIGKILL:
-            raise HarnessError(f"the operator ended with {code}: {self._words()}")
+            raise HarnessError(f"the operator ended with {code}: {self.last_words()}")
 
     def stop(self) -> None:
         if self._child is not None and self._child.poll() is None:
             self._child.kill()
             self._child.wait()
 
-    def _words(self) -> str:
+    def last_words(self) -> str:
         return "\n".join(self._log.read_text(encoding="utf-8").splitlines()[-10:])
 
 
 @contextmanager
 def outside_operator() -> Iterator[OutsideOperator]:
-    """In place of the operator's pods, which come back afterwards."""
+    """In place of the operator's pods, which come back afterwards. What it says last is in the error that ends it."""
     kubectl("scale", *DEPLOYMENT, "--replicas=0")
     kubectl("wait", "-n", NAMESPACE, "--for=delete", "pod", "-l", SELECTOR, "--timeout=50s")
     try:
@@ -87,6 +87,8 @@ def outside_operator() -> Iterator[OutsideOperator]:
             operator.start()
             try:
                 yield operator
+            except HarnessError as error:
+                raise HarnessError(f"{error}; the operator: {operator.last_words()}") from None
             finally:
                 operator.stop()
     finally:

@@ -103,7 +103,7 @@ def without_leader(standing: Standing, attempt: Attempt | None) -> Decision:
             return Decision(status, message_of(standing.partition))
         loss = _loss_is_allowed(standing)
         if not loss:
-            return _no_majority(standing, seen)
+            return _taken_back(standing, seen) or _no_majority(standing, seen)
     elif _loss_is_begun(standing):
         loss = True
     candidates = [each for each in _left(standing, loss) if _may_lead(standing, each, loss)]
@@ -255,6 +255,23 @@ def _alone(standing: Standing) -> Decision | None:
     if pod.draining:
         return leaderless(status, Reason.POD_DOWN, f"its log is on pod {name}, which is about to end")
     return None
+
+
+def _taken_back(standing: Standing, seen: OffsetsPartitionStatus) -> Decision | None:
+    """A change of the set that is recorded, that cannot be made because its new replicas are lost for good, and that no
+    log of a majority of the set before names. If one does, the election is refused with what it names, as ever.
+    """
+    counted = [each for each in standing.previous if each.counts]
+    if 2 * len(counted) <= len(standing.previous):
+        return None
+    if 2 * sum(each.is_lost or each.is_damaged for each in standing.replicas) < len(standing.replicas):
+        return None
+    before = set(log_ids(seen.previous_replicas))
+    named = [(set(each.view.replicas), each.view.previous_replicas) for each in counted if each.view is not None]
+    if any(sets != (before, ()) for sets in named):
+        return None
+    back = replace(seen, replicas=seen.previous_replicas, previous_replicas=(), learners=())
+    return leaderless(back, Reason.CHANGING_REPLICAS, "a change of the set is taken back: its new replicas are lost")
 
 
 def _no_majority(standing: Standing, seen: OffsetsPartitionStatus) -> Decision:

@@ -171,9 +171,13 @@ def _follows(member: Member, leader: ReplicaView) -> bool:
 def _hand_over(
     standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]
 ) -> Decision:
-    """The leader's pod is about to end, or its node; `idle` if nobody else can lead."""
-    followers = [each for each in standing.replicas if _may_take_over(standing, each, view)]
+    """The leader's pod is about to end, or its node; `idle` if nobody else can lead. From a pod that ends, one whose
+    node is about to be emptied too takes over when there is no other: a whole cluster is drained.
+    """
+    ends = standing.scene.is_leaving(pod)
+    followers = [each for each in standing.replicas if _may_take_over(standing, each, view, cordoned=ends)]
     candidates = [each for each in followers if each.replica.pod not in refused]
+    candidates = [each for each in candidates if each.pod is not None and not each.pod.cordoned] or candidates
     if not candidates:
         return idle
     ready = [each for each in candidates if is_caught_up(view, each.log_id)]
@@ -197,9 +201,12 @@ def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decisi
     return _move(standing, pod, [target], idle)
 
 
-def _may_take_over(standing: Standing, member: Member, leader: ReplicaView) -> bool:
+def _may_take_over(standing: Standing, member: Member, leader: ReplicaView, *, cordoned: bool = False) -> bool:
+    """`cordoned`: also if the node of its pod is about to be emptied."""
     pod, view = member.pod, member.view
-    if pod is None or view is None or not member.counts or standing.scene.shall_leave(pod):
+    if pod is None or view is None or not member.counts or standing.scene.is_leaving(pod):
+        return False
+    if pod.cordoned and not cordoned:
         return False
     return view.follows == leader.log_id and view.state != "FAILED"
 
@@ -308,7 +315,7 @@ def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Memb
         and pod.name not in taken
         and (not asked or pod.name in asked)
         and pod.node_id < scene.declared
-        and not _has_log_of(standing, pod)
+        and not _has_log_in_the_way(standing, pod)
     ]
     lost = {each.replica.pod for each in standing.replicas if each.is_lost}
     there = [scene.pods[name] for name in taken if name in scene.pods]
@@ -318,10 +325,15 @@ def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Memb
     return [Replica(pod.name) for pod in chosen]
 
 
-def _has_log_of(standing: Standing, pod: PodView) -> bool:
-    """A log of the present set (damaged, or it would stay), or one that has no readable id."""
+def _has_log_in_the_way(standing: Standing, pod: PodView) -> bool:
+    """A log of the present set (damaged, or it would stay), one that has no readable id, or one that is to be deleted:
+    a call that deletes it may be on its way.
+    """
     view = pod.replicas.get(standing.index)
-    return view is not None and (not view.log_id or view.log_id in log_ids(standing.status.replicas))
+    if view is None:
+        return False
+    of_the_set = not view.log_id or view.log_id in log_ids(standing.status.replicas)
+    return of_the_set or removable(standing.status, pod.name, view)
 
 
 def _with_learners(

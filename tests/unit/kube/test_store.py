@@ -111,6 +111,8 @@ def test_event_is_for_a_new_reason_that_lasts() -> None:
     assert noteworthy(led, led) is None
     assert noteworthy(led, ready("False", "Electing")) is None
     assert noteworthy(led, ready("False", "PodDown")) is not None
+    accepted = ready("False", "DataLossAllowed", "what only the others had is lost")
+    assert noteworthy(ready("False", "NoMajority"), accepted) == accepted[0]
 
 
 async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting(

@@ -231,6 +231,14 @@ def test_more_replicas_than_pods_stall_with_the_numbers() -> None:
     assert "needs 3 pods" in conditions["Ready"].message
 
 
+def test_leaders_of_a_pod_that_ends_go_to_a_cordoned_node_when_there_is_no_other(model: Model) -> None:
+    cordoned, ends = {"cordoned": True}, {"cordoned": True, "draining": True}
+    (move,) = elections(plan(seen(model, c_0=ends, c_1=cordoned, c_2=cordoned), 1.0))
+    assert (move.partition, move.resign) == ("t-0", "c-0")
+    (move,) = elections(plan(seen(model, c_0=ends, c_1=cordoned), 1.0))[:1]
+    assert move.pod == "c-2"
+
+
 def test_leaders_leave_a_cordoned_node_but_not_when_all_are(model: Model) -> None:
     cordoned = {"cordoned": True}
     (move,) = elections(plan(seen(model, c_0=cordoned), 1.0))

@@ -18,7 +18,8 @@ from tests.unit.operator.model import Model, Operator
 from tests.unit.operator.test_planner_properties import finish_loads
 
 from muster_operator.api.models import PartitionState
-from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership
+from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership, RemoveReplicas
+from muster_operator.plan.standing import log_ids
 
 FACTORS: tuple[Literal[3, 5], ...] = (3, 5)
 
@@ -202,6 +203,47 @@ def test_shrinking_interrupted_after_any_action_leaves_no_log_behind(after: int)
     Operator(model, token=3).settle(60)
     assert model.all_led
     logs_are_whole(model)
+
+
+def test_log_that_is_to_be_deleted_is_no_new_replica_however_caught_up_it_looks() -> None:
+    """A pod's status may be older than the deletion, and what the leader says of its followers too."""
+    model = made(3, partitions=1)
+    model.topic = topic(model.partitions, replication_factor=1)
+    operator = Operator(model, token=2)
+    while not any(isinstance(action, RemoveReplicas) for action in operator.todo):
+        operator.act()
+        if not operator.todo:
+            operator.replan()
+    left = {each.log_id for each in model.objects["t-0"].status.left}
+    assert len(left) == 2
+    model.topic = topic(model.partitions, replication_factor=3)
+    for action in Operator(model, token=3).replan():
+        assert not isinstance(action, Elect)
+        if isinstance(action, RecordLeadership):
+            assert not left.intersection(log_ids((*action.status.learners, *action.status.replicas)))
+    Operator(model, token=4).settle(60)
+    assert model.all_led
+    logs_are_whole(model)
+
+
+def test_change_whose_new_replicas_are_lost_before_any_log_names_it_is_taken_back() -> None:
+    model = made(1, pods=3, partitions=1)
+    model.topic = topic(model.partitions, replication_factor=3)
+    operator = Operator(model, token=2)
+    while not model.objects["t-0"].status.previous_replicas:
+        if not operator.todo:
+            operator.replan()
+        operator.act()
+    status = model.objects["t-0"].status  # and the operator dies before the election
+    (leader,) = (each.pod for each in status.previous_replicas)
+    for name in sorted(model.running):
+        if name != leader:
+            model.lose_volume(name)
+    model.restart(leader)
+    Operator(model, token=3).settle(60)
+    assert model.all_led
+    logs_are_whole(model)
+    assert len(model.objects["t-0"].status.replicas) == 3
 
 
 def test_log_of_a_pod_that_is_away_while_it_leaves_its_set_is_deleted_when_it_is_back() -> None:
