@@ -1,4 +1,7 @@
-"""A running pod's own files: following them gives what was committed, and decoding them what OffsetFetch answers."""
+"""A running pod's own files: following them gives what was committed, and decoding them what OffsetFetch answers.
+
+Also when its cleaner has compacted them meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -77,4 +80,45 @@ async def test_followed_log_of_a_pod_that_is_killed_and_restarted_holds_every_co
     last: dict[tuple[str, int], tuple[int, int]] = {}
     for row in sorted(follower.rows, key=lambda row: row["offset"]):
         last[row["group"], row["partition"]] = (row["committed_offset"], 0)
+    assert last == fetched
+
+
+def first_bytes(place: str) -> dict[int, bytes]:
+    """Of each segment, by its base offset."""
+    found = {}
+    for each in find_segments([place]):
+        with open_segment(each.path) as source:
+            found[each.base_offset] = bytes(source.read(0, min(source.size, 200)))
+    return found
+
+
+@pytest.mark.parametrize("place", ["its directory", "the pod itself"])
+async def test_follower_goes_on_behind_what_the_cleaner_has_compacted(tmp_path: Path, place: str) -> None:
+    config = ("offsets.topic.segment.bytes=2000", "log.cleaner.min.cleanable.ratio=0.1", "log.cleaner.backoff.ms=20")
+    async with SoloPod(tmp_path / "data", partitions=1, config=config) as pod:
+        from_pod = place == "the pod itself"
+        follower = Follower(f"http://127.0.0.1:{pod.api_port}" if from_pod else str(tmp_path / "data"))
+        await commit_round(pod, 0, 6, follower)
+        await asyncio.to_thread(follower.read)
+        [before] = follower.at.values()
+        seen = len(follower.rows)
+        client = await pod.client()
+        async with asyncio.timeout(60):  # until the segment that was being read is another one
+            offset = 6
+            known = await asyncio.to_thread(first_bytes, follower.place)
+            while (await asyncio.to_thread(first_bytes, follower.place)).get(before.segment) == known[before.segment]:
+                for group in GROUPS:
+                    assert await client.commit(group, offset, partition=offset % 3) == 0
+                offset += 1
+        fetched = {(group, part): await client.fetch(group, partition=part) for group in GROUPS for part in range(3)}
+        await client.close()
+        if from_pod:
+            await asyncio.to_thread(follower.read)
+        assert pod.terminate() == 0
+        if not from_pod:
+            follower.read()
+    offsets = [row["offset"] for row in follower.rows]
+    assert offsets == sorted(set(offsets))
+    assert len(follower.rows) > seen
+    last = {(row["group"], row["partition"]): (row["committed_offset"], 0) for row in follower.rows}
     assert last == fetched
