@@ -103,7 +103,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *set_fences(seen, topic),
         *_missing(topic, objects),
         *_replicas(seen, topic, decisions),
-        *_removals(seen, decisions),
+        *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
         *restart(seen, scene, statuses),
         *refusals,
@@ -253,13 +253,17 @@ def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, De
             yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
 
 
-def _removals(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    """Of logs that left, where the leader's log has named the present set alone, and that set is committed."""
+def _removals(seen: Observation, objects: _Sorted, decisions: Mapping[int, Decision]) -> Iterator[Action]:
+    """Of logs that left, as is recorded, where the leader's log has named the present set alone, and that set is
+    committed.
+    """
     for pod in seen.pods:
         removals = []
         for index, decision in decisions.items():
             view = pod.replicas.get(index)
-            if view is not None and decision.elect is None and removable(decision.status, pod.name, view):
+            if view is None or decision.elect is not None or not objects.counting[index].status.left:
+                continue
+            if removable(decision.status, pod.name, view):
                 removals.append((index, view.log_id, decision.status.led_epoch))
         if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
             yield RemoveReplicas(pod.name, tuple(removals))
