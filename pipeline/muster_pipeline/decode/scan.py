@@ -7,6 +7,7 @@ of the file is unreadable, and is reported as such.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from struct import Struct
 
@@ -101,13 +102,12 @@ def scan(data: bytes | memoryview, file_left: int, max_batch_bytes: int, stop: i
     return Scan(at, size, damages, position)
 
 
-def _chain(data: bytes | memoryview, stop: int) -> tuple[list[int], list[int], int]:
+def _chain(data: bytes | memoryview, stop: int) -> tuple[array[int], array[int], int]:
     """(starts, CRCs, place behind the last) of the batches that ``data`` holds whole and whose length can be one.
 
     With one record in a batch, as light load leaves them, this loop is half of the decoder.
     """
-    starts: list[int] = []
-    crcs: list[int] = []
+    starts, crcs = array("q"), array("I")
     add_start, add_crc, unpack, checksum = starts.append, crcs.append, _LENGTH.unpack_from, crc32c
     view = memoryview(data)
     end = len(data)
