@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import builds
 import kafkaload
@@ -34,6 +36,8 @@ TOPIC_PARTITIONS = 1000
 GROUPS_AT_ONCE = 20
 REWRITE_S = 0.5
 STORE_TRIES = 5
+SETTLED_S = 2.0
+"""Without a record replayed."""
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02
@@ -50,6 +54,7 @@ def warm(directory: Path, offsets: int) -> dict[str, Any]:
     rounds = _rounds(offsets)
     with _local_up(directory / "warm", 3) as pods:
         _store(pods.bootstrap, rounds)
+        _settle(pods)
         times = sorted(asyncio.run(_handover(pods)))
     stored = rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS
     return {"offsets": stored, "elections": len(times), "p50_ms": times[len(times) // 2], "max_ms": times[-1]}
@@ -130,6 +135,26 @@ def _store(bootstrap: str, rounds: int) -> None:
                 break
             if not tries_left:
                 raise BenchError(f"load generator: {done.stderr.strip()} {done.stdout.strip()}")
+
+
+def _settle(pods: _Pods) -> None:
+    """Until followers have replayed what they got, and the disk has it: what comes next shall not wait for that."""
+    os.sync()
+    deadline = time.monotonic() + DEADLINE_S
+    before, loaded = -1.0, _records_loaded(pods)
+    while loaded != before:
+        _not_late(deadline, "followers have replayed their logs")
+        time.sleep(SETTLED_S)
+        before, loaded = loaded, _records_loaded(pods)
+
+
+def _records_loaded(pods: _Pods) -> float:
+    """By all pods, into shards and standbys."""
+    total = 0.0
+    for pod in pods.record():
+        page = urlopen(f"http://{pod['apiAddress']}/metrics", timeout=DEADLINE_S).read().decode()
+        total += sum(map(float, re.findall(r"^muster_records_loaded(?:_total)? (\S+)$", page, re.MULTILINE)))
+    return total
 
 
 async def _handover(pods: _Pods) -> list[float]:

@@ -38,6 +38,10 @@ BUSY_S = 0.000_05
 """An event loop that computes longer than this between two slices has other work: an idle one needs half of it, a
 commit more."""
 LONGEST_REST_S = 0.010
+BURST_SHARE = 0.5
+LONGEST_BURST_S = 0.004
+"""A load goes on for this share of the time for which it had to wait, and for no longer than this: a loop whose turns
+are long would otherwise give it too little, and a standby that gets less than what arrives is not warm."""
 SHORT_BYTES = 1 << 20
 """An election waits for the replay of this, or less, without rests: those of its groups would last as long as the
 work itself, tens of milliseconds."""
@@ -59,12 +63,12 @@ class LoadTurns:
         self._begun: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._scheduled = False
         self._resting: asyncio.TimerHandle | None = None
-        self._began_s = self._ended_s = 0.0  # the last slice
+        self._began_s = self._ended_s = self._until_s = 0.0  # the last slice
         self._ended_cpu_s = 0.0
 
-    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> None:
-        """Returns when the load, in the task that calls, may do one slice. ``rest_bytes``: of the log, still to load;
-        ``waited_for``: by an election.
+    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> float:
+        """Returns when the load, in the task that calls, may do one slice; and the time, on the monotonic clock, until
+        which it may begin others. ``rest_bytes``: of the log, still to load; ``waited_for``: by an election.
         """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -82,6 +86,7 @@ class LoadTurns:
             self._resting = None
             loop.call_soon(self._give)
         await turn
+        return self._until_s
 
     @property
     def _is_urgent(self) -> bool:
@@ -91,6 +96,7 @@ class LoadTurns:
     def _give(self) -> None:
         self._resting = None
         self._began_s = monotonic()
+        self._until_s = self._began_s + min((self._began_s - self._ended_s) * BURST_SHARE, LONGEST_BURST_S)
         while self._waiting:
             turn = heappop(self._waiting)[-1]
             if not turn.done():  # else the load was given up meanwhile

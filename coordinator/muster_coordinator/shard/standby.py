@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 import structlog
 
@@ -166,9 +167,11 @@ class Standby:
             self.failed = True
 
     async def _run(self) -> None:
+        until_s = 0.0
         while (steps := self._next_steps()) is not None:
             for _ in steps:
-                await self._turns.next_slice(self._rest_bytes, waited_for=self._waited_for)
+                if monotonic() >= until_s:
+                    until_s = await self._turns.next_slice(self._rest_bytes, waited_for=self._waited_for)
 
     @property
     def _rest_bytes(self) -> int:

@@ -241,6 +241,20 @@ async def test_short_load_that_an_election_waits_for_ends_the_rest_of_another(mo
     assert order == ["behind", "wanted", "wanted"]
 
 
+@pytest.mark.parametrize(("waited_s", "burst_s"), [(0.0, 0.0), (0.002, 0.001), (0.05, loading.LONGEST_BURST_S)])
+async def test_load_may_go_on_for_a_share_of_the_time_for_which_it_waited(
+    monkeypatch: pytest.MonkeyPatch, waited_s: float, burst_s: float
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(loading, "monotonic", lambda: now)
+    turns = LoadTurns()
+    await turns.next_slice(1)
+    await asyncio.sleep(0)  # the slice has ended
+    await asyncio.sleep(0)
+    now += waited_s
+    assert await turns.next_slice(1) == pytest.approx(now + burst_s)
+
+
 async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
     turns = LoadTurns()
     given_up = asyncio.ensure_future(turns.next_slice(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -44,10 +45,12 @@ class Turns(LoadTurns):
         self.held = asyncio.Event()
         self.held.set()
         self.asked: list[tuple[int, bool]] = []
+        self.until_s = 0.0
 
-    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> None:
+    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> float:
         self.asked.append((rest_bytes, waited_for))
         await self.held.wait()
+        return self.until_s
 
 
 def batch(start: int, records: int) -> bytes:
@@ -145,6 +148,15 @@ async def test_long_replay_goes_on_in_turns_as_one_that_is_waited_for(monkeypatc
     rests = [rest for rest, _ in turns.asked]
     assert rests == sorted(rests, reverse=True)
     assert rests[-1] < rests[0]
+
+
+async def test_replay_goes_on_without_a_turn_for_as_long_as_it_may() -> None:
+    log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
+    turns.until_s = math.inf
+    standby, state = standby_of(log, turns)
+    await asyncio.wait_for(standby.load(), LIMIT_S)
+    assert state.replayed == log.end_offset
+    assert len(turns.asked) == 1
 
 
 async def test_state_fits_a_log_that_goes_on_and_none_that_was_written_anew() -> None:
