@@ -16,9 +16,14 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
+import msgspec
 from builds import cache
 
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
+from muster_coordinator.log.checkpoint import CheckpointHead, CheckpointWriter
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
@@ -31,6 +36,9 @@ from muster_coordinator.records.offset_commit import (
 )
 from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import PromiseFile
+from muster_coordinator.shard.checkpointing import PART_ENTRIES
+from muster_coordinator.shard.loading import replay_log
+from muster_coordinator.shard.metrics import ShardMetrics
 
 TOPIC = "bench"
 FORMAT = 2
@@ -42,13 +50,14 @@ EPOCH = 1
 @dataclass(frozen=True)
 class Shape:
     """How much there is to load. ``groups`` are those of one offsets partition, ``topic_partitions`` those of one
-    group."""
+    group. ``tail``: records of each partition behind a checkpoint; -1: there is none."""
 
     partitions: int = 50
     records: int = 5_000_000
     groups: int = 100
     topic_partitions: int = 20
     batch_records: int = 17
+    tail: int = -1
 
     @property
     def records_per_partition(self) -> int:
@@ -94,7 +103,31 @@ def write_log(shape: Shape, data: Path, partition: int) -> None:
         values = [encode_offset_commit_value(OffsetCommitValue(number, -1, "", time_ms)) for number in numbers]
         append(log, [(keys[n % len(keys)], value) for n, value in zip(numbers, values, strict=True)], time_ms)
     log.sync()
+    if shape.tail >= 0:
+        write_checkpoint(log, log_id, log.end_offset - shape.tail)
     log.close()
+
+
+class _AnyTopic:
+    def has(self, topic: str, partition: int) -> bool:
+        return True
+
+
+def write_checkpoint(log: PartitionLog, log_id: str, offset: int) -> None:
+    """Of the state up to the last batch that ends there."""
+    state = GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: "")
+    steps = replay_log(log, state, ShardMetrics(), to_offset=offset)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            head = CheckpointHead(SNAPSHOT_VERSION, log_id, end.value, EPOCH)
+            break
+    writer = CheckpointWriter(OsDisk(), log.directory, head)
+    encode = msgspec.msgpack.Encoder().encode
+    for part in state.snapshot(PART_ENTRIES):
+        writer.add(encode(part))
+    writer.publish()
 
 
 def append(log: PartitionLog, records: list[tuple[bytes, bytes]], time_ms: int, *, control: bool = False) -> None:

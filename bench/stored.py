@@ -1,8 +1,8 @@
 """Over many stored offsets: election of warm standbys (three pods), and the cold start of a single pod, beside Kafka's
 load of the same log.
 
-The load generator stores the offsets: groups with 1,000 topic partitions each, 20 groups at a time, which commit them
-again and again for half a second, so that the log is several times as long as what it comes to.
+Groups have 1,000 topic partitions each. For the elections the load generator stores the offsets, 20 groups at a time,
+which commit them again and again for half a second. The logs of the cold start are written once and kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -25,10 +24,12 @@ from urllib.request import urlopen
 
 import builds
 import kafkaload
+import offsetlogs
 import servers
 from builds import BenchError
+from pods import running_pod
 
-from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
+from muster_coordinator.podapi.client import PodClient, new_session
 from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, StatusEvent
 
 PARTITIONS = 50
@@ -41,8 +42,10 @@ SETTLED_S = 2.0
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02
-CHECKPOINT = "muster.checkpoint.interval.bytes=1048576"
-"""Smaller than by default: so that a log of this length has one, and a tail behind it."""
+REWRITTEN = 5
+"""How often each offset is in the log of a cold start."""
+TAIL_RECORDS = 10_000
+"""Of each partition behind its checkpoint: about half of what comes between two checkpoints at the least."""
 ELECTION_LIMIT_MS = 100.0
 
 
@@ -61,27 +64,28 @@ def warm(directory: Path, offsets: int) -> dict[str, Any]:
 
 
 def cold(directory: Path, offsets: int, *, with_kafka: bool) -> dict[str, Any]:
-    """SIGKILL of a single pod: from the start of its next process until it leads everything. Then Kafka over what the
-    pod's log holds. Raises BenchError, MissingTool.
+    """From the start of a process over logs with checkpoints and tails until it leads everything; then Kafka over the
+    same logs. Raises BenchError, MissingTool.
     """
-    rounds = _rounds(offsets)
-    with _local_up(directory / "cold", 1, CHECKPOINT) as pods:
-        _store(pods.bootstrap, rounds)
-        before = pods.pids()
-        os.kill(before[0], signal.SIGKILL)
-        deadline = time.monotonic() + DEADLINE_S
-        while not pods.pids() or pods.pids() == before:
-            _not_late(deadline, "the pod is started again")
-            time.sleep(POLL_S)
-        started = time.monotonic()
-        asyncio.run(_all_active(pods, deadline))
-        took_ms = _ms(time.monotonic() - started)
-        logs = pods.stop()
-        figures: dict[str, Any] = {"offsets": rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS, "ms": took_ms}
-        figures["log_bytes"] = sum(file.stat().st_size for log in logs for file in log.glob("*.log"))
-        if with_kafka:
-            figures["kafka"] = kafkaload.measure(directory / "kafka", logs, TOPIC_PARTITIONS)
-    return figures
+    groups = max(offsets // (PARTITIONS * TOPIC_PARTITIONS), 1)
+    stored = PARTITIONS * groups * TOPIC_PARTITIONS
+    shape = offsetlogs.Shape(PARTITIONS, stored * REWRITTEN, groups, TOPIC_PARTITIONS, tail=TAIL_RECORDS)
+    data = directory / "cold"
+    offsetlogs.copy_logs(shape, data)
+    logs = sorted(data.glob("__consumer_offsets-*"))
+    figures: dict[str, Any] = {"offsets": stored, "records": shape.records}
+    figures["log_bytes"] = sum(file.stat().st_size for log in logs for file in log.glob("*.log"))
+    if with_kafka:
+        figures["kafka"] = kafkaload.measure(directory / "kafka", logs, TOPIC_PARTITIONS)
+    return figures | {"ms": asyncio.run(_start_cold(directory, data))}
+
+
+async def _start_cold(directory: Path, data: Path) -> float:
+    started = time.monotonic()
+    async with running_pod(directory, data) as pod:
+        await pod.logs_open(PARTITIONS)
+        await pod.elect(range(PARTITIONS), offsetlogs.EPOCH + 1)
+        return _ms(time.monotonic() - started)
 
 
 def _rounds(offsets: int) -> int:
@@ -92,33 +96,22 @@ def _rounds(offsets: int) -> int:
 class _Pods:
     data: Path
     bootstrap: str
-    cluster: subprocess.Popen[bytes]
 
     def record(self) -> list[dict[str, Any]]:
         pods: list[dict[str, Any]] = json.loads((self.data / "run.json").read_text(encoding="utf-8"))["pods"]
         return pods
 
-    def pids(self) -> list[int]:
-        return [pod["process"]["pid"] for pod in self.record() if pod["process"]]
-
-    def stop(self) -> list[Path]:
-        """An orderly end. The directories of the logs, of all partitions of all pods."""
-        self.cluster.terminate()
-        self.cluster.wait(servers.STOP_DEADLINE_S)
-        return sorted(self.data.glob("pods/*/__consumer_offsets-*"))
-
 
 @contextmanager
-def _local_up(directory: Path, pods: int, *config: str) -> Iterator[_Pods]:
+def _local_up(directory: Path, pods: int) -> Iterator[_Pods]:
     directory.mkdir(parents=True)
     data = directory / "data"
     command = [sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"]
     command += ["--pods", str(pods), "--topic", f"{servers.TOPIC}:{TOPIC_PARTITIONS}"]
     command += ["--replication-factor", str(pods), "--partitions", str(PARTITIONS)]
-    command += [argument for setting in config for argument in ("--config", setting)]
     with servers.process(command, directory / "muster.out") as started:
         line = servers.wait_for_line(started, directory / "muster.out", "ready bootstrap=")
-        yield _Pods(data, line.split("bootstrap=")[1].split()[0], started)
+        yield _Pods(data, line.split("bootstrap=")[1].split()[0])
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -193,21 +186,6 @@ async def _handover(pods: _Pods) -> list[float]:
         return list(took.values())
 
 
-async def _all_active(pods: _Pods, deadline: float) -> None:
-    async with new_session() as session:
-        [pod] = pods.record()
-        client = PodClient(session, pod["name"], pod["apiAddress"])
-        while True:
-            try:
-                partitions = (await client.status()).partitions
-                if partitions and len(_led(partitions)) == len(partitions):
-                    return
-            except PodApiError:
-                pass
-            _not_late(deadline, "the pod leads everything again")
-            await asyncio.sleep(POLL_S)
-
-
 def _led(partitions: tuple[PartitionStatus, ...]) -> dict[int, int]:
     """Partition -> epoch in which it is led there."""
     return {each.partition: each.epoch for each in partitions if each.state == "ACTIVE" and each.role == "leader"}
@@ -250,7 +228,7 @@ def text(figures: dict[str, Any]) -> str:
             f"({standby['elections']} elections, limit of the max {ELECTION_LIMIT_MS:g} ms)"
         )
     if (start := figures.get("cold")) is not None:
-        what = f"{start['offsets']:,} stored offsets, {start['log_bytes'] / 1e6:,.0f} MB of log"
+        what = f"{start['offsets']:,} stored offsets, {start['records']:,} records, {start['log_bytes'] / 1e6:,.0f} MB"
         lines.append(f"cold start of a pod until it leads everything, {what}: {start['ms']:,.0f} ms")
         if (kafka := start.get("kafka")) is not None:
             lines.append(
