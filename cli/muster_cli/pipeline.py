@@ -105,13 +105,12 @@ def stream(logs: tuple[str, ...], output: Path, fail_fast: bool, every: float, m
     Of partitions with several replicas name pods, http://POD:PORT: their directories may hold what a failover takes
     back.
     """
-    from muster_cli.unflushed import unflushed_rows
-    from muster_pipeline.tables.run import run_tables
-
     with clear_errors("The tables are those of the last run that ended."), spark(master) as session:
+        from muster_pipeline.tables.run import run_tables
+
         shown = 0
         while True:
-            manifest = run_tables(session, logs, output, fail_fast=fail_fast, beside=unflushed_rows)
+            manifest = run_tables(session, logs, output, fail_fast=fail_fast)
             if manifest.run != shown:
                 _show_run(manifest, output, as_json)
                 shown = manifest.run

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -99,7 +100,7 @@ def test_stream_goes_on_with_what_comes_until_it_is_interrupted(
             case "interrupt":
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("muster_cli.pipeline.time.sleep", wait)
+    monkeypatch.setattr("muster_cli.pipeline.time", SimpleNamespace(sleep=wait))
     arguments = [
         "pipeline",
         "stream",

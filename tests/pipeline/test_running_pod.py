@@ -16,7 +16,7 @@ from tests.support.pod import SoloPod
 from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.source.files import find_segments
-from muster_pipeline.source.follow import Positions, advance, ranges
+from muster_pipeline.source.follow import LogPosition, Positions, advance, ranges
 from muster_pipeline.source.places import open_segment
 
 pytestmark = pytest.mark.integration
@@ -83,13 +83,13 @@ async def test_followed_log_of_a_pod_that_is_killed_and_restarted_holds_every_co
     assert last == fetched
 
 
-def first_bytes(place: str) -> dict[int, bytes]:
-    """Of each segment, by its base offset."""
-    found = {}
+def what_was_read(place: str, at: LogPosition) -> bytes | None:
+    """The bytes in front of the position, as they are now; None: there is no such segment any more."""
     for each in find_segments([place]):
-        with open_segment(each.path) as source:
-            found[each.base_offset] = bytes(source.read(0, min(source.size, 200)))
-    return found
+        if each.base_offset == at.segment:
+            with open_segment(each.path) as source:
+                return bytes(source.read(0, min(source.size, at.position)))
+    return None
 
 
 @pytest.mark.parametrize("place", ["its directory", "the pod itself"])
@@ -105,8 +105,9 @@ async def test_follower_goes_on_behind_what_the_cleaner_has_compacted(tmp_path: 
         client = await pod.client()
         async with asyncio.timeout(60):  # until the segment that was being read is another one
             offset = 6
-            known = await asyncio.to_thread(first_bytes, follower.place)
-            while (await asyncio.to_thread(first_bytes, follower.place)).get(before.segment) == known[before.segment]:
+            known = await asyncio.to_thread(what_was_read, follower.place, before)
+            assert known
+            while await asyncio.to_thread(what_was_read, follower.place, before) == known:
                 for group in GROUPS:
                     assert await client.commit(group, offset, partition=offset % 3) == 0
                 offset += 1
