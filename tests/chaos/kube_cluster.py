@@ -71,7 +71,7 @@ class KubeCluster(NetworkedCluster):
         """CRDs, operator and the cluster's resources; until everything is led. Raises HarnessError."""
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
         kubectl("apply", "-k", str(REPOSITORY / "config"))
-        kubectl("create", "namespace", NAMESPACE)
+        _new_namespace(NAMESPACE)
         manifest = RESOURCES.format(name=NAME, pods=len(self.names), partitions=self.partitions, factor=self.factor)
         kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=manifest)
         self.wait(self._all_run, "every pod runs", READY_TIMEOUT_S)
@@ -186,7 +186,7 @@ class KubeCluster(NetworkedCluster):
     def create_another(self, name: str, partitions: int) -> Callable[[], None]:
         """Declare a cluster of one pod in a namespace of its own; what is returned waits for it and removes it."""
         namespace = f"{NAMESPACE}-{name}"
-        kubectl("create", "namespace", namespace)
+        _new_namespace(namespace)
         manifest = RESOURCES.format(name=NAME, pods=1, partitions=partitions, factor=1)
         kubectl("-n", namespace, "apply", "-f", "-", stdin=manifest)
 
@@ -290,6 +290,12 @@ def _delete(api: Any, pod: Any, grace_s: int | None) -> None:
     """pykube's own delete knows no grace period."""
     body = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
     api.raise_for_status(api.delete(**pod.api_kwargs(data=json.dumps(body))))
+
+
+def _new_namespace(name: str) -> None:
+    """That of an earlier run may be there still, or on its way out."""
+    kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=55s")
+    kubectl("create", "namespace", name)
 
 
 def _host(place: Place) -> str:
