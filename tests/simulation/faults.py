@@ -377,7 +377,7 @@ FAULTS: dict[str, Fault] = {
     "previousReplicas forgotten after a crash": Fault(300, PreviousForgotten, options=SETS),
     "illegal transition taken": Fault(100, IllegalTransition, options=SETS),
     "set known to the operator only": Fault(100, SetKnownToTheOperatorOnly, options=SETS),
-    "reads not confirmed": Fault(200, ReadsNotConfirmed, options=STALE),
+    "reads not confirmed": Fault(400, ReadsNotConfirmed, options=STALE),
     "tombstone horizon ignored": Fault(100, HorizonIgnored, options=CLEANED),
     "checkpoint above the commit point": Fault(
         100, CheckpointAboveCommitPoint, options={**DUEL, "checkpoint_every_ms": 200}

@@ -202,6 +202,13 @@ def test_reads_that_wait_while_the_set_shrinks_to_one_replica_are_confirmed() ->
     assert net["a"].core.confirm_read() == 0
 
 
+def test_message_for_another_log_id_changes_nothing_and_is_not_answered() -> None:
+    net = led()
+    net["b"].do(net["b"].core.receive(Seal("c", "the log that was here before", 9), net.now))
+    assert net.deliver() == []
+    assert net["b"].promise == fx.Promise(0, "a")
+
+
 def test_learner_gets_the_log_and_counts_for_nothing() -> None:
     net = led("abcd")
     net["a"].do(net["a"].core.set_learners(("d",), net.now))
