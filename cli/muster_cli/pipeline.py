@@ -289,9 +289,13 @@ def _rows(source: Sequence[str], table: str, groups: Sequence[str] = ()) -> list
 
 
 def _are_tables(source: Sequence[str]) -> bool:
-    from muster_pipeline.tables.store import MANIFEST
+    """Raises CliUsageError: tables and logs."""
+    from muster_pipeline.tables.store import StoreError, are_tables
 
-    return len(source) == 1 and (Path(source[0]) / MANIFEST).is_file()
+    try:
+        return are_tables(source)
+    except StoreError as exc:
+        raise CliUsageError(str(exc)) from exc
 
 
 def _offsets_by_spark(

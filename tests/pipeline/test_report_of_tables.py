@@ -135,10 +135,13 @@ def test_mistakes_are_one_line_that_says_what_to_do(muster: CliRunner, tmp_path:
     result = muster.invoke(cli, ["report", str(tmp_path / "t"), *both])
     assert result.exit_code == 2
     assert "give one of them" in result.stderr
-    result = muster.invoke(cli, ["pipeline", "offsets", str(tmp_path / "t"), str(tmp_path / "logs")])
-    assert result.exit_code == 2
-    assert "--engine local" in result.stderr
     assert not (tmp_path / "t" / "report.html").exists()
+    both = [str(tmp_path / "t"), str(tmp_path / "logs")]
+    for command, text in (("rebalances", "--engine local"), ("offsets", "t holds tables: name it alone, or logs")):
+        result = muster.invoke(cli, ["pipeline", command, *both])
+        assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+    result = muster.invoke(cli, ["pipeline", "groups", *both])
+    assert (result.exit_code, "t holds tables" in result.stderr) == (1, True)
 
 
 def test_local_engine_answers_from_logs_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

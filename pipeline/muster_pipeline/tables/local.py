@@ -21,7 +21,7 @@ from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.places import open_segment
 from muster_pipeline.tables.read import read_arrow
 from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, Beside
-from muster_pipeline.tables.store import MANIFEST, Store
+from muster_pipeline.tables.store import Store, are_tables
 from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
 
 __all__ = ["local_groups", "local_offsets", "local_quality", "local_rebalances"]
@@ -81,18 +81,14 @@ def local_groups(sources: Sequence[str], at_ms: int | None = None, groups: Seque
 def local_quality(sources: Sequence[str], beside: Beside = lambda _: ()) -> pa.Table:
     """The table of problems, of tables or logs, and what ``beside`` knows of the logs. Raises PipelineError."""
     found = _history(sources, "quality")
-    rows = [] if _is_tables(sources) else list(beside(find_segments(sources)))
+    rows = [] if are_tables(sources) else list(beside(find_segments(sources)))
     return pa.concat_tables([found, pa.Table.from_batches([to_batch(rows, found.schema)])]) if rows else found
-
-
-def _is_tables(sources: Sequence[str]) -> bool:
-    return len(sources) == 1 and (Path(sources[0]) / MANIFEST).is_file()
 
 
 def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> pa.Table:
     """A history table, of ``groups`` only where there are any. Transactions belong to no group."""
     wanted = () if table == "transactions" else groups
-    if _is_tables(sources):
+    if are_tables(sources):
         store = Store(Path(sources[0]))
         return read_arrow(store, store.published(), table, wanted)
     schema = select_schema(COLUMNS[table])

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["MANIFEST", "Manifest", "Store", "StoreError", "runs_of"]
+__all__ = ["MANIFEST", "Manifest", "Store", "StoreError", "are_tables", "runs_of"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -54,6 +54,14 @@ def runs_of(directory: str) -> tuple[int, int]:
     """The first and the last run whose rows are in it."""
     first, _, last = directory.rpartition("/")[2].partition("-")
     return int(first), int(last or first)
+
+
+def are_tables(sources: Sequence[str]) -> bool:
+    """Whether it is one directory of tables; otherwise they are logs. Raises StoreError: both."""
+    found = [each for each in sources if (Path(each) / MANIFEST).is_file()]
+    if found and len(sources) > 1:
+        raise StoreError(f"{found[0]} holds tables: name it alone, or logs")
+    return bool(found)
 
 
 def _has_values(file: pq.FileMetaData, column: str) -> bool:
