@@ -42,10 +42,11 @@ SETTLED_S = 2.0
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02
-REWRITTEN = 5
+REWRITTEN = 10
 """How often each offset is in the log of a cold start."""
 TAIL_RECORDS = 10_000
-"""Of each partition behind its checkpoint: about half of what comes between two checkpoints at the least."""
+"""Of each partition behind its checkpoint: half a megabyte, as on average with a checkpoint at every megabyte
+(muster.checkpoint.interval.bytes; by default 16)."""
 ELECTION_LIMIT_MS = 100.0
 
 

@@ -42,6 +42,8 @@ BURST_SHARE = 0.5
 LONGEST_BURST_S = 0.004
 """A load goes on for this share of the time for which it had to wait, and for no longer than this: a loop whose turns
 are long would otherwise give it too little, and a standby that gets less than what arrives is not warm."""
+SHORTEST_BURST_S = SLICE_S / 2
+"""Slices may be shorter than this, as those of a checkpoint: their turns would cost as much as they do."""
 SHORT_BYTES = 1 << 20
 """An election waits for the replay of this, or less, without rests: those of its groups would last as long as the
 work itself, tens of milliseconds."""
@@ -96,7 +98,8 @@ class LoadTurns:
     def _give(self) -> None:
         self._resting = None
         self._began_s = monotonic()
-        self._until_s = self._began_s + min((self._began_s - self._ended_s) * BURST_SHARE, LONGEST_BURST_S)
+        burst_s = min((self._began_s - self._ended_s) * BURST_SHARE, LONGEST_BURST_S)
+        self._until_s = self._began_s + max(burst_s, SHORTEST_BURST_S)
         while self._waiting:
             turn = heappop(self._waiting)[-1]
             if not turn.done():  # else the load was given up meanwhile

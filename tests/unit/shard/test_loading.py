@@ -241,7 +241,9 @@ async def test_short_load_that_an_election_waits_for_ends_the_rest_of_another(mo
     assert order == ["behind", "wanted", "wanted"]
 
 
-@pytest.mark.parametrize(("waited_s", "burst_s"), [(0.0, 0.0), (0.002, 0.001), (0.05, loading.LONGEST_BURST_S)])
+@pytest.mark.parametrize(
+    ("waited_s", "burst_s"), [(0.0, loading.SHORTEST_BURST_S), (0.002, 0.001), (0.05, loading.LONGEST_BURST_S)]
+)
 async def test_load_may_go_on_for_a_share_of_the_time_for_which_it_waited(
     monkeypatch: pytest.MonkeyPatch, waited_s: float, burst_s: float
 ) -> None:
