@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.simulation.faults import FAULTS
 
 from muster_cli.main import up
 
@@ -36,3 +37,20 @@ def test_operations_page_lists_the_options_of_local_up() -> None:
     shown = set(re.findall(r"--[a-z-]+", usage))
     options = {name for each in up.params if isinstance(each, click.Option) for name in each.opts}
     assert shown == options | {"--json"}
+
+
+def test_table_of_replication_rules_names_code_and_tests_that_exist_and_every_planted_fault() -> None:
+    text = (ROOT / "docs" / "replication.md").read_text().split("## Rules, code, tests")[1].split("\n## ")[0]
+    rows = [re.split(r" \| ", row.strip("| ")) for row in re.findall(r"^\| .* \|$", text, re.M)[1:]]
+    assert len(rows) > 40
+    packages = (ROOT / "coordinator/muster_coordinator", ROOT / "operator/muster_operator")
+    for _, code, tests in rows:
+        for file, name in re.findall(r"`([^`:]+)::([^`]+)`", code):
+            assert any(_defines(package / file, name) for package in packages), (file, name)
+        for file, name in re.findall(r"`([^`:]+)::([^`]+)`", tests):
+            assert _defines(ROOT / "tests/unit" / file, name), (file, name)
+    assert {name for _, _, tests in rows for name in re.findall(r'"([^"]+)"', tests)} == set(FAULTS)
+
+
+def _defines(file: Path, name: str) -> bool:
+    return file.exists() and re.search(rf"\b(def|class) {name}\b", file.read_text()) is not None
