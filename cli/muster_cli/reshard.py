@@ -20,6 +20,7 @@ from muster_cli.datadir import DataDir
 from muster_cli.errors import CliError
 
 if TYPE_CHECKING:
+    from muster_cli.reshard_site import Site
     from muster_pipeline.reshard.job import Summary
 
 _P = TypeVar("_P")
@@ -42,6 +43,7 @@ _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
     help="For the logs of a running cluster, old and new, until it is done.",
 )
 @click.option("--abort", is_flag=True, help="Take the re-shard of a running cluster back.")
+@click.option("--drop-old", is_flag=True, help="Delete the logs of partitions that a re-shard has replaced.")
 @click.option("--dry-run", is_flag=True, help="Only say what would come of it; nothing is written.")
 @click.option(
     "--leave-out",
@@ -62,6 +64,7 @@ def reshard(
     namespace: str,
     work_dir: Path,
     abort: bool,
+    drop_old: bool,
     dry_run: bool,
     leave_out: tuple[str, ...],
     segment_bytes: int,
@@ -76,12 +79,15 @@ def reshard(
     if data_dir is not None or cluster is not None:
         if logs or output is not None or dry_run or (data_dir is not None and cluster is not None):
             raise click.UsageError("with --data-dir or --cluster there are neither LOGS, --output nor --dry-run")
-        if abort == (partitions is not None):
-            raise click.UsageError("give either --partitions or --abort")
+        if abort + drop_old + (partitions is not None) != 1:
+            raise click.UsageError("give one of --partitions, --abort and --drop-old")
+        if drop_old:
+            click.echo(f"{_drop(_site(data_dir, namespace, cluster))} partitions are deleted, and their logs soon")
+            return
         summary = _running(data_dir, cluster, namespace, partitions, work_dir, leave_out, segment_bytes)
         told = f"{partitions} partitions serve" if partitions is not None else "taken back: the old partitions serve"
     else:
-        if abort or partitions is None or not logs or dry_run == (output is not None):
+        if abort or drop_old or partitions is None or not logs or dry_run == (output is not None):
             raise click.UsageError("give LOGS, --partitions, and either --output or --dry-run")
         summary = _stopped(logs, output, partitions, leave_out, segment_bytes)
         told = f"verified: the same keys and values per group, each group in its partition. {output}"
@@ -105,11 +111,10 @@ def _running(
 ) -> Summary | None:
     try:
         from muster_cli.reshard_live import abort, reshard_cluster
-        from muster_cli.reshard_site import EmbeddedSite, KubernetesSite
         from muster_pipeline.decode.errors import PipelineError
     except ImportError as exc:
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
-    site = EmbeddedSite(DataDir(data_dir)) if data_dir is not None else KubernetesSite(namespace, cluster or "")
+    site = _site(data_dir, namespace, cluster)
     try:
         with _progress(_Lines()) as progress:
             if partitions is None:
@@ -119,6 +124,19 @@ def _running(
             return asyncio.run(reshard_cluster(site, partitions, work_dir, leave_out, segment_bytes, progress))
     except PipelineError as exc:
         raise CliError(str(exc)) from exc
+    finally:
+        site.close()
+
+
+def _site(data_dir: Path | None, namespace: str, cluster: str | None) -> Site:
+    from muster_cli.reshard_site import EmbeddedSite, KubernetesSite
+
+    return EmbeddedSite(DataDir(data_dir)) if data_dir is not None else KubernetesSite(namespace, cluster or "")
+
+
+def _drop(site: Site) -> int:
+    try:
+        return asyncio.run(site.drop_retired())
     finally:
         site.close()
 

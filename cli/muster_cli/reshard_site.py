@@ -12,7 +12,7 @@ import msgspec
 from muster_cli.datadir import DataDir
 from muster_cli.declare import CLUSTER
 from muster_cli.errors import CliError
-from muster_operator.api.models import GROUP, VERSION, OffsetsTopic, Reshard
+from muster_operator.api.models import GROUP, VERSION, OffsetsTopic, PartitionState, Reshard
 from muster_operator.store.port import StoreError
 from muster_operator.store.sqlite import SqliteStore
 
@@ -34,6 +34,9 @@ class Site(Protocol):
 
     async def ask(self, partitions: int | None) -> None:
         """Set spec.reshard, or take it back."""
+
+    async def drop_retired(self) -> int:
+        """Delete the OffsetsPartitions that a re-shard has replaced; the operator has their logs deleted. How many."""
 
     async def pods(self) -> dict[str, str]:
         """Address (host:port) of the pod API by name, of the pods that run."""
@@ -69,6 +72,18 @@ class EmbeddedSite:
         except StoreError as error:
             raise CliError(str(error)) from error
 
+    async def drop_retired(self) -> int:
+        try:
+            retired = [
+                each
+                for each in (await self._store.observe(CLUSTER)).partitions
+                if each.status.state is PartitionState.RETIRED
+            ]
+            await asyncio.gather(*map(self._store.delete, retired))
+        except StoreError as error:
+            raise CliError(str(error)) from error
+        return len(retired)
+
     async def pods(self) -> dict[str, str]:
         record = self._data.read_run()
         return {} if record is None else {pod.name: pod.api_address for pod in record.pods if pod.alive}
@@ -90,6 +105,7 @@ class KubernetesSite:
         self._cluster = cluster
         self._api = pykube.HTTPClient(pykube.KubeConfig.from_env(), timeout=CALL_TIMEOUT_S)
         self._topics = pykube.object_factory(self._api, f"{GROUP}/{VERSION}", "OffsetsTopic")
+        self._partitions = pykube.object_factory(self._api, f"{GROUP}/{VERSION}", "OffsetsPartition")
 
     async def topic(self) -> OffsetsTopic:
         return msgspec.convert((await self._call(self._find)).obj, OffsetsTopic)
@@ -108,6 +124,21 @@ class KubernetesSite:
     async def ask(self, partitions: int | None) -> None:
         wanted = None if partitions is None else {"partitions": partitions}
         await self._call(lambda: self._find().patch({"spec": {"reshard": wanted}}))
+
+    async def drop_retired(self) -> int:
+        def drop() -> int:
+            topic = self._find().name
+            retired = [
+                each
+                for each in self._partitions.objects(self._api, namespace=self._namespace)
+                if each.obj["spec"]["topicRef"]["name"] == topic
+                and each.obj.get("status", {}).get("state") == PartitionState.RETIRED.value
+            ]
+            for each in retired:
+                each.delete()
+            return len(retired)
+
+        return await self._call(drop)
 
     async def pods(self) -> dict[str, str]:
         import pykube

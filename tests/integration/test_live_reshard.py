@@ -146,6 +146,10 @@ class Town:
             text=True,
         )
 
+    def logs(self) -> set[str]:
+        """Names of the logs of all pods."""
+        return {path.parent.name for path in self.data.glob("pods/*/__consumer_offsets-*/*.log")}
+
     def pod_pid(self, name: str) -> int:
         record = msgspec.json.decode((self.data / "run.json").read_bytes())
         return int(next(pod["process"]["pid"] for pod in record["pods"] if pod["name"] == name))
@@ -218,6 +222,9 @@ def test_reshard_that_is_taken_back_leaves_everything_as_it_was(tmp_path: Path) 
         made.check()
         refused = muster("reshard", "--data-dir", str(made.data), "--abort")
         assert refused.returncode == 1
+        dropped = muster("reshard", "--data-dir", str(made.data), "--drop-old")
+        assert dropped.stdout.startswith("62 partitions are deleted"), dropped
+        made.until(lambda: made.logs() == {f"__consumer_offsets-{index}" for index in range(62, 74)}, "old logs gone")
 
 
 def test_pod_that_was_away_comes_back_with_the_old_layout_and_serves_nothing_of_it(tmp_path: Path) -> None:

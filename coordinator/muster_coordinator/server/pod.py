@@ -76,6 +76,7 @@ class Pod:
         self._places: dict[int, tuple[str, ...]] = {}  # log ids by partition, as the image has them
         self._drained: asyncio.Task[None] | None = None
         self._recalling: asyncio.TimerHandle | None = None
+        self._giving_up: asyncio.Task[None] | None = None
         manager.on_partition_change = self._publisher.changed
         manager.on_pod_change = self._hub.publish_status
         network.on_lost_change = self._hub.publish_status
@@ -184,6 +185,7 @@ class Pod:
         if accepted:
             self._tell_replicas(image)
             self._last_image.keep(image)
+            self._give_up_replaced(image)
         if self.ready()[0] != was_ready:
             self._hub.publish_status()
         if accepted and self._delete_offsets and self._view.lacks_any_of(before):
@@ -191,6 +193,12 @@ class Pod:
                 shard.partitions_deleted(self._view.has)
         current = self._view.image or image
         return p.MetadataAnswer(accepted, current.token, current.version)
+
+    def _give_up_replaced(self, image: p.MetadataImage) -> None:
+        """What a re-shard has replaced is led no more. It was closed before, so no client notices."""
+        replaced = [partition for partition in self._led() if partition < image.offsets_base]
+        if replaced:
+            self._giving_up = asyncio.get_running_loop().create_task(self._resign(replaced))
 
     def _tell_replicas(self, image: p.MetadataImage) -> None:
         """Where the others are, and whom a leader here feeds besides those that its log counts."""

@@ -32,7 +32,7 @@ from muster_operator.plan.failover import Decision, stalled
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
 from muster_operator.plan.placement import place
-from muster_operator.plan.reshard import indexes, is_retired, next_phase, set_fences
+from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
 from muster_operator.plan.standing import Scene
 from muster_operator.plan.status import (
@@ -101,6 +101,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *((image,) if image else ()),
         *((RecordReshard(topic, resharded),) if resharded else ()),
         *set_fences(seen, topic),
+        *dropped(seen, topic),
         *_missing(topic, objects),
         *_replicas(seen, topic, decisions),
         *_removals(seen, objects, decisions),

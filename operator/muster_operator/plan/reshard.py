@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from muster_operator.api.conditions import Reason
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
-from muster_operator.plan.actions import SetFence, SetFences
-from muster_operator.plan.observation import FENCE, Fence, Observation, PodView, ReplicaView
+from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
+from muster_operator.plan.observation import FENCE, REMOVE, Fence, Observation, PodView, ReplicaView
 
-__all__ = ["REASONS", "indexes", "is_retired", "next_phase", "set_fences"]
+__all__ = ["REASONS", "dropped", "indexes", "is_retired", "next_phase", "set_fences"]
 
 REASONS = {
     ReshardPhase.PREPARING: Reason.RESHARD_PREPARING,
@@ -247,6 +247,23 @@ def _wanted(index: int, fence: Fence | None, topic: OffsetsTopic, reshard: Resha
     # Closed by a re-shard that is over: by this one, or, where a call came late, by one before it.
     is_over = phase in (*_OPENS_OLD, *_OPENS_NEW) if fence.reshard == number else fence.reshard < number
     return SetFence(index, fence.reshard, open=True) if is_over else None
+
+
+# Old logs
+
+
+def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
+    """Logs of retired partitions whose objects a person has deleted, if nobody leads them any more. The pod is told the
+    epoch that it promised last: a higher one would be news."""
+    kept = {each.spec.index for each in seen.partitions if each.spec.topic_ref.name == topic.metadata.name}
+    for pod in seen.pods:
+        removals = tuple(
+            (index, view.log_id, view.epoch)
+            for index, view in sorted(pod.replicas.items())
+            if is_retired(topic, index) and index not in kept and view.log_id and view.leader_epoch < 0
+        )
+        if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
+            yield RemoveReplicas(pod.name, removals)
 
 
 def _leaders(pods: Iterable[PodView]) -> Mapping[int, tuple[PodView, ReplicaView]]:

@@ -29,6 +29,8 @@ OBJECTS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_l
         ("logs", "--partitions", "12", "--abort", "--dry-run"),
         ("--data-dir", "d"),
         ("--data-dir", "d", "--partitions", "12", "--abort"),
+        ("--data-dir", "d", "--drop-old", "--abort"),
+        ("logs", "--partitions", "12", "--drop-old", "--dry-run"),
         ("--data-dir", "d", "--cluster", "c", "--partitions", "12"),
         ("--data-dir", "d", "--partitions", "12", "logs"),
         ("--cluster", "c", "--partitions", "12", "--output", "new"),
@@ -53,7 +55,7 @@ def test_job_calls_the_command_with_the_rights_that_it_needs() -> None:
     parsed = reshard.make_context("reshard", container["args"][1:]).params
     assert (parsed["cluster"], parsed["partitions"]) == ("muster", 12)
     assert str(parsed["work_dir"]) == container["volumeMounts"][0]["mountPath"]
-    [topics, pods] = OBJECTS["Role"]["rules"]
+    [topics, _, pods] = OBJECTS["Role"]["rules"]
     assert topics["resources"] == [OffsetsTopic.plural]
     assert {"list", "patch"} <= set(topics["verbs"])
     assert (pods["resources"], pods["verbs"]) == (["pods"], ["list"])

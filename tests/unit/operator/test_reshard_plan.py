@@ -184,6 +184,22 @@ def test_indexes_are_never_given_twice() -> None:
     assert [is_retired(town.model.topic, index) for index in (0, 11, 12, 15, 16)] == [True, True, False, False, False]
 
 
+def test_logs_of_retired_partitions_go_when_a_person_deletes_these_and_not_before() -> None:
+    town = Town()
+    operator = Operator(town.model, token=2)
+    town.model.ask(NEW)
+    settled(town, operator)
+    held = [set(pod.volume.replicas) for pod in town.model.running.values()]
+    assert held == [set(range(OLD + NEW))] * 3
+    for pod in town.model.running.values():  # as a pod does when it hears of the new layout
+        for index in range(OLD):
+            pod._step_down(index)
+    del town.model.objects["t-1"]
+    operator.settle()
+    held = [set(pod.volume.replicas) for pod in town.model.running.values()]
+    assert held == [set(range(OLD + NEW)) - {1}] * 3
+
+
 STEPS = st.lists(
     st.sampled_from(["act 0", "act 1", "plan 0", "plan 1", "clients", "read", "fill", "ask", "back", "stop", "start"]),
     max_size=60,

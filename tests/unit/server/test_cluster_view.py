@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.podapi.models import Broker, MetadataImage, PartitionLeader
 from muster_coordinator.server.cluster_view import OFFSETS_TOPIC, ClusterView
 from muster_coordinator.server.handlers.cluster import ClusterHandlers
@@ -90,3 +91,21 @@ def test_recalled_image_names_no_leader_and_any_other_image_replaces_it() -> Non
     assert view.update(msgspec.structs.replace(IMAGE, token=1, version=1))
     assert not view.recalled
     assert not view.update(msgspec.structs.replace(IMAGE, token=1, version=0))
+
+
+def test_after_a_reshard_groups_hash_with_the_new_count_into_new_indexes_that_clients_do_not_see() -> None:
+    view = ClusterView()
+    view.update(IMAGE)
+    before = {f"g-{n}": view.partition_of(f"g-{n}") for n in range(50)}
+    leaders = (PartitionLeader(51, 2, 7), PartitionLeader(0, 1, 9))
+    view.update(msgspec.structs.replace(IMAGE, version=9, offsets_base=50, offsets_partitions=3, leaders=leaders))
+    after = {group: view.partition_of(group) for group in before}
+    assert set(before.values()) == {0, 1}
+    assert after == {group: 50 + partition_for(group, 3) for group in before}
+    assert [view.has(OFFSETS_TOPIC, number) for number in (0, 2, 3, 50)] == [True, True, False, False]
+    assert view.own_index(1) == 51
+    answers: list[w.MetadataResponse] = []
+    exchange: Any = SimpleNamespace(version=9, answer=answers.append)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    [topic] = answers[0].topics
+    assert [(each.partition, each.leader_id) for each in topic.partitions] == [(0, -1), (1, 2), (2, -1)]
