@@ -31,6 +31,7 @@ REFUSED = [
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions="many"), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(segmentBytes=-1), "spec.segmentBytes"),
+    ("OffsetsTopic", "t", topic_spec(reshard={"partitions": 0}), "spec.reshard.partitions"),
     ("OffsetsTopic", "t", topic_spec(replicationFactor=2), "spec.replicationFactor"),
     ("OffsetsTopic", "t", {}, "spec.clusterRef"),
     ("OffsetsTopic", "t", {"clusterRef": {"name": "No_Such.Name"}}, "spec.clusterRef.name"),
@@ -59,7 +60,7 @@ REFUSED = [
     ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
     ("CoordinatorCluster", "1st", {}, "DNS label"),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
-    ("OffsetsPartition", "p", partition_spec(index=1000), "spec.index"),
+    ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
     ("OffsetsPartition", "p", {"index": 0}, "spec.topicRef"),
 ]
