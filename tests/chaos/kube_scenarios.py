@@ -96,6 +96,7 @@ def api_down(run: Run, cluster: KubeCluster) -> None:
 
 def node_lost(run: Run, cluster: KubeCluster) -> None:
     """The pods answer: what is said of their node moves no leader."""
+    cluster.wait(cluster.nodes_are_ready, "the node is ready", NODE_TIMEOUT_S)
     cluster.wait_settled()
     with run.fault(cluster, "nothing is heard of the node, whose pods run on"), kubelet_frozen():
         cluster.wait(lambda: not cluster.nodes_are_ready(), "the node is not ready", NODE_TIMEOUT_S)
