@@ -123,7 +123,7 @@ def _running(
                 return None
             return asyncio.run(reshard_cluster(site, partitions, work_dir, leave_out, segment_bytes, progress))
     except PipelineError as exc:
-        raise CliError(str(exc)) from exc
+        raise CliError(f"{exc}. Groups are not served until it goes on, or is taken back with --abort") from exc
     finally:
         site.close()
 
