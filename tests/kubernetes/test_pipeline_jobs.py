@@ -28,7 +28,7 @@ JOB_S = 400.0
 READ_TABLES = ["pipeline", "offsets", "/tables/muster", "--engine", "local", "--json"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as wide as muster_cluster: without an image there is no cluster to wait for
 def image() -> str:
     """The image's name on the node."""
     name = os.environ.get("MUSTER_TEST_PIPELINE_IMAGE")
