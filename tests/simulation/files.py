@@ -64,6 +64,12 @@ class FileDisk(Disk):
         self.storages[partition] = FileStorage(log_id, random, self, partition)
         return self.storages[partition]
 
+    def delete(self, partition: int) -> None:
+        directory = partition_directory(DATA, partition)
+        for path in [path for path in self.fake.names if path.parent == directory]:
+            self.fake.unlink(path)
+        self.fake.fsync_dir(directory)
+
     def wipe(self) -> None:
         self.fake = FakeDisk()
 

@@ -7,6 +7,7 @@ Also what a person declares: preferred leaders, the pods of a partition, and tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, cast
 
 from msgspec.structs import replace
@@ -40,6 +41,7 @@ from muster_operator.plan.actions import (
     Elect,
     PublishMetadata,
     RecordLeadership,
+    RemoveReplicas,
     WriteClusterStatus,
     WriteTopicStatus,
 )
@@ -215,6 +217,10 @@ class PlannedOperator:
                         self._elect(action, run)
                 case PublishMetadata():
                     self._publish(action)
+                case RemoveReplicas(pod=name, removals=removals):
+                    for index, log_id, epoch in removals:
+                        replica = self._cluster.partitions[index].replicas[name]
+                        self._world.send(self.name, name, partial(replica.delete_log, log_id, epoch))
                 case WriteTopicStatus(status=topic_status):
                     self._objects.topic = replace(self._objects.topic, status=topic_status)
                 case WriteClusterStatus(status=cluster_status):

@@ -354,6 +354,19 @@ class Replica:
     def resign(self, epoch: int, answer: Callable[[fx.Answer], None]) -> None:
         self._call(lambda call: lambda core: core.resign(call, epoch, self.pod.now_ms()), answer)
 
+    def delete_log(self, log_id: str, epoch: int) -> None:
+        """It left its set for good under a leader of ``epoch``. What comes in its place is another replica; the pod is
+        restarted for it.
+        """
+        core = self.core
+        if core is None or log_id != self.storage.log_id or core.promise.epoch > epoch:
+            return
+        self.world.log(f"{self.name} deletes log {log_id[:4]}")
+        self.pod.crash()
+        self.pod.disk.delete(self.partition.index)
+        self.storage = self.new_storage()
+        self.pod.start_later()
+
     def set_learners(self, learners: tuple[str, ...]) -> None:
         self.learners = tuple(one for one in learners if one != self.storage.log_id)
         self.event(lambda core: core.set_learners(self.learners, self.pod.now_ms()))

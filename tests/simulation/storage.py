@@ -110,6 +110,9 @@ class Disk:
     def new_storage(self, log_id: str, partition: int, random: Random) -> Storage:
         return Storage(log_id, random)
 
+    def delete(self, partition: int) -> None:
+        """Its log. The process is down."""
+
     def wipe(self) -> None:
         """The volume is lost."""
 

@@ -29,7 +29,7 @@ from muster_coordinator.replication.sets import Sets
 
 SEEDS = 200
 PART = 25
-STRUCK_SEEDS = 40
+STRUCK_SEEDS = 100
 REPLAYED = (3, 6, 9, 14)
 
 
