@@ -303,6 +303,14 @@ STALE = {
     "deletes": 0.0,
     "groups": 1,
     "clients": 6,
+    "all_crash_every_ms": 0,
+    "full_every_ms": 0,
+    "broken_every_ms": 0,
+    "slow_every_ms": 0,
+    "flip_every_ms": 0,
+    "wipe_every_ms": 0,
+    "clean_every_ms": 0,
+    "outage_every_ms": 0,
 }
 """Leaders that are cut off while another one is elected, and clients who still ask them."""
 LOSSES = {**DUEL, "flip_every_ms": 150, "crash_every_ms": 0, "crash_in_effects": 0.0}
