@@ -67,7 +67,8 @@ class Replay:
 class Writer:
     """A random partition log, and the committed offsets after each of its batches."""
 
-    def __init__(self, root: Path, partition: int) -> None:
+    def __init__(self, root: Path, partition: int, producers: Sequence[int] = (-1, -1, -1, 1, 2)) -> None:
+        self.producers = producers
         self.directory = root / f"__consumer_offsets-{partition}"
         self.directory.mkdir(parents=True)
         self.chance = random.Random(partition)
@@ -95,7 +96,7 @@ class Writer:
         return dict(self.replay.committed)
 
     def _write_batch(self) -> None:
-        producer = self.chance.choice([-1, -1, -1, 1, 2])
+        producer = self.chance.choice(self.producers)
         if producer > 0 and self.chance.random() < 0.4:
             marker = EndTxnMarker(self.chance.random() < 0.7, 0)
             self._append([encode_end_txn_marker(marker)], producer, control=True)
@@ -216,6 +217,14 @@ def test_runs_append_what_is_new_and_agree_with_a_replay_at_every_moment(spark: 
     third = run_tables(spark, [str(source)], target)
     assert third.kinds == second.kinds
     assert table(spark, target, "commits").count() == second.kinds["offset_commit"]
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_offsets_of_logs_without_transactions_are_those_of_a_replay(spark: SparkSession, tmp_path: Path) -> None:
+    log = Writer(tmp_path, 0, producers=(-1,))
+    log.write(60)
+    with offsets_of_logs(spark, [str(tmp_path)]) as now:
+        assert as_offsets(now) == log.offsets()
 
 
 class NoSpark:
