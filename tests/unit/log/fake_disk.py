@@ -1,9 +1,10 @@
 """A disk in memory that can lose, tear and refuse what a real one can.
 
 The model: a write is in the page cache at once and on the medium only after a sync of its file; a durable write takes
-only itself there. Names (made, renamed, removed) reach the medium in order, at the latest with ``fsync_dir`` of their
-directory. ``kill`` ends the process: the page cache stays. ``lose_power`` keeps of every unsynced write all, nothing,
-or some sectors, and of the unsynced names some first ones.
+only itself there, and no older write can undo it, because what the kernel writes are pages as they are by then. Names
+(made, renamed, removed) reach the medium in order, at the latest with ``fsync_dir`` of their directory. ``kill`` ends
+the process: the page cache stays. ``lose_power`` keeps of every unsynced write all, nothing, or some sectors, and of
+the unsynced names some first ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ class Inode:
                 put(self.medium, position, bytes(self.cached[position : position + len(data)]))
         self.unsynced.clear()
 
+    def write_through(self, position: int, data: bytes) -> None:
+        """Only this reaches the medium. Of older writes to the same bytes nothing is left that could follow."""
+        put(self.medium, position, data)
+        left: list[tuple[int, bytes] | int] = []
+        for older in self.unsynced:
+            left += [older] if isinstance(older, int) else _beside(*older, position, position + len(data))
+        self.unsynced = left
+
     def settle(self) -> None:
         """Cache and medium are the same."""
         self.medium = bytearray(self.cached)
@@ -46,6 +55,12 @@ def put(content: bytearray, position: int, data: bytes) -> None:
     if len(content) < position:
         content.extend(bytes(position - len(content)))
     content[position : position + len(data)] = data
+
+
+def _beside(position: int, data: bytes, start: int, end: int) -> list[tuple[int, bytes]]:
+    """What of a write lies in front of ``start``, and what behind ``end``."""
+    before, behind = data[: max(start - position, 0)], data[max(end - position, 0) :]
+    return [part for part in ((position, before), (position + len(data) - len(behind), behind)) if part[1]]
 
 
 class FakeDisk:
@@ -95,7 +110,7 @@ class FakeDisk:
         put(inode.cached, position, data)
         taken = self._taken("pwritev_durably", path, data)
         inode.unsynced.pop()
-        put(inode.medium, position, taken)
+        inode.write_through(position, taken)
         return len(taken)
 
     def fdatasync(self, descriptor: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.unit.log.fake_disk import FakeDisk
@@ -52,6 +54,30 @@ def test_names_are_listed_replaced_and_removed(disk: Disk, tmp_path: Path) -> No
     disk.unlink(tmp_path / "b")
     assert disk.listdir(tmp_path) == []
     assert disk.free_bytes(tmp_path) > 0
+
+
+def test_no_power_loss_undoes_a_durable_write() -> None:
+    """The writes before it never reached the medium, one because it failed; what of them it replaced cannot come back,
+    what lies beside it can.
+    """
+    left: set[bytes] = set()
+    for seed in range(30):
+        disk = FakeDisk()
+        path = Path("/file")
+        disk.write(path, b"....................")
+        file = disk.open(path)
+        write_fully(disk, file, b"aaaaaaaa", 0)
+        disk.fail_with(errno.EIO, "pwritev_durably")
+        with pytest.raises(OSError, match="pwritev_durably"):
+            write_fully_durably(disk, file, b"bbbbbbbb", 8)
+        disk.fault = None
+        write_fully_durably(disk, file, b"cccccccc", 4)
+        assert read_fully(disk, file, 20, 0) == b"aaaaccccccccbbbb...."
+        disk.lose_power(Random(seed))
+        left.add(read_whole_file(disk, path))
+    assert left == {
+        before + b"cccccccc" + behind + b"...." for before in (b"....", b"aaaa") for behind in (b"....", b"bbbb")
+    }
 
 
 def test_log_and_journal_on_real_files_come_back(tmp_path: Path) -> None:
