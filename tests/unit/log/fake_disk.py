@@ -188,6 +188,7 @@ class FakeDisk:
         inode = self.names[path]
         inode.cached[position] ^= 0x55
         inode.sync()
+        put(inode.medium, position, bytes(inode.cached[position : position + 1]))
 
     def content(self, path: Path) -> bytearray:
         """To be changed by a test; ``write`` puts it back."""

@@ -80,6 +80,17 @@ def test_no_power_loss_undoes_a_durable_write() -> None:
     }
 
 
+def test_a_flipped_bit_is_on_the_medium_as_well() -> None:
+    disk = FakeDisk()
+    path = Path("/file")
+    disk.write(path, b"....")
+    disk.flip(path, 2)
+    damaged = read_whole_file(disk, path)
+    assert damaged != b"...."
+    disk.lose_power(Random(0))
+    assert read_whole_file(disk, path) == damaged
+
+
 def test_log_and_journal_on_real_files_come_back(tmp_path: Path) -> None:
     disk = OsDisk()
     directory = partition_directory(tmp_path, 3)
