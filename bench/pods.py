@@ -17,15 +17,12 @@ from servers import START_DEADLINE_S, ended_or_late, process
 
 from muster_cli.ports import free_ports
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.podapi.models import (
-    Broker,
     CallStatus,
-    DeclaredTopic,
     Election,
     ElectionsRequest,
-    MetadataImage,
     PartitionEvent,
-    PartitionLeader,
     PartitionStatus,
     StatusEvent,
 )

@@ -20,7 +20,8 @@ import msgspec
 from muster_cli.errors import CliError
 from muster_cli.reshard_site import Site
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
-from muster_coordinator.podapi.models import ADDRESSEE_HEADER, FenceStatus, PartitionStatus
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
+from muster_coordinator.podapi.models import FenceStatus, PartitionStatus
 from muster_coordinator.records.batch import iter_batches
 from muster_operator.api.models import ReshardPhase, ReshardStatus
 from muster_pipeline.reshard.job import Summary, read_summary, reshard

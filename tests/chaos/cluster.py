@@ -19,7 +19,7 @@ from tests.support.pod import free_ports
 
 from muster_cli.datadir import DataDir, RunningPod
 from muster_cli.ports import is_free
-from muster_coordinator.podapi.models import ADDRESSEE_HEADER
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 
 DIES_IN_S = 30.0
 

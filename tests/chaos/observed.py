@@ -12,7 +12,8 @@ import msgspec
 from tests.chaos.errors import HarnessError
 from tests.chaos.network import Namespace
 
-from muster_coordinator.podapi.models import ADDRESSEE_HEADER, PartitionStatus, PodStatus
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
+from muster_coordinator.podapi.models import PartitionStatus, PodStatus
 
 ASK_TIMEOUT_S = 0.5
 POLL_S = 0.2

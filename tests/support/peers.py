@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-from muster_coordinator.podapi.models import MetadataImage, Peer, ReplicaPlace
+from muster_coordinator.podapi.image import MetadataImage, Peer, ReplicaPlace
 from muster_coordinator.replication.messages import Ack, Append, Batch, Message
 from muster_coordinator.server.peers.frames import PONG, encode_frame, encode_hello
 from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork

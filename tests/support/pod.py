@@ -15,15 +15,12 @@ from tests.support.kafka import KafkaClient
 
 from muster_cli.ports import free_ports as ports_on_loopback
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.podapi.models import (
-    Broker,
     CallStatus,
-    DeclaredTopic,
     Election,
     ElectionResult,
     ElectionsRequest,
-    MetadataImage,
-    PartitionLeader,
     ReplicaRequest,
     ReplicasRequest,
 )

@@ -15,18 +15,13 @@ from tests.support.kafka import KafkaClient, entity
 from tests.support.pod import POLL_S, PodProcess
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_coordinator.podapi.models import (
-    Broker,
     CallStatus,
-    DeclaredTopic,
     Election,
     ElectionResult,
     ElectionsRequest,
-    MetadataImage,
-    PartitionLeader,
     PartitionStatus,
-    Peer,
-    ReplicaPlace,
     ReplicaRequest,
     ReplicasRequest,
 )

@@ -18,20 +18,17 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
+from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
-    ADDRESSEE_HEADER,
     ElectionsRequest,
     ElectionsResponse,
-    MetadataAnswer,
-    MetadataImage,
     PartitionStatus,
     PodStatus,
-    Problem,
     RemovalsRequest,
     RemovalsResponse,
     ReplicasRequest,
     ReplicasResponse,
-    Request,
     ResignationsRequest,
     ResignationsResponse,
     WatchEvent,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
     ElectionsRequest,
     ElectionsResponse,
-    MetadataAnswer,
-    MetadataImage,
     PartitionEvent,
     PartitionStatus,
     PodStatus,

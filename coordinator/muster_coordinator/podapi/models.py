@@ -1,9 +1,4 @@
-"""What goes over the pod API: requests and answers, status, events, and the metadata image.
-
-JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent default; answers
-and events ignore them, so that an operator can be older than the pod that it talks to. A partition is the index of an
-offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica (see replication rules).
-"""
+"""What goes over the pod API: calls of an operator and their answers, status and events of a pod."""
 
 from __future__ import annotations
 
@@ -12,12 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from muster_coordinator.podapi.fields import Answer, Epoch, FencingToken, LogId, Partition, Request
+
 __all__ = [
-    "ADDRESSEE_HEADER",
     "PARTITION_STATES",
-    "Broker",
     "CallStatus",
-    "DeclaredTopic",
     "Election",
     "ElectionResult",
     "ElectionsRequest",
@@ -25,20 +19,14 @@ __all__ = [
     "FenceStatus",
     "FollowerStatus",
     "HeartbeatEvent",
-    "MetadataAnswer",
-    "MetadataImage",
     "PartitionEvent",
-    "PartitionLeader",
     "PartitionReason",
     "PartitionStatus",
-    "Peer",
     "PodStatus",
-    "Problem",
     "RemovalRequest",
     "RemovalResult",
     "RemovalsRequest",
     "RemovalsResponse",
-    "ReplicaPlace",
     "ReplicaRequest",
     "ReplicaResult",
     "ReplicasRequest",
@@ -50,15 +38,6 @@ __all__ = [
     "StatusEvent",
     "WatchEvent",
 ]
-
-Partition = Annotated[int, msgspec.Meta(ge=0, le=999_999)]
-Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-LogId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-FencingToken = Annotated[int, msgspec.Meta(ge=0)]
-
-ADDRESSEE_HEADER = "Muster-Pod"
-"""Names the pod that a call is meant for. An address can have passed to another pod, and a name is cheap to check."""
 
 PARTITION_STATES = ("INITIAL", "LOADING", "ACTIVE", "FENCED", "FAILED", "CLOSED")
 """States of a shard (Kafka: CoordinatorRuntime.CoordinatorState); the same names as `shard.states.ShardState`."""
@@ -108,14 +87,6 @@ class PartitionReason(StrEnum):
     LOG_DAMAGED = "LogDamaged"  # only a person can help; never elected again while it is so
     CANNOT_WRITE = "CannotWrite"  # disk full or I/O error; comes back by itself when writing works again
     LOAD_FAILED = "LoadFailed"  # could not be replayed; a higher epoch tries again
-
-
-class Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what comes in."""
-
-
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what goes out."""
 
 
 # POST /v1/replicas
@@ -400,81 +371,3 @@ class HeartbeatEvent(Answer, frozen=True, tag_field="type", tag="heartbeat"):
 
 
 WatchEvent = StatusEvent | PartitionEvent | HeartbeatEvent
-
-
-# PUT /v1/metadata
-
-
-class Broker(Request, frozen=True):
-    """A pod as Kafka clients see it: node id and advertised address."""
-
-    node_id: NodeId
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
-    pod: str
-
-
-class PartitionLeader(Request, frozen=True):
-    """Leader of one offsets partition; node id -1 while there is none."""
-
-    partition: Partition
-    node_id: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
-    epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
-
-
-class Peer(Request, frozen=True):
-    """Where the replicas of a pod are reached by other pods' replicas."""
-
-    pod: str
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
-
-
-class ReplicaPlace(Request, frozen=True):
-    """Which pod has a replica. Places that its log does not count are learners: the leader feeds them."""
-
-    partition: Partition
-    log_id: LogId
-    pod: str
-
-
-class DeclaredTopic(Request, frozen=True):
-    """A topic that groups may commit offsets of."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
-    partitions: Annotated[int, msgspec.Meta(ge=1)]
-
-
-class MetadataImage(Request, frozen=True, omit_defaults=True):
-    """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
-
-    `any_topic`: every topic name is taken for existing, next to the declared ones. `peers` and `places`: where replicas
-    reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
-    """
-
-    token: FencingToken
-    version: Annotated[int, msgspec.Meta(ge=0)]
-    cluster_id: str
-    brokers: tuple[Broker, ...]
-    offsets_partitions: Annotated[int, msgspec.Meta(ge=1)]
-    leaders: tuple[PartitionLeader, ...]
-    topics: tuple[DeclaredTopic, ...] = ()
-    any_topic: bool = False
-    peers: tuple[Peer, ...] = ()
-    places: tuple[ReplicaPlace, ...] = ()
-    offsets_base: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class MetadataAnswer(Answer, frozen=True):
-    """`accepted` is False (HTTP 409) for an image older than the current one, which token and version then name."""
-
-    accepted: bool
-    token: int
-    version: int
-
-
-class Problem(Answer, frozen=True):
-    """Body of every refused call as a whole: a stable code and a sentence that names the field or the cause."""
-
-    reason: str
-    message: str

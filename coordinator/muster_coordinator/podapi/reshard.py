@@ -12,7 +12,8 @@ from typing import Annotated
 
 import msgspec
 
-from muster_coordinator.podapi.models import Answer, FenceStatus, FencingToken, Partition, Request
+from muster_coordinator.podapi.fields import Answer, FencingToken, Partition, Request
+from muster_coordinator.podapi.models import FenceStatus
 
 __all__ = ["MAX_IMPORT_BYTES", "FenceCall", "FenceResult", "FencesRequest", "FencesResponse", "Reshard"]
 

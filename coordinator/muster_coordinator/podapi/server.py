@@ -15,15 +15,13 @@ import msgspec
 from aiohttp import web
 
 from muster_coordinator.podapi.control import PodControl
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import (
-    ADDRESSEE_HEADER,
     ElectionsRequest,
     HeartbeatEvent,
-    MetadataImage,
-    Problem,
     RemovalsRequest,
     ReplicasRequest,
-    Request,
     ResignationsRequest,
     WatchEvent,
 )

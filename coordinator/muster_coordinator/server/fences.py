@@ -8,7 +8,8 @@ from collections.abc import Awaitable
 import msgspec
 from aiohttp import web
 
-from muster_coordinator.podapi.models import FenceStatus, Problem
+from muster_coordinator.podapi.fields import Problem
+from muster_coordinator.podapi.models import FenceStatus
 from muster_coordinator.podapi.reshard import (
     MAX_IMPORT_BYTES,
     FenceCall,

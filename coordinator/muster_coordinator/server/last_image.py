@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
-from muster_coordinator.podapi.models import MetadataImage
+from muster_coordinator.podapi.image import MetadataImage
 
 __all__ = ["NAME", "LastImage"]
 

@@ -11,6 +11,7 @@ import structlog
 
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.events import EventHub
+from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.last_image import LastImage
@@ -81,7 +82,7 @@ class Pod:
         manager.on_pod_change = self._hub.publish_status
         network.on_lost_change = self._hub.publish_status
 
-    def remember(self, image: p.MetadataImage) -> None:
+    def remember(self, image: MetadataImage) -> None:
         """``image`` is the last one of an earlier run: the replicas go on with it at once, clients only when no
         operator came for a while (it knows better)."""
         self._tell_replicas(image)
@@ -89,7 +90,7 @@ class Pod:
         if after_ms:
             self._recalling = asyncio.get_running_loop().call_later(after_ms / 1000, self._recall, image)
 
-    def _recall(self, image: p.MetadataImage) -> None:
+    def _recall(self, image: MetadataImage) -> None:
         if self._view.image is None:
             logger.warning("operator_not_heard", note="clients are answered from what an earlier run knew")
             self._view.recall(image)
@@ -178,7 +179,7 @@ class Pod:
             )
         )
 
-    def update_metadata(self, image: p.MetadataImage) -> p.MetadataAnswer:
+    def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
         self.operator_heard()
         before, was_ready = self._view.topics, self.ready()[0]
         accepted = self._view.update(image)
@@ -192,15 +193,15 @@ class Pod:
             for shard in self._manager.shards.values():
                 shard.partitions_deleted(self._view.has)
         current = self._view.image or image
-        return p.MetadataAnswer(accepted, current.token, current.version)
+        return MetadataAnswer(accepted, current.token, current.version)
 
-    def _give_up_replaced(self, image: p.MetadataImage) -> None:
+    def _give_up_replaced(self, image: MetadataImage) -> None:
         """What a re-shard has replaced is led no more. It was closed before, so no client notices."""
         replaced = [partition for partition in self._led() if partition < image.offsets_base]
         if replaced:
             self._giving_up = asyncio.get_running_loop().create_task(self._resign(replaced))
 
-    def _tell_replicas(self, image: p.MetadataImage) -> None:
+    def _tell_replicas(self, image: MetadataImage) -> None:
         """Where the others are, and whom a leader here feeds besides those that its log counts."""
         self._network.update(image)
         places: dict[int, tuple[str, ...]] = {}

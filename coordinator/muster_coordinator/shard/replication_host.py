@@ -251,8 +251,7 @@ class ReplicaHost:
 
     def _carry(self, effects: list[fx.Effect]) -> None:
         """Carry out, in order; what an effect brings about comes behind."""
-        if effects:
-            self._effects.extend(effects)
+        self._effects.extend(effects)
         if self._carrying:
             return
         self._carrying = True

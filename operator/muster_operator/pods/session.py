@@ -18,10 +18,10 @@ from muster_coordinator.podapi.client import (
     PodTimeoutError,
     PodUnreachableError,
 )
+from muster_coordinator.podapi.image import MetadataAnswer
 from muster_coordinator.podapi.models import (
     ElectionResult,
     FenceStatus,
-    MetadataAnswer,
     PartitionEvent,
     PartitionStatus,
     PodStatus,

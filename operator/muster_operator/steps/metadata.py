@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from muster_coordinator.podapi.client import PodApiError
-from muster_coordinator.podapi.models import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_operator.plan.actions import Action, PublishMetadata
 from muster_operator.plan.observation import PUBLISH
 from muster_operator.steps.context import Context, Outcome

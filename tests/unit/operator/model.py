@@ -11,15 +11,13 @@ from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster, topic
 from tests.unit.podapi.fake_pod import FakeNet, FakePod
 
+from muster_coordinator.podapi.image import MetadataImage, PartitionLeader, ReplicaPlace
 from muster_coordinator.podapi.models import (
     CallStatus,
     Election,
     ElectionsRequest,
-    MetadataImage,
-    PartitionLeader,
     RemovalRequest,
     RemovalsRequest,
-    ReplicaPlace,
     ReplicaRequest,
     ReplicasRequest,
     Resignation,

@@ -18,6 +18,7 @@ from aiohttp import web
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
 from muster_coordinator.podapi.events import EventHub
+from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
     CallStatus,
     Election,
@@ -26,8 +27,6 @@ from muster_coordinator.podapi.models import (
     ElectionsResponse,
     FenceStatus,
     FollowerStatus,
-    MetadataAnswer,
-    MetadataImage,
     PartitionEvent,
     PartitionStatus,
     PodStatus,

@@ -17,15 +17,13 @@ from muster_coordinator.podapi.client import (
     PodUnreachableError,
     new_session,
 )
+from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
 from muster_coordinator.podapi.models import (
-    Broker,
     CallStatus,
     Election,
     ElectionsRequest,
     HeartbeatEvent,
-    MetadataImage,
     PartitionEvent,
-    PartitionLeader,
     ReplicaRequest,
     ReplicasRequest,
     Resignation,

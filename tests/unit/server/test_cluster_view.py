@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from muster_coordinator.groups.partitioner import partition_for
-from muster_coordinator.podapi.models import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
 from muster_coordinator.server.cluster_view import OFFSETS_TOPIC, ClusterView
 from muster_coordinator.server.handlers.cluster import ClusterHandlers
 from muster_coordinator.wire import messages as w

@@ -12,7 +12,7 @@ import pytest
 from tests.support.peers import until
 
 from muster_coordinator.log.disk import OsDisk
-from muster_coordinator.podapi.models import MetadataImage, ReplicaPlace
+from muster_coordinator.podapi.image import MetadataImage, ReplicaPlace
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.server import pod as pod_module
 from muster_coordinator.server.cluster_view import ClusterView

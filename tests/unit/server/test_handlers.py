@@ -8,7 +8,7 @@ import pytest
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
-from muster_coordinator.podapi.models import Broker, DeclaredTopic, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.server.cluster_view import ClusterView, topic_id
 from muster_coordinator.server.handlers.table import handler_table
 from muster_coordinator.wire import messages as w

@@ -10,7 +10,7 @@ import pytest
 from tests.support.peers import image
 
 from muster_coordinator.log.disk import OsDisk
-from muster_coordinator.podapi.models import PartitionLeader
+from muster_coordinator.podapi.image import PartitionLeader
 from muster_coordinator.server.last_image import NAME, LastImage
 
 

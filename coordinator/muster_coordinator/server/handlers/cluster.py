@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.podapi.models import Broker as ClusterBroker
+from muster_coordinator.podapi.image import Broker as ClusterBroker
 from muster_coordinator.server.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name, topic_id
 from muster_coordinator.server.exchange import Exchange
 from muster_coordinator.wire import messages as w

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from muster_coordinator.podapi.models import MetadataImage
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.replication.messages import Message, encode_message
 from muster_coordinator.server.peers.endpoint import listen
 from muster_coordinator.server.peers.frames import (

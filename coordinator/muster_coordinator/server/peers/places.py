@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from muster_coordinator.podapi.models import MetadataImage
+from muster_coordinator.podapi.image import MetadataImage
 
 __all__ = ["Address", "Places", "parse_address"]
 

@@ -1,0 +1,38 @@
+"""What every message of the pod API is made of: checked fields, the bases of requests and answers, refusals.
+
+JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent default; answers
+and events ignore them, so that an operator can be older than the pod that it talks to. A partition is the index of an
+offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica (see replication rules).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+__all__ = ["ADDRESSEE_HEADER", "Answer", "Epoch", "FencingToken", "LogId", "NodeId", "Partition", "Problem", "Request"]
+
+Partition = Annotated[int, msgspec.Meta(ge=0, le=999_999)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+LogId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+FencingToken = Annotated[int, msgspec.Meta(ge=0)]
+
+ADDRESSEE_HEADER = "Muster-Pod"
+"""Names the pod that a call is meant for. An address can have passed to another pod, and a name is cheap to check."""
+
+
+class Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what comes in."""
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what goes out."""
+
+
+class Problem(Answer, frozen=True):
+    """Body of every refused call as a whole: a stable code and a sentence that names the field or the cause."""
+
+    reason: str
+    message: str

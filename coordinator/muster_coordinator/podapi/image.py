@@ -1,0 +1,87 @@
+"""The metadata image, which an operator puts to pods (PUT /v1/metadata): who leads what, and where everybody is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from muster_coordinator.podapi.fields import Answer, FencingToken, LogId, NodeId, Partition, Request
+
+__all__ = [
+    "Broker",
+    "DeclaredTopic",
+    "MetadataAnswer",
+    "MetadataImage",
+    "PartitionLeader",
+    "Peer",
+    "ReplicaPlace",
+]
+
+
+class Broker(Request, frozen=True):
+    """A pod as Kafka clients see it: node id and advertised address."""
+
+    node_id: NodeId
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    pod: str
+
+
+class PartitionLeader(Request, frozen=True):
+    """Leader of one offsets partition; node id -1 while there is none."""
+
+    partition: Partition
+    node_id: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+    epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+
+
+class Peer(Request, frozen=True):
+    """Where the replicas of a pod are reached by other pods' replicas."""
+
+    pod: str
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class ReplicaPlace(Request, frozen=True):
+    """Which pod has a replica. Places that its log does not count are learners: the leader feeds them."""
+
+    partition: Partition
+    log_id: LogId
+    pod: str
+
+
+class DeclaredTopic(Request, frozen=True):
+    """A topic that groups may commit offsets of."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
+    partitions: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class MetadataImage(Request, frozen=True, omit_defaults=True):
+    """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
+
+    `any_topic`: every topic name is taken for existing, next to the declared ones. `peers` and `places`: where replicas
+    reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
+    """
+
+    token: FencingToken
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    offsets_partitions: Annotated[int, msgspec.Meta(ge=1)]
+    leaders: tuple[PartitionLeader, ...]
+    topics: tuple[DeclaredTopic, ...] = ()
+    any_topic: bool = False
+    peers: tuple[Peer, ...] = ()
+    places: tuple[ReplicaPlace, ...] = ()
+    offsets_base: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class MetadataAnswer(Answer, frozen=True):
+    """`accepted` is False (HTTP 409) for an image older than the current one, which token and version then name."""
+
+    accepted: bool
+    token: int
+    version: int
