@@ -47,13 +47,14 @@ class DiskLog:
                 self.runs.append((epoch, start))
         self.batches.extend(batches)
         self.end = end
-        self.horizon = horizon
+        self.horizon = max(self.horizon, horizon)  # the log may have been cleaned while this was under way
 
     def cut(self, end: int) -> None:
         while self.batches and self.batches[-1].end_offset > end:
             self.batches.pop()
         self.runs = [run for run in self.runs if run[1] < end]
         self.end = min(self.end, end)
+        self.horizon = min(self.horizon, self.end)
 
     def clean(self, changed: dict[int, Batch | None], horizon: int) -> None:
         kept = (changed.get(batch.base_offset, batch) for batch in self.batches)

@@ -20,6 +20,7 @@ from tests.simulation.operator import Operator
 from tests.simulation.options import Options, draw_options
 from tests.simulation.replica import Replica
 from tests.simulation.simulator import Failure, simulate
+from tests.simulation.storage import DiskLog
 from tests.simulation.store import Api, Record, Store
 from tests.simulation.world import World
 
@@ -133,6 +134,16 @@ def test_failing_seed_prints_itself_is_minimised_and_fails_again_in_the_same_way
     smallest = main("--seed", again[1], "--with", again[2])
     assert smallest.splitlines()[-5:] == found.splitlines()[-5:]
     assert "crash_every_ms=0" in smallest
+
+
+def test_write_that_began_before_a_cleaning_does_not_take_the_horizon_of_the_disk_back() -> None:
+    log = DiskLog()
+    log.append(10, (), [(0, 0)], horizon=0)
+    log.clean({}, horizon=8)
+    log.append(12, (), [], horizon=0)
+    assert log.horizon == 8
+    log.cut(5)
+    assert log.horizon == 5, "what is left lacks no more than that"
 
 
 def test_one_way_partition_blocks_one_way() -> None:
