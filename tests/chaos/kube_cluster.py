@@ -40,6 +40,7 @@ spec:
   pods: {pods}
   listeners: {{kafka: {{advertise: PodIP}}}}
   storage: {{size: 1Gi}}
+  resources: {{requests: {{cpu: 400m, memory: 128Mi}}}}
   topics: [{{name: chaos, partitions: 1}}]
 ---
 apiVersion: muster.dev/v1alpha1
