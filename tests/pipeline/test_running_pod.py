@@ -57,11 +57,17 @@ class Follower:
         self.at = end
 
 
+async def commit_all(client: KafkaClient, offset: int) -> int:
+    """``offset`` for every group; the next one."""
+    for group in GROUPS:
+        assert await client.commit(group, offset, partition=offset % 3) == 0
+    return offset + 1
+
+
 async def commit_round(pod: SoloPod, first: int, last: int, follower: Follower) -> None:
     client = await pod.client()
     for offset in range(first, last):
-        for group in GROUPS:
-            assert await client.commit(group, offset, partition=offset % 3) == 0
+        await commit_all(client, offset)
         if offset % 5 == 0:
             await asyncio.to_thread(follower.read)
     await client.close()
@@ -104,13 +110,6 @@ def what_was_read(place: str, at: LogPosition) -> bytes | None:
             with suppress(SegmentReadError), open_segment(each.path) as source:  # it may go meanwhile
                 return bytes(source.read(0, min(source.size, at.position)))
     return None
-
-
-async def commit_all(client: KafkaClient, offset: int) -> int:
-    """``offset`` for every group; the next one."""
-    for group in GROUPS:
-        assert await client.commit(group, offset, partition=offset % 3) == 0
-    return offset + 1
 
 
 @pytest.mark.parametrize("place", ["its directory", "the pod itself"])

@@ -26,7 +26,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 
-__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "build_app"]
+__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "build_app", "json_answer"]
 
 HEARTBEAT_INTERVAL_S = 0.2
 """The longest silence of a watch stream."""
@@ -81,33 +81,33 @@ class _Api:
                 raise _Refused(421, "WrongPod", f"this is pod {name!r}, not {addressee!r}")
             return await handler(request)
         except _Refused as refused:
-            return _json(refused.problem, refused.code)
+            return json_answer(refused.problem, refused.code)
 
     async def replicas(self, request: web.Request) -> web.Response:
-        return _json(await self._pod.create_replicas(await _body(request, ReplicasRequest)))
+        return json_answer(await self._pod.create_replicas(await _body(request, ReplicasRequest)))
 
     async def removals(self, request: web.Request) -> web.Response:
-        return _json(await self._pod.remove_replicas(await _body(request, RemovalsRequest)))
+        return json_answer(await self._pod.remove_replicas(await _body(request, RemovalsRequest)))
 
     async def elections(self, request: web.Request) -> web.Response:
-        return _json(await self._pod.elect(await _body(request, ElectionsRequest)))
+        return json_answer(await self._pod.elect(await _body(request, ElectionsRequest)))
 
     async def resignations(self, request: web.Request) -> web.Response:
-        return _json(await self._pod.resign(await _body(request, ResignationsRequest)))
+        return json_answer(await self._pod.resign(await _body(request, ResignationsRequest)))
 
     async def partitions(self, request: web.Request) -> web.Response:
-        return _json({"partitions": self._pod.partitions()})
+        return json_answer({"partitions": self._pod.partitions()})
 
     async def status(self, request: web.Request) -> web.Response:
-        return _json(self._pod.status())
+        return json_answer(self._pod.status())
 
     async def metadata(self, request: web.Request) -> web.Response:
         answer = self._pod.update_metadata(await _body(request, MetadataImage))
-        return _json(answer, 200 if answer.accepted else 409)
+        return json_answer(answer, 200 if answer.accepted else 409)
 
     async def drain(self, request: web.Request) -> web.Response:
         await self._pod.drain()
-        return _json(self._pod.status())
+        return json_answer(self._pod.status())
 
     async def health(self, request: web.Request) -> web.Response:
         probes = {"live": self._pod.live, "ready": self._pod.ready, "started": self._pod.started}
@@ -173,5 +173,6 @@ async def _body(request: web.Request, kind: type[_R]) -> _R:
         raise _Refused(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error
 
 
-def _json(answer: object, status: int = 200) -> web.Response:
+def json_answer(answer: object, status: int = 200) -> web.Response:
+    """For routes of others, too."""
     return web.Response(body=_encode(answer), status=status, content_type="application/json")

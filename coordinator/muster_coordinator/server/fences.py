@@ -17,6 +17,7 @@ from muster_coordinator.podapi.reshard import (
     FencesRequest,
     FencesResponse,
 )
+from muster_coordinator.podapi.server import json_answer
 from muster_coordinator.records.control import Fence
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 
@@ -39,8 +40,8 @@ class _Api:
         try:
             asked = msgspec.json.decode(await request.read(), type=FencesRequest)
         except msgspec.DecodeError as error:
-            return _json(Problem("InvalidRequest", str(error)), 400)
-        return _json(FencesResponse(tuple(await asyncio.gather(*(self._fence(each) for each in asked.fences)))))
+            return json_answer(Problem("InvalidRequest", str(error)), 400)
+        return json_answer(FencesResponse(tuple(await asyncio.gather(*(self._fence(each) for each in asked.fences)))))
 
     async def _fence(self, call: FenceCall) -> FenceResult:
         if call.open:
@@ -54,12 +55,14 @@ class _Api:
         try:
             reshard, position = int(request.query["reshard"]), int(request.query["position"])
         except (KeyError, ValueError):
-            return _json(Problem("InvalidRequest", "reshard and position must be numbers"), 400)
+            return json_answer(Problem("InvalidRequest", "reshard and position must be numbers"), 400)
         data = await request.read()
         if len(data) > MAX_IMPORT_BYTES:
-            return _json(Problem("TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes"), 413)
+            return json_answer(Problem("TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes"), 413)
         last = "last" in request.query
-        return _json(await _result(partition, self._fencing.take_in(partition, reshard, position, data, last=last)))
+        return json_answer(
+            await _result(partition, self._fencing.take_in(partition, reshard, position, data, last=last))
+        )
 
 
 async def _result(partition: int, call: Awaitable[Fence]) -> FenceResult:
@@ -68,7 +71,3 @@ async def _result(partition: int, call: Awaitable[Fence]) -> FenceResult:
     except FenceRefusedError as refused:
         return FenceResult(partition, None, refused.reason, str(refused))
     return FenceResult(partition, FenceStatus(*msgspec.structs.astuple(fence)))
-
-
-def _json(answer: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(answer), status=status, content_type="application/json")

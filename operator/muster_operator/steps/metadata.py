@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-import structlog
-
-from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_operator.plan.actions import Action, PublishMetadata
 from muster_operator.plan.observation import PUBLISH
+from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.pod_calls import call_pod
 
 __all__ = ["publish_metadata"]
-
-log = structlog.get_logger(__name__)
 
 
 async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -26,21 +24,14 @@ async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outco
     context.memory.image, context.memory.image_number = todo.image, todo.number
     image = _encoded(todo)
     for pod in todo.pods:
-        context.memory.busy.add((PUBLISH, pod))
-        context.spawn(_put(context, pod, image))
+        call_pod(context, PUBLISH, pod, partial(_put, image), failed="metadata not taken")
     return Outcome("Published", f"metadata image {todo.number[0]}.{todo.number[1]} to {', '.join(todo.pods)}")
 
 
-async def _put(context: Context, pod: str, image: MetadataImage) -> None:
-    try:
-        session = context.pods.get(context.key, pod)
-        if session is not None:
-            run = session.runs
-            session.learn_image(run, await session.client.update_metadata(image))
-    except PodApiError as error:
-        log.info("metadata not taken", pod=pod, error=str(error))
-    finally:
-        context.memory.busy.discard((PUBLISH, pod))
+async def _put(image: MetadataImage, session: PodSession) -> bool:
+    run = session.runs
+    session.learn_image(run, await session.client.update_metadata(image))
+    return True
 
 
 def _encoded(todo: PublishMetadata) -> MetadataImage:

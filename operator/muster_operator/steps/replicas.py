@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
-from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.models import (
     CallStatus,
     RemovalRequest,
@@ -17,7 +16,9 @@ from muster_coordinator.podapi.models import (
 )
 from muster_operator.plan.actions import Action, CreateReplicas, RemoveReplicas
 from muster_operator.plan.observation import CREATE, REMOVE
+from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.pod_calls import call_pod
 
 __all__ = ["create_replicas", "remove_replicas"]
 
@@ -37,31 +38,21 @@ async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcom
     if not todo:
         return None
     for each in todo:
-        context.memory.busy.add((CREATE, each.pod))
-        context.spawn(_create(context, each))
+        creating = partial(_create, context, each)
+        call_pod(context, CREATE, each.pod, creating, failed="replicas not created", rest_s=RETRY_S)
     return Outcome("ReplicasCreated", ", ".join(f"{len(each.indexes)} on {each.pod}" for each in todo))
 
 
-async def _create(context: Context, todo: CreateReplicas) -> None:
-    try:
-        session = context.pods.get(context.key, todo.pod)
-        if session is None:
-            return
-        run = session.runs
-        wanted = tuple(ReplicaRequest(index, todo.segment_bytes) for index in todo.indexes)
-        request = ReplicasRequest(context.seen.fencing_token, wanted)
-        response = await session.client.create_replicas(request, CREATE_TIMEOUT_S)
-        session.learn_replicas(run, response.results)
-        for result in response.results:
-            if result.status is not CallStatus.ACCEPTED:
-                log.warning("replica not created", pod=todo.pod, partition=result.partition, message=result.message)
-        if any(result.status is not CallStatus.ACCEPTED for result in response.results):
-            await asyncio.sleep(RETRY_S)
-    except PodApiError as error:
-        log.info("replicas not created", pod=todo.pod, error=str(error))
-        await asyncio.sleep(RETRY_S)
-    finally:
-        context.memory.busy.discard((CREATE, todo.pod))
+async def _create(context: Context, todo: CreateReplicas, session: PodSession) -> bool:
+    run = session.runs
+    wanted = tuple(ReplicaRequest(index, todo.segment_bytes) for index in todo.indexes)
+    request = ReplicasRequest(context.seen.fencing_token, wanted)
+    response = await session.client.create_replicas(request, CREATE_TIMEOUT_S)
+    session.learn_replicas(run, response.results)
+    refused = [result for result in response.results if result.status is not CallStatus.ACCEPTED]
+    for result in refused:
+        log.warning("replica not created", pod=todo.pod, partition=result.partition, message=result.message)
+    return not refused
 
 
 async def remove_replicas(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -70,26 +61,16 @@ async def remove_replicas(context: Context, actions: Sequence[Action]) -> Outcom
     if not todo:
         return None
     for each in todo:
-        context.memory.busy.add((REMOVE, each.pod))
-        context.spawn(_remove(context, each))
+        removing = partial(_remove, context, each)
+        call_pod(context, REMOVE, each.pod, removing, failed="replicas not removed", rest_s=REMOVE_RETRY_S)
     return Outcome("RemovalsAsked", ", ".join(f"{len(each.removals)} on {each.pod}" for each in todo))
 
 
-async def _remove(context: Context, todo: RemoveReplicas) -> None:
-    try:
-        session = context.pods.get(context.key, todo.pod)
-        if session is None:
-            return
-        removals = tuple(RemovalRequest(index, log_id, epoch) for index, log_id, epoch in todo.removals)
-        response = await session.client.remove_replicas(RemovalsRequest(context.seen.fencing_token, removals))
-        refused = [result for result in response.results if result.status is not CallStatus.ACCEPTED]
-        context.metrics.removals.inc(len(response.results) - len(refused))
-        for result in refused:
-            log.info("replica not removed", pod=todo.pod, partition=result.partition, message=result.message)
-        if refused:
-            await asyncio.sleep(REMOVE_RETRY_S)
-    except PodApiError as error:
-        log.info("replicas not removed", pod=todo.pod, error=str(error))
-        await asyncio.sleep(REMOVE_RETRY_S)
-    finally:
-        context.memory.busy.discard((REMOVE, todo.pod))
+async def _remove(context: Context, todo: RemoveReplicas, session: PodSession) -> bool:
+    removals = tuple(RemovalRequest(index, log_id, epoch) for index, log_id, epoch in todo.removals)
+    response = await session.client.remove_replicas(RemovalsRequest(context.seen.fencing_token, removals))
+    refused = [result for result in response.results if result.status is not CallStatus.ACCEPTED]
+    context.metrics.removals.inc(len(response.results) - len(refused))
+    for result in refused:
+        log.info("replica not removed", pod=todo.pod, partition=result.partition, message=result.message)
+    return not refused

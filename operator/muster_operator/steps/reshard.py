@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
-from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.reshard import FenceCall, FencesRequest
 from muster_operator.plan.actions import Action, RecordReshard, SetFences
 from muster_operator.plan.observation import FENCE
+from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.pod_calls import call_pod
 from muster_operator.store.port import ConflictError, NotFoundError
 
 __all__ = ["record_reshard", "set_fences"]
@@ -40,25 +41,14 @@ async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | N
     """The pods' status says what came of it."""
     todo = [each for each in actions if isinstance(each, SetFences)]
     for each in todo:
-        context.memory.busy.add((FENCE, each.pod))
-        context.spawn(_set(context, each))
+        call_pod(context, FENCE, each.pod, partial(_set, context, each), failed="fences not set", rest_s=RETRY_S)
     return Outcome("FencesAsked", ", ".join(f"{len(each.fences)} at {each.pod}" for each in todo)) if todo else None
 
 
-async def _set(context: Context, todo: SetFences) -> None:
+async def _set(context: Context, todo: SetFences, session: PodSession) -> bool:
     calls = tuple(FenceCall(each.index, each.reshard, each.open, each.importing) for each in todo.fences)
-    try:
-        session = context.pods.get(context.key, todo.pod)
-        if session is None:
-            return
-        response = await session.client.fence(FencesRequest(context.seen.fencing_token, calls))
-        refused = [result for result in response.results if result.fence is None]
-        for result in refused:
-            log.info("fence refused", pod=todo.pod, partition=result.partition, why=result.reason, text=result.message)
-        if refused:
-            await asyncio.sleep(RETRY_S)
-    except PodApiError as error:
-        log.info("fences not set", pod=todo.pod, error=str(error))
-        await asyncio.sleep(RETRY_S)
-    finally:
-        context.memory.busy.discard((FENCE, todo.pod))
+    response = await session.client.fence(FencesRequest(context.seen.fencing_token, calls))
+    refused = [result for result in response.results if result.fence is None]
+    for result in refused:
+        log.info("fence refused", pod=todo.pod, partition=result.partition, why=result.reason, text=result.message)
+    return not refused

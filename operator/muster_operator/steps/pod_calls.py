@@ -1,0 +1,46 @@
+"""Calls of pods in the background: one of a kind at a time for each pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from muster_coordinator.podapi.client import PodApiError
+from muster_operator.pods.session import PodSession
+from muster_operator.steps.context import Context
+
+__all__ = ["call_pod"]
+
+log = structlog.get_logger(__name__)
+
+
+def call_pod(
+    context: Context,
+    kind: str,
+    pod: str,
+    call: Callable[[PodSession], Awaitable[bool]],
+    *,
+    failed: str,
+    rest_s: float = 0.0,
+) -> None:
+    """``call`` says whether all of it was done; the next one of this kind comes ``rest_s`` after one that was not, or
+    that failed, which is logged as ``failed``. Nothing happens if nobody talks to the pod.
+    """
+    context.memory.busy.add((kind, pod))
+    context.spawn(_call(context, kind, pod, call, failed, rest_s))
+
+
+async def _call(
+    context: Context, kind: str, pod: str, call: Callable[[PodSession], Awaitable[bool]], failed: str, rest_s: float
+) -> None:
+    try:
+        session = context.pods.get(context.key, pod)
+        if session is not None and not await call(session):
+            await asyncio.sleep(rest_s)
+    except PodApiError as error:
+        log.info(failed, pod=pod, error=str(error))
+        await asyncio.sleep(rest_s)
+    finally:
+        context.memory.busy.discard((kind, pod))
