@@ -161,10 +161,11 @@ class Reconciler:
         memory.attempts.forget(pod for pod, run in runs.items() if run != memory.runs.get(pod))
         memory.runs = runs
         now = self._clock.monotonic()
-        active = {(pod.name, index) for pod in pods for index, replica in pod.replicas.items() if replica.is_active}
+        logs = {pod.name: pod.replicas for pod in pods}
         led = 0
         for partition in records.partitions:
-            if (partition.status.leader, partition.spec.index) in active:
+            replica = logs.get(partition.status.leader or "", {}).get(partition.spec.index)
+            if replica is not None and replica.is_active:
                 led += 1
                 took_s = memory.attempts.settle(partition.metadata.name, now)
                 if took_s is not None:

@@ -266,6 +266,7 @@ def api_server_away() -> Iterator[None]:
     namespace = machine.localkube_setting("NAME")
     pid_file = state / "pid" / "kube-apiserver"
     command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    group = _processor_group(pid)
     os.kill(pid, signal.SIGKILL)
     try:
         yield
@@ -275,8 +276,16 @@ def api_server_away() -> Iterator[None]:
             server = subprocess.Popen(
                 [*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+        group.write_text(f"{server.pid}\n")
         pid_file.write_text(f"{server.pid}\n")
         _wait_for_api_server()
+
+
+def _processor_group(pid: int) -> Path:
+    """Where a process is written that shall have its part of the processors with this one: cgroup v1, else v2."""
+    groups = dict(line.split(":")[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+    controllers = next((each for each in groups if "cpu" in each.split(",")), "")
+    return Path("/sys/fs/cgroup", controllers, groups[controllers].lstrip("/"), "cgroup.procs")
 
 
 def _wait_for_api_server() -> None:

@@ -68,42 +68,55 @@ class Locator:
                 self._known[address] = asyncio.create_task(self._keep_asking(address))
 
     async def _keep_asking(self, address: str) -> None:
-        while True:
-            await self._someone_lost.wait()
-            waiting = [group for group in self._lost.values() if group.is_lost and not group.stopped]
-            self._lost = {group.name: group for group in waiting}
-            if not waiting:
-                self._someone_lost.clear()
-                continue
-            try:
-                found = await self._ask(address, [group.name for group in waiting])
-            except ANSWERS:
-                found = {}
-            for group in waiting:
-                if group.name in found:
-                    task = asyncio.create_task(group.connect(found[group.name]))
-                    self._connects.add(task)
-                    task.add_done_callback(self._connects.discard)
-            await asyncio.sleep(RETRY_S)
+        """On one connection, as Kafka's clients keep theirs."""
+        client: KafkaClient | None = None
+        try:
+            while True:
+                await self._someone_lost.wait()
+                waiting = [group for group in self._lost.values() if group.is_lost and not group.stopped]
+                self._lost = {group.name: group for group in waiting}
+                if not waiting:
+                    self._someone_lost.clear()
+                    continue
+                client = await self._tell(client, address, waiting)
+                await asyncio.sleep(RETRY_S)
+        finally:
+            if client is not None:
+                client.writer.close()
+
+    async def _tell(self, client: KafkaClient | None, address: str, waiting: Sequence[Group]) -> KafkaClient | None:
+        """Send groups to the coordinators that the pod knows; the connection, if it is still of use."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                client = client or await _connect(address)
+                found = await _coordinators(client, [group.name for group in waiting])
+        except ANSWERS:
+            if client is not None:
+                client.writer.close()
+            client = None
+        for group in waiting:
+            if group.name in found:
+                task = asyncio.create_task(group.connect(found[group.name]))
+                self._connects.add(task)
+                task.add_done_callback(self._connects.discard)
+        return client
 
     async def _ask(self, address: str, groups: Sequence[str]) -> dict[str, str]:
-        """Group -> address of its coordinator, as far as the pod knows one. Raises one of ANSWERS."""
-        host, _, port = address.rpartition(":")
+        """As `_coordinators`, on a connection of its own."""
         async with asyncio.timeout(ASK_TIMEOUT_S):
-            client = await KafkaClient.connect(int(port), host)
+            client = await _connect(address)
             try:
-                answer = await client.call(find_coordinators(groups))
+                return await _coordinators(client, groups)
             finally:
                 client.writer.close()
-        return {each.key: f"{each.host}:{each.port}" for each in answer.coordinators if not each.error_code}
 
     async def _brokers(self) -> list[str]:
         """The addresses of all brokers, from the first pod that answers; nothing when none does."""
         for address in list(self._known):
-            host, _, port = address.rpartition(":")
             try:
                 async with asyncio.timeout(ASK_TIMEOUT_S):
-                    client = await KafkaClient.connect(int(port), host)
+                    client = await _connect(address)
                     try:
                         answer = await client.call(metadata())
                     finally:
@@ -112,3 +125,14 @@ class Locator:
                 continue
             return [f"{broker.host}:{broker.port}" for broker in answer.brokers]
         return []
+
+
+async def _connect(address: str) -> KafkaClient:
+    host, _, port = address.rpartition(":")
+    return await KafkaClient.connect(int(port), host)
+
+
+async def _coordinators(client: KafkaClient, groups: Sequence[str]) -> dict[str, str]:
+    """Group -> address of its coordinator, as far as the pod knows one. Raises one of ANSWERS."""
+    answer = await client.call(find_coordinators(groups))
+    return {each.key: f"{each.host}:{each.port}" for each in answer.coordinators if not each.error_code}

@@ -158,7 +158,7 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
     Positions come with events, not with every commit, so small differences between them say nothing; if another log is
     better after all, the pod that is called says so.
     """
-    status, led = standing.status, standing.scene.led
+    status, led = standing.status, standing.scene.tally.led
     better = attempt.better if attempt is not None else ""
     ends = [each.view.end_offset for each in candidates if each.view is not None]
     nearly = max(ends) - CAUGHT_UP_RECORDS
@@ -213,7 +213,7 @@ def elect(standing: Standing, chosen: Member, reason: Reason, *, force: bool = F
     others = [each.view.epoch for each in standing.members if each.view is not None]
     issued = pod == status.leader and max(others) < status.epoch == highest
     epoch = highest if issued else highest + 1
-    standing.scene.led[pod] += 1
+    standing.scene.tally.led[pod] += 1
     electing = replace(status, leader=pod, epoch=epoch, state=PartitionState.ELECTING, reason=reason)
     call = Elect(
         partition=standing.partition.metadata.name,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
 from muster_operator.api.conditions import PLANNED, Reason
-from muster_operator.api.durations import parse_duration
+from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import (
     CoordinatorCluster,
     OffsetsPartition,
@@ -29,12 +30,13 @@ from muster_operator.plan.actions import (
     WriteTopicStatus,
 )
 from muster_operator.plan.failover import Decision, stalled
+from muster_operator.plan.known import Known
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
 from muster_operator.plan.placement import place
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
-from muster_operator.plan.standing import Scene
+from muster_operator.plan.standing import Scene, Tally
 from muster_operator.plan.status import (
     Verdict,
     cluster_status,
@@ -63,38 +65,37 @@ class _Sorted:
     refused: tuple[tuple[OffsetsPartition, Reason, str], ...]
 
 
-def plan(seen: Observation, now: float) -> tuple[Action, ...]:
-    """What to do. `now`: seconds since 1970, for the times in status only."""
-    cluster = seen.cluster
+def plan(seen: Observation, now: float, known: Known | None = None) -> tuple[Action, ...]:
+    """What to do. `now`: seconds since 1970, for the times in status only. `known`: of the last plan of this cluster;
+    with or without it the actions are the same.
+    """
+    time, cluster = format_time(now), seen.cluster
     topic = seen.topics[0] if cluster is not None and seen.topics else None
     objects = _sort(seen, topic)
     if cluster is not None and cluster.spec.suspend:
         recorded = [each.status for each in objects.counting.values()]
-        return tuple(_cluster(seen, cluster, recorded, None, now))
-    refusals = tuple(_refuse(objects, now))
-    others = tuple(_refuse_topics(seen, topic, now))
+        return tuple(_cluster(seen, cluster, recorded, None, time))
+    refusals = tuple(_refuse(objects, time))
+    others = tuple(_refuse_topics(seen, topic, time))
     if cluster is None:
         return (*refusals, *others)
     if topic is None:
-        return (*refusals, *others, *_cluster(seen, cluster, [], None, now))
+        return (*refusals, *others, *_cluster(seen, cluster, [], None, time))
 
     scene = _scene(seen, topic, objects)
-    decisions = _decide(seen, objects, scene)
-    statuses = {
-        index: partition_status(objects.counting[index], decision.status, decision.message, now)
-        for index, decision in decisions.items()
-    }
+    decisions = _decide(seen, objects, scene, time, known or Known())
+    statuses = {index: decision.status for index, decision in decisions.items()}
     records = [
         RecordLeadership(objects.counting[index], status)
         for index, status in statuses.items()
-        if status != objects.counting[index].status
+        if status is not objects.counting[index].status
     ]
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses)
     ordered = list(statuses.values())
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, _too_few_pods(seen, topic))
-    after = topic_status(topic, ordered, verdict, now)
-    resharded = next_phase(seen, topic, now)
+    after = topic_status(topic, ordered, verdict, time)
+    resharded = next_phase(seen, topic, time)
     return (
         *records,
         *elections,
@@ -110,13 +111,14 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *refusals,
         *((WriteTopicStatus(topic, after),) if after != topic.status and not resharded else ()),
         *others,
-        *_cluster(seen, cluster, ordered, verdict, now),
+        *_cluster(seen, cluster, ordered, verdict, time),
     )
 
 
 def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     counting: dict[int, OffsetsPartition] = {}
-    wanted = indexes(topic) if topic is not None else ()
+    wanted = frozenset(indexes(topic) if topic is not None else ())
+    topics = {each.metadata.name for each in seen.topics}
     refused: list[tuple[OffsetsPartition, Reason, str]] = []
     # Of two objects with one index the one that has a place stays, then the older.
     ranked = sorted(
@@ -124,22 +126,22 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     )
     for partition in ranked:
         name, index = partition.spec.topic_ref.name, partition.spec.index
-        if not any(each.metadata.name == name for each in seen.topics):
+        if name not in topics:
             refused.append((partition, Reason.TOPIC_NOT_FOUND, f"OffsetsTopic {name} does not exist"))
         elif topic is None:
             refused.append((partition, Reason.CLUSTER_NOT_FOUND, f"CoordinatorCluster {seen.name} does not exist"))
         elif name != topic.metadata.name:
             refused.append((partition, Reason.DUPLICATE_TOPIC, f"OffsetsTopic {name} is not used: see its conditions"))
+        elif index in wanted and index not in counting:
+            counting[index] = partition
         elif is_retired(topic, index):
             refused.append((partition, Reason.RETIRED, "a re-shard has replaced it; its logs are kept"))
         elif index not in wanted:
             has = topic.layout.partitions
             refused.append((partition, Reason.INDEX_OUT_OF_RANGE, f"OffsetsTopic {name} has {has} partitions"))
-        elif index in counting:
+        else:
             other = counting[index].metadata.name
             refused.append((partition, Reason.DUPLICATE_INDEX, f"OffsetsPartition {other} has index {index} already"))
-        else:
-            counting[index] = partition
     return _Sorted(counting, tuple(refused))
 
 
@@ -147,14 +149,7 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
     """What the decisions share; see there."""
     assert seen.cluster is not None
     spec = seen.cluster.spec
-    statuses = [each.status for each in objects.counting.values()]
-    holders: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for pod in seen.pods if topic.spec.replication_factor > 1 else ():
-        for index, view in pod.replicas.items() if pod.is_up else ():
-            if view.log_id:
-                holders[index, view.log_id].append(pod.name)
     rebalance_after_s = parse_duration(spec.failover.rebalance_after)
-    changing = sum(bool(status.learners or status.previous_replicas) for status in statuses)
     return Scene(
         pods={pod.name: pod for pod in seen.pods},
         replication_factor=topic.spec.replication_factor,
@@ -163,12 +158,20 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=next_to_restart(seen, rebalance_after_s),
         rolling=any(pod.outdated or pod.draining for pod in seen.pods),
-        moves=max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
-        - sum(_is_moving(seen, each) for each in objects.counting.values()),
-        changes=CHANGES_AT_ONCE - changing,
+        count=lambda: _count(seen, objects),
+    )
+
+
+def _count(seen: Observation, objects: _Sorted) -> Tally:
+    """What is led, held and under way before anything is decided."""
+    partitions = objects.counting.values()
+    statuses = [each.status for each in partitions]
+    moves = max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
+    return Tally(
+        moves=moves - sum(_is_moving(seen, each) for each in partitions),
+        changes=CHANGES_AT_ONCE - sum(bool(status.learners or status.previous_replicas) for status in statuses),
         led=Counter(status.leader for status in statuses if status.leader is not None),
         held=Counter(replica.pod for status in statuses for replica in status.replicas),
-        holders=holders,
     )
 
 
@@ -184,14 +187,33 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
     return view is None or not view.is_active or view.leader_epoch < status.epoch
 
 
-def _decide(seen: Observation, objects: _Sorted, scene: Scene) -> Mapping[int, Decision]:
-    placed = {
-        index: decide(each, scene, seen.attempts.get(each.metadata.name))
-        for index, each in objects.counting.items()
-        if each.status.replicas
-    }
-    both = placed if len(placed) == len(objects.counting) else {**placed, **_placement(seen, objects)}
-    return dict(sorted(both.items()))
+def _decide(seen: Observation, objects: _Sorted, scene: Scene, time: str, known: Known) -> Mapping[int, Decision]:
+    """By index, with the status as it is to be recorded; the recorded one itself if nothing is new."""
+    known.begin((time, scene.facts()))
+    logs = [pod.replicas for pod in seen.pods]
+    decisions = {}
+    for index, partition in objects.counting.items():
+        if not partition.status.replicas:
+            continue
+        name = partition.metadata.name
+        attempt = seen.attempts.get(name)
+        inputs = (partition, attempt, *(replicas.get(index) for replicas in logs))
+        decision = known.find(name, inputs)
+        if decision is None:
+            scene.depends_on_others = False
+            decision = _told(partition, decide(partition, scene, attempt), time)
+            if not scene.depends_on_others:
+                known.keep(name, inputs, decision)
+        decisions[index] = decision
+    if len(decisions) < len(objects.counting):
+        placed = _placement(seen, objects)
+        decisions |= {index: _told(objects.counting[index], each, time) for index, each in placed.items()}
+    return dict(sorted(decisions.items()))
+
+
+def _told(partition: OffsetsPartition, decided: Decision, time: str) -> Decision:
+    """With the conditions by which people are told."""
+    return with_fields(decided, status=partition_status(partition, decided.status, decided.message, time))
 
 
 def _too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
@@ -248,8 +270,9 @@ def _missing(topic: OffsetsTopic, objects: _Sorted) -> Iterator[Action]:
 
 
 def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    for pod in seen.pods:
-        indexes = tuple(index for index, decision in decisions.items() if pod.name in decision.create_on)
+    creating = {index: decision.create_on for index, decision in decisions.items() if decision.create_on}
+    for pod in seen.pods if creating else ():
+        indexes = tuple(index for index, pods in creating.items() if pod.name in pods)
         if indexes and (CREATE, pod.name) not in seen.busy:
             yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
 
@@ -258,14 +281,17 @@ def _removals(seen: Observation, objects: _Sorted, decisions: Mapping[int, Decis
     """Of logs that left, as is recorded, where the leader's log has named the present set alone, and that set is
     committed.
     """
-    for pod in seen.pods:
-        removals = []
-        for index, decision in decisions.items():
-            view = pod.replicas.get(index)
-            if view is None or decision.elect is not None or not objects.counting[index].status.left:
-                continue
-            if removable(decision.status, pod.name, view):
-                removals.append((index, view.log_id, decision.status.led_epoch))
+    left = [
+        (index, decision.status)
+        for index, decision in decisions.items()
+        if decision.elect is None and objects.counting[index].status.left
+    ]
+    for pod in seen.pods if left else ():
+        removals = [
+            (index, view.log_id, status.led_epoch)
+            for index, status in left
+            if (view := pod.replicas.get(index)) is not None and removable(status, pod.name, view)
+        ]
         if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
             yield RemoveReplicas(pod.name, tuple(removals))
 
@@ -276,15 +302,15 @@ def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator
             yield Refresh(pod)
 
 
-def _refuse(objects: _Sorted, now: float) -> Iterator[Action]:
+def _refuse(objects: _Sorted, time: str) -> Iterator[Action]:
     for partition, reason, message in objects.refused:
         state = PartitionState.RETIRED if reason is Reason.RETIRED else PartitionState.STALLED
-        status = partition_status(partition, replace(partition.status, state=state, reason=reason), message, now)
-        if status != partition.status:
+        status = partition_status(partition, replace(partition.status, state=state, reason=reason), message, time)
+        if status is not partition.status:
             yield RecordLeadership(partition, status)
 
 
-def _refuse_topics(seen: Observation, used: OffsetsTopic | None, now: float) -> Iterator[Action]:
+def _refuse_topics(seen: Observation, used: OffsetsTopic | None, time: str) -> Iterator[Action]:
     """Topics that no cluster serves: its name is wrong, or it has an older topic."""
     for topic in seen.topics:
         if topic is used:
@@ -304,7 +330,7 @@ def _refuse_topics(seen: Observation, used: OffsetsTopic | None, now: float) -> 
                 " delete the one that is not meant",
                 stalled=True,
             )
-        status = topic_status(topic, (), verdict, now)
+        status = topic_status(topic, (), verdict, time)
         if status != topic.status:
             yield WriteTopicStatus(topic, status)
 
@@ -314,8 +340,8 @@ def _cluster(
     cluster: CoordinatorCluster,
     partitions: Sequence[OffsetsPartitionStatus],
     of_topic: Verdict | None,
-    now: float,
+    time: str,
 ) -> Iterator[Action]:
-    status = cluster_status(seen, partitions, of_topic, now)
+    status = cluster_status(seen, partitions, of_topic, time)
     if status != cluster.status:
         yield WriteClusterStatus(cluster, status)

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from muster_operator.api.conditions import Reason
-from muster_operator.api.durations import format_time
 from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
 from muster_operator.plan.observation import FENCE, REMOVE, Fence, Observation, PodView, ReplicaView
@@ -62,7 +61,7 @@ def _first_free(topic: OffsetsTopic) -> int:
 # Phases
 
 
-def next_phase(seen: Observation, topic: OffsetsTopic, now: float) -> OffsetsTopicStatus | None:
+def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopicStatus | None:
     """The status of the topic with the next phase, or with how far this one is; None if nothing is new."""
     reshard = topic.status.reshard
     if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
@@ -80,7 +79,7 @@ def next_phase(seen: Observation, topic: OffsetsTopic, now: float) -> OffsetsTop
     return replace(topic.status, reshard=told) if told != reshard else None
 
 
-def _begin(topic: OffsetsTopic, now: float) -> ReshardStatus | None:
+def _begin(topic: OffsetsTopic, now: str) -> ReshardStatus | None:
     """What was taken back is not begun again before the topic is changed."""
     wanted, before = topic.spec.reshard, topic.status.reshard
     if wanted is None or wanted.partitions == topic.layout.partitions:
@@ -92,7 +91,7 @@ def _begin(topic: OffsetsTopic, now: float) -> ReshardStatus | None:
         base=_first_free(topic),
         partitions=wanted.partitions,
         generation=topic.metadata.generation,
-        start_time=format_time(now),
+        start_time=now,
         total=wanted.partitions,
         message=f"from {topic.layout.partitions} to {wanted.partitions} partitions",
     )
@@ -259,8 +258,8 @@ def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
     for pod in seen.pods:
         removals = tuple(
             (index, view.log_id, view.epoch)
-            for index, view in sorted(pod.replicas.items())
-            if is_retired(topic, index) and index not in kept and view.log_id and view.leader_epoch < 0
+            for index in sorted(pod.replicas.keys() - kept)
+            if is_retired(topic, index) and (view := pod.replicas[index]).log_id and view.leader_epoch < 0
         )
         if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
             yield RemoveReplicas(pod.name, removals)

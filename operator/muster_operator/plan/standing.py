@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, Replica
 from muster_operator.plan.observation import Connection, PodView, ReplicaView
 
-__all__ = ["LOG_DAMAGED", "Member", "Scene", "Standing", "log_ids"]
+__all__ = ["LOG_DAMAGED", "Member", "Scene", "Standing", "Tally", "log_ids"]
 
 LOG_DAMAGED = "LogDamaged"  # podapi.models.PartitionReason
 
@@ -18,13 +19,31 @@ CAUGHT_UP_RECORDS = 1000
 come with events and are older than the last commits in any case."""
 
 
+_flags_of = attrgetter(
+    *(each.name for each in fields(PodView) if each.name not in ("replicas", "image", "ready", "steady_s"))
+)
+"""What decisions may look at in any pod, next to its replica of the partition and to how long it has been there."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the decisions of one plan count together: one of them finds taken what another one took.
+
+    `led` counts the partitions that each pod leads, or is about to, so that a failover of many partitions spreads them;
+    `held` the replicas. `moves` and `changes`: how many more elections that interrupt a leader that lives, and changes
+    of sets, may begin.
+    """
+
+    moves: int = 0
+    changes: int = 0
+    led: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+
+
 @dataclass(slots=True)
 class Scene:
-    """What the decisions of one plan share. `holders`: UP pods that have a log, by (partition, log id).
-
-    `led` counts the partitions that each pod leads, or is about to; decisions add to it, so that a failover of many
-    partitions spreads them. `moves` and `changes`: how many more elections that interrupt a leader that lives, and
-    changes of sets, may begin. `emptying`: the pod that a rollout is to restart next; "" if there is none.
+    """What the decisions of one plan share. `emptying`: the pod that a rollout is to restart next; "" if there is none.
+    `count` makes the tally, when the first decision asks for it.
     """
 
     pods: Mapping[str, PodView]
@@ -34,11 +53,25 @@ class Scene:
     replace_after_s: float = 0.0
     emptying: str = ""
     rolling: bool = False
-    moves: int = 0
-    changes: int = 0
-    led: Counter[str] = field(default_factory=Counter)
-    held: Counter[str] = field(default_factory=Counter)
-    holders: Mapping[tuple[int, str], Sequence[str]] = field(default_factory=dict)
+    count: Callable[[], Tally] = Tally
+    depends_on_others: bool = False
+    """A decision has asked for the tally since this was set to False."""
+    _tally: Tally | None = None
+
+    @property
+    def tally(self) -> Tally:
+        self.depends_on_others = True
+        if self._tally is None:
+            self._tally = self.count()
+        return self._tally
+
+    def facts(self) -> tuple[object, ...]:
+        """All that a decision which does not ask for the tally can depend on, but for the partition, its logs and its
+        attempt. Equal for two plans between which nothing of it has changed.
+        """
+        pods = tuple((_flags_of(pod), self.is_young(pod), self.is_away_for_long(pod)) for pod in self.pods.values())
+        bounds = (self.rebalance_after_s, self.replace_after_s)
+        return (pods, self.replication_factor, self.declared, bounds, self.emptying, self.rolling)
 
     def shall_leave(self, pod: PodView) -> bool:
         """Its leaders shall go elsewhere, if somebody else can lead."""
@@ -47,6 +80,10 @@ class Scene:
     def is_young(self, pod: PodView | None) -> bool:
         """It has just come up: its replicas may still load, and a warm one leads sooner."""
         return pod is not None and pod.steady_s < self.rebalance_after_s
+
+    def is_away_for_long(self, pod: PodView) -> bool:
+        """It does not come back: its replicas are made elsewhere."""
+        return not pod.is_up and 0 < self.replace_after_s <= pod.steady_s
 
     def is_leaving(self, pod: PodView) -> bool:
         """It shall lead nothing, and is elected for nothing."""
@@ -109,13 +146,16 @@ class Standing:
         self.partition = partition
         self.index = partition.spec.index
         self.scene = scene
+        self.logs = tuple(
+            (pod, view) for pod in scene.pods.values() if (view := pod.replicas.get(self.index)) is not None
+        )
         status = partition.status
         self.replicas = tuple(self.member(each) for each in status.replicas)
         self.previous = tuple(self.member(each) for each in status.previous_replicas)
-        known = {each.log_id: each for each in (*self.previous, *self.replicas)}
-        self.members = tuple(
-            known[log_id] for log_id in dict.fromkeys(log_ids((*status.replicas, *status.previous_replicas)))
-        )
+        known: dict[str, Member] = {}
+        for each in (*self.replicas, *self.previous):
+            known.setdefault(each.log_id, each)
+        self.members = tuple(known.values())
 
     @property
     def status(self) -> OffsetsPartitionStatus:
@@ -127,34 +167,36 @@ class Standing:
         view = pod.replicas.get(self.index) if pod is not None else None
         if view is not None and view.log_id == replica.log_id:
             return Member(replica, pod, view)
-        holders = self.scene.holders.get((self.index, replica.log_id), ()) if replica.log_id else ()
-        if holders:
-            pod = self.scene.pods[holders[0]]
-            return Member(Replica(pod.name, replica.log_id), pod, pod.replicas[self.index])
+        if holders := self._holders(replica.log_id):
+            pod, view = holders[0]
+            return Member(Replica(pod.name, replica.log_id), pod, view)
         return Member(replica, pod, None)
+
+    def _holders(self, log_id: str) -> Sequence[tuple[PodView, ReplicaView]]:
+        """Of the pods that answer, those that have this log. A partition with one replica waits for its pod."""
+        if not log_id or self.scene.replication_factor == 1:
+            return ()
+        return [(pod, view) for pod, view in self.logs if view.log_id == log_id and pod.is_up]
 
     @property
     def doubled(self) -> str:
         """Pods that have a log with one and the same id; "" if there are none."""
+        if len({view.log_id for _, view in self.logs}) == len(self.logs):
+            return ""
         for each in self.members:
-            holders = self.scene.holders.get((self.index, each.log_id), ())
+            holders = self._holders(each.log_id)
             if len(holders) > 1:
-                return ", ".join(holders)
+                return ", ".join(pod.name for pod, _ in holders)
         return ""
 
     def leader(self) -> tuple[PodView, ReplicaView] | None:
         """Who leads, or is about to, in the highest epoch, of the pods that answer. Also one that no record names."""
-        found = [
-            (pod, view)
-            for pod in self.scene.pods.values()
-            if pod.is_up and (view := pod.replicas.get(self.index)) is not None and _leads(view)
-        ]
+        found = [(pod, view) for pod, view in self.logs if pod.is_up and _leads(view)]
         return max(found, key=lambda each: (each[1].leader_epoch, each[1].is_active), default=None)
 
     def highest_epoch(self) -> int:
         """Of the record, and of everything that any replica was seen to have promised."""
-        seen = [pod.replicas[self.index].epoch for pod in self.scene.pods.values() if self.index in pod.replicas]
-        return max([self.status.epoch, *seen])
+        return max([self.status.epoch, *(view.epoch for _, view in self.logs)])
 
     def is_gone(self, name: str) -> bool:
         """Whether a pod counts as dead. Silence alone is none: most of the other replicas must have lost it too. When

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition, without_condition
-from muster_operator.api.durations import format_time
 from muster_operator.api.models import (
     CoordinatorClusterStatus,
     FailoverRecord,
@@ -63,10 +62,10 @@ def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: i
 
 
 def partition_status(
-    partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: float
+    partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: str
 ) -> OffsetsPartitionStatus:
-    """The decided status with conditions and times; equal to the recorded one if nothing is new."""
-    before, generation, time = partition.status, partition.metadata.generation, format_time(now)
+    """The decided status with conditions and times; the recorded one itself if nothing is new."""
+    before, generation = partition.status, partition.metadata.generation
     verdict = Verdict(
         Reason(decided.reason),
         message,
@@ -75,12 +74,13 @@ def partition_status(
         stalled=decided.state is PartitionState.STALLED,
     )
     changed = (decided.state, decided.leader, decided.epoch) != (before.state, before.leader, before.epoch)
-    return replace(
+    after = replace(
         decided,
         observed_generation=generation,
-        conditions=conditions_of(before.conditions, verdict, generation, time),
-        last_transition_time=time if changed or not before.last_transition_time else before.last_transition_time,
+        conditions=conditions_of(before.conditions, verdict, generation, now),
+        last_transition_time=now if changed or not before.last_transition_time else before.last_transition_time,
     )
+    return before if after == before else after
 
 
 def verdict_of_partitions(
@@ -131,14 +131,14 @@ _SEVERITY = {
 
 
 def topic_status(
-    topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict, now: float
+    topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict, now: str
 ) -> OffsetsTopicStatus:
     led = _count(partitions, PartitionState.LED)
     generation = topic.metadata.generation
     return replace(
         topic.status,
         observed_generation=generation,
-        conditions=conditions_of(topic.status.conditions, verdict, generation, format_time(now)),
+        conditions=conditions_of(topic.status.conditions, verdict, generation, now),
         partitions=len(partitions),
         led=led,
         leaderless=len(partitions) - led,
@@ -146,7 +146,7 @@ def topic_status(
 
 
 def cluster_status(
-    seen: Observation, partitions: Sequence[OffsetsPartitionStatus], of_topic: Verdict | None, now: float
+    seen: Observation, partitions: Sequence[OffsetsPartitionStatus], of_topic: Verdict | None, now: str
 ) -> CoordinatorClusterStatus:
     assert seen.cluster is not None
     before, generation = seen.cluster.status, seen.cluster.metadata.generation
@@ -158,7 +158,7 @@ def cluster_status(
     return replace(
         before,
         observed_generation=generation,
-        conditions=conditions_of(before.conditions, verdict, generation, format_time(now)),
+        conditions=conditions_of(before.conditions, verdict, generation, now),
         pods=len(seen.pods),
         ready_pods=_ready_pods(seen),
         partitions=len(partitions),

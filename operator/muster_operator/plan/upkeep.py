@@ -59,11 +59,9 @@ def decide(partition: OffsetsPartition, scene: Scene, attempt: Attempt | None) -
 
 def _keep(standing: Standing, pod: PodView, view: ReplicaView, attempt: Attempt | None) -> Decision:
     """Also in an epoch that nobody recorded: it was promised, so it is the truth, and is recorded."""
-    before, scene = standing.status, standing.scene
+    before = standing.status
     replicas, previous = _sets(standing, view.replicas, view.previous_replicas, committed=view.sets_committed)
-    standing = Standing(
-        replace(standing.partition, status=replace(before, replicas=replicas, previous_replicas=previous)), scene
-    )
+    standing = _restated(standing, replace(before, replicas=replicas, previous_replicas=previous))
     following = sum(_follows(each, view) for each in standing.replicas)
     led = replace(
         standing.status,
@@ -84,7 +82,14 @@ def _keep(standing: Standing, pod: PodView, view: ReplicaView, attempt: Attempt 
     if attempt is not None and (attempt.in_flight or attempt.held_back):
         return idle
     refused = attempt.refused if attempt is not None else frozenset()
-    return _next(Standing(replace(standing.partition, status=led), scene), pod, view, idle, refused)
+    return _next(_restated(standing, led), pod, view, idle, refused)
+
+
+def _restated(standing: Standing, status: OffsetsPartitionStatus) -> Standing:
+    """With this status in the place of the recorded one."""
+    if status == standing.status:
+        return standing
+    return Standing(replace(standing.partition, status=status), standing.scene)
 
 
 def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]) -> Decision:
@@ -194,7 +199,7 @@ def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decisi
     target = next((each for each in standing.replicas if each.replica.pod == wanted), None)
     if target is None or target.pod is None or not _may_take_over(standing, target, view):
         return idle
-    if target.pod.steady_s < scene.rebalance_after_s:
+    if scene.is_young(target.pod):
         return idle
     if not is_caught_up(view, target.log_id):
         return Decision(idle.status, idle.message, refresh=pod.name)
@@ -212,8 +217,8 @@ def _may_take_over(standing: Standing, member: Member, leader: ReplicaView, *, c
 
 
 def _move(standing: Standing, pod: PodView, targets: Sequence[Member], idle: Decision) -> Decision:
-    wanted, led = preferred_pod(standing.partition), standing.scene.led
     scene = standing.scene
+    wanted, led = preferred_pod(standing.partition), scene.tally.led
     target = min(
         targets, key=lambda each: (scene.is_young(each.pod), each.replica.pod != wanted, led[each.replica.pod])
     )
@@ -227,9 +232,9 @@ def _elect(standing: Standing, chosen: Member, reason: Reason, idle: Decision, *
     """An election that interrupts a leader that lives: `idle` while enough of them are under way. The end of one is the
     occasion of the next plan.
     """
-    if standing.scene.moves <= 0:
+    if standing.scene.tally.moves <= 0:
         return idle
-    standing.scene.moves -= 1
+    standing.scene.tally.moves -= 1
     return elect(standing, chosen, reason, force=True, resign=resign)
 
 
@@ -251,9 +256,9 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     if len(useful) < lacking:
         added = _add(standing, staying, useful, lacking - len(useful))
         if added:
-            if scene.changes <= 0 and not useful:
+            if scene.tally.changes <= 0 and not useful:
                 return idle
-            scene.changes -= 1
+            scene.tally.changes -= 1
             return _with_learners(standing, status, [*(each.replica for each in useful), *added], idle)
         return None  # no pods to put them on: the set stays as it is
     if any(each.view is None or not each.log_id for each in useful):
@@ -264,7 +269,7 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     if not all(is_caught_up(view, each.log_id) for each in useful):
         return Decision(status, f"{idle.message}; {len(useful)} new ones are catching up", refresh=own.replica.pod)
     changing = replace(status, replicas=wanted, previous_replicas=status.replicas, learners=())
-    changed = Standing(replace(standing.partition, status=changing), scene)
+    changed = _restated(standing, changing)
     chosen = next((each for each in changed.replicas if each.log_id == own.log_id), None)
     if chosen is None:  # the leader's own replica is to go: one that stays takes over
         ready = [each for each in changed.replicas if each.view is not None and _may_take_over(changed, each, view)]
@@ -284,7 +289,7 @@ def _is_to_go(standing: Standing, member: Member) -> bool:
         return True
     if pod is None:
         return _ordinal(member.replica.pod) >= scene.declared
-    return not pod.is_up and 0 < scene.replace_after_s <= pod.steady_s
+    return scene.is_away_for_long(pod)
 
 
 def _ordinal(pod: str) -> int:
@@ -299,7 +304,7 @@ def _is_hopeless(learner: Member, scene: Scene) -> bool:
         return True
     if pod.is_up:
         return bool(learner.log_id) and learner.view is None
-    return 0 < scene.replace_after_s <= pod.steady_s
+    return scene.is_away_for_long(pod)
 
 
 def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Member], count: int) -> list[Replica]:
@@ -319,9 +324,9 @@ def _add(standing: Standing, staying: Sequence[Replica], learners: Sequence[Memb
     ]
     lost = {each.replica.pod for each in standing.replicas if each.is_lost}
     there = [scene.pods[name] for name in taken if name in scene.pods]
-    chosen = choose_pods(free, count, there, scene.held, first=lost)
+    chosen = choose_pods(free, count, there, scene.tally.held, first=lost)
     for pod in chosen:
-        scene.held[pod.name] += 1
+        scene.tally.held[pod.name] += 1
     return [Replica(pod.name) for pod in chosen]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 import aiohttp
 import msgspec
@@ -245,8 +246,9 @@ def _leading(before: ReplicaView, epoch: int, state: str) -> ReplicaView:
     return ReplicaView(state, epoch, epoch, before.log_id, True, before.high_watermark, end_offset=before.end_offset)
 
 
-def _without_positions(view: ReplicaView) -> ReplicaView:
-    return replace(view, high_watermark=0, end_offset=0, followers={})
+_without_positions = attrgetter(
+    *(each.name for each in fields(ReplicaView) if each.name not in ("high_watermark", "end_offset", "followers"))
+)
 
 
 def _event_of(error: PodApiError, delivered: bool) -> Event:

@@ -42,10 +42,14 @@ class Memory:
     runs: dict[str, int] = field(default_factory=dict)
     lost_at: dict[str, tuple[float, str | None, bool]] = field(default_factory=dict)
     """When a partition lost its leader (monotonic seconds), whom, and if that was planned; until it has one again."""
+    back_at: dict[str, float] = field(default_factory=dict)
+    """When a partition was seen led again (monotonic seconds); until that is recorded."""
+    untold_since: float | None = None
+    """Since when there is something to record for people only (monotonic seconds)."""
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
     told_at: dict[str, float] = field(default_factory=dict)
-    """When a step last wrote what is for people only (monotonic seconds)."""
+    """When a step that must not do so all the time last did its work (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)
     """The last line of each step: a line is logged when it is a new one."""
     failovers: deque[FailoverRecord] = field(default_factory=lambda: deque(maxlen=FAILOVERS_KEPT))
@@ -68,12 +72,20 @@ class Context:
     def has_time_to_tell(self, step: str) -> bool:
         """Whether `step` may write what is for people only: not while elections are about to be answered, which such
         writes would delay, and not all the time. If not, the cluster is looked at again soon."""
-        memory, now = self.memory, self.clock.monotonic()
-        if memory.attempts.are_under_way(now):
+        if self.memory.attempts.are_under_way(self.clock.monotonic()):
             return False  # the answers bring the next reconcile
-        left_s = memory.told_at.get(step, -TELL_EVERY_S) + TELL_EVERY_S - now
+        return self.has_turn(step, TELL_EVERY_S)
+
+    def has_turn(self, step: str, every_s: float) -> bool:
+        """Whether the last turn of `step` was so long ago. If not, the cluster is looked at again when it is."""
+        now = self.clock.monotonic()
+        if not self.waits(self.memory.told_at.get(step, -every_s) + every_s - now):
+            self.memory.told_at[step] = now
+            return True
+        return False
+
+    def waits(self, left_s: float) -> bool:
+        """Whether there is time left. If so, the cluster is looked at again when it is over."""
         if left_s > 0:
-            memory.steady_in_s = min(left_s, memory.steady_in_s or left_s)
-            return False
-        memory.told_at[step] = now
-        return True
+            self.memory.steady_in_s = min(left_s, self.memory.steady_in_s or left_s)
+        return left_s > 0

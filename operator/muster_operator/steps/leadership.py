@@ -36,10 +36,15 @@ RECORDS_AT_ONCE = 4
 """Writes under way to the store. More would not be over sooner, and would take the processors from the pods."""
 LEAD_AT_ONCE = 8
 """Elections in one call: those of the first records begin while the others are written."""
-TELL_AT_ONCE = 5
-"""Partitions whose counts and conditions are written together. A pod that comes or goes changes those of all partitions
-at the time at which groups move to other pods, and what the API server needs to write them is taken from these.
+LATER_EVERY_S = 0.05
+LATER_AT_ONCE = 2
+LATER_SHARE = 20
+"""What no election waits for is written in portions: so many records, or one of so many of all that there are, each so
+many seconds. A pod that comes or goes changes the records of all partitions at the time at which groups move to other
+pods, and what the API server needs to write them is taken from these.
 """
+SETTLED_S = 1.0
+"""Counts and conditions are written when they have differed for so long: most pods that go are back by then."""
 
 _REASONS = {
     CallStatus.STALE_EPOCH: Reason.STALE_EPOCH,
@@ -96,16 +101,27 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
 async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """What is recorded without an election: it must not be in the way of one. Raises StoreError.
 
-    What is for people only is written in small portions, each of which brings the next reconcile.
+    That an election succeeded, and what is for people only, is written in small portions; each brings the next
+    reconcile.
     """
     elections = {each.partition: each for each in actions if isinstance(each, Elect)}
-    todo = [each for each in actions if isinstance(each, RecordLeadership) and not _is_record_of(each, elections)]
-    records = [each for each in todo if not _is_for_people(each)]
-    if context.memory.attempts.are_under_way(context.clock.monotonic()):
+    records: list[RecordLeadership] = []
+    confirmed: list[RecordLeadership] = []
+    for_people: list[RecordLeadership] = []
+    for each in actions:
+        if isinstance(each, RecordLeadership) and not _is_record_of(each, elections):
+            (confirmed if _confirms(each) else for_people if _is_for_people(each) else records).append(each)
+    memory, now = context.memory, context.clock.monotonic()
+    for each in confirmed:
+        memory.back_at.setdefault(each.seen.metadata.name, now)
+    memory.untold_since = (memory.untold_since or now) if for_people else None
+    if memory.attempts.are_under_way(now):
         return None  # the elections' answers bring the next reconcile, and more to record at once
-    for_people = [each for each in todo if _is_for_people(each)]
-    if for_people and context.has_time_to_tell("record"):
-        records += for_people[:TELL_AT_ONCE]
+    later = confirmed
+    if memory.untold_since is not None and not context.waits(memory.untold_since + SETTLED_S - now):
+        later = confirmed + for_people
+    if later and context.has_turn("record", LATER_EVERY_S):
+        records += later[: max(LATER_AT_ONCE, len(later) // LATER_SHARE)]
     if not records:
         return None
     slots = asyncio.Semaphore(RECORDS_AT_ONCE)
@@ -119,6 +135,14 @@ def _is_for_people(record: RecordLeadership) -> bool:
     """Nothing but counts and conditions is new."""
     before, after = record.seen.status, record.status
     return msgspec.structs.replace(before, following=after.following, conditions=after.conditions) == after
+
+
+def _confirms(record: RecordLeadership) -> bool:
+    """The pod that was elected leads in the epoch that was issued: nothing else that a plan depends on is new."""
+    before, after = record.seen.status, record.status
+    known = before.leader, before.epoch, before.replicas, before.previous_replicas, before.learners, before.left
+    same = after.leader, after.epoch, after.replicas, after.previous_replicas, after.learners, after.left
+    return before.state is PartitionState.ELECTING and after.state is PartitionState.LED and known == same
 
 
 def _is_record_of(action: Action, elections: dict[str, Elect]) -> bool:
@@ -172,13 +196,15 @@ def _remember(context: Context, record: RecordLeadership) -> None:
     """How long the partition was without a leader, for status and metrics."""
     name, before, after = record.seen.metadata.name, record.seen.status, record.status
     memory, now = context.memory, context.clock.monotonic()
-    if before.state is PartitionState.LED and after.state is not PartitionState.LED:
+    was_led = before.state is PartitionState.LED or name in memory.back_at
+    back_at = memory.back_at.pop(name, now)
+    if was_led and after.state is not PartitionState.LED:
         memory.lost_at[name] = (now, before.leader, after.reason in PLANNED)
     elif after.state is PartitionState.LED:
         lost_at, previous, planned = memory.lost_at.pop(name, (now, before.leader, False))
         if before.led_epoch < 0 or before.led_epoch == after.epoch:
             return  # the first election, or the same leader after all
-        gap_s = now - lost_at
+        gap_s = max(back_at - lost_at, 0.0)
         context.metrics.failover_seconds.labels("planned" if planned else "lost").observe(gap_s)
         memory.failovers.appendleft(
             FailoverRecord(

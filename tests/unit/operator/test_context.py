@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pytest
 from msgspec.structs import replace as with_status
 
 from muster_operator.api.models import (
@@ -23,7 +24,16 @@ from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Elect, RecordLeadership
 from muster_operator.plan.observation import Observation
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
-from muster_operator.steps.leadership import LEAD_AT_ONCE, RECORDS_AT_ONCE, TELL_AT_ONCE, lead, record
+from muster_operator.steps.leadership import (
+    LATER_AT_ONCE,
+    LATER_EVERY_S,
+    LATER_SHARE,
+    LEAD_AT_ONCE,
+    RECORDS_AT_ONCE,
+    SETTLED_S,
+    lead,
+    record,
+)
 from muster_operator.store.port import ClusterKey
 
 
@@ -43,25 +53,25 @@ def context_at(time: Time) -> Context:
     return Context(key, seen, memory, unused, unused, unused, clock, OperatorMetrics(), unused)
 
 
-def test_counts_are_told_at_most_every_quarter_of_a_second_by_each_step() -> None:
+def test_status_is_told_at_most_every_quarter_of_a_second() -> None:
     time = Time()
     context = context_at(time)
-    assert context.has_time_to_tell("record")
     assert context.has_time_to_tell("write_status")
+    assert context.has_turn("record", TELL_EVERY_S)
     time.now += TELL_EVERY_S / 2
-    assert not context.has_time_to_tell("record")
+    assert not context.has_time_to_tell("write_status")
     assert context.memory.steady_in_s == TELL_EVERY_S / 2
     time.now += TELL_EVERY_S
-    assert context.has_time_to_tell("record")
+    assert context.has_time_to_tell("write_status")
 
 
 def test_nothing_is_told_while_elections_are_about_to_be_answered() -> None:
     time = Time()
     context = context_at(time)
     context.memory.attempts.start("p", "c-0", 1, time.now)
-    assert not context.has_time_to_tell("record")
+    assert not context.has_time_to_tell("write_status")
     context.memory.attempts.answer("p", 1, time.now, Answer())
-    assert context.has_time_to_tell("record")
+    assert context.has_time_to_tell("write_status")
 
 
 def test_election_that_is_not_answered_keeps_nobody_waiting_for_long() -> None:
@@ -70,7 +80,7 @@ def test_election_that_is_not_answered_keeps_nobody_waiting_for_long() -> None:
     context.memory.attempts.start("p", "c-0", 1, time.now)
     assert context.memory.attempts.next_due(time.now) == SOON_S
     time.now += SOON_S
-    assert context.has_time_to_tell("record")
+    assert context.has_time_to_tell("write_status")
 
 
 @dataclass
@@ -98,18 +108,58 @@ def counted(index: int, **more: Any) -> RecordLeadership:
     return RecordLeadership(seen, with_status(status, following=2, **more))
 
 
-async def test_counts_of_many_partitions_are_written_a_few_at_a_time_and_leaderships_all_at_once() -> None:
+def elected(index: int) -> RecordLeadership:
+    """A partition whose election succeeded."""
+    status = OffsetsPartitionStatus(leader="c-1", epoch=2, led_epoch=1, state=PartitionState.ELECTING)
+    seen = OffsetsPartition(ObjectMeta(f"t-{index}", "ns"), OffsetsPartitionSpec(TopicRef("t"), index), status)
+    return RecordLeadership(seen, with_status(status, led_epoch=2, state=PartitionState.LED, following=2))
+
+
+async def test_counts_are_written_a_few_at_a_time_once_they_have_settled_and_leaderships_all_at_once() -> None:
     time, store = Time(), Recorder()
     context = replace(context_at(time), store=cast(Any, store))
     leaderships = [counted(index, epoch=2, led_epoch=2) for index in range(100, 120)]
-    await record(context, [*leaderships, *(counted(index) for index in range(20))])
-    assert store.written == [*range(100, 120), *range(TELL_AT_ONCE)]
-    await record(context, [counted(index) for index in range(TELL_AT_ONCE, 20)])
-    assert len(store.written) == 20 + TELL_AT_ONCE
-    assert context.memory.steady_in_s == TELL_EVERY_S
-    time.now += TELL_EVERY_S
-    await record(context, [counted(index) for index in range(TELL_AT_ONCE, 20)])
-    assert store.written[-TELL_AT_ONCE:] == [*range(TELL_AT_ONCE, 2 * TELL_AT_ONCE)]
+    counts = [counted(index) for index in range(20)]
+    await record(context, [*leaderships, *counts])
+    assert store.written == [*range(100, 120)]
+    assert context.memory.steady_in_s == SETTLED_S
+    time.now += SETTLED_S
+    await record(context, counts)
+    assert store.written[20:] == [*range(LATER_AT_ONCE)]
+    await record(context, counts[LATER_AT_ONCE:])
+    assert len(store.written) == 20 + LATER_AT_ONCE
+    assert context.memory.steady_in_s == pytest.approx(LATER_EVERY_S)
+    time.now += LATER_EVERY_S
+    await record(context, counts[LATER_AT_ONCE:])
+    assert store.written[20:] == [*range(2 * LATER_AT_ONCE)]
+
+
+async def test_counts_that_are_as_recorded_again_are_not_written() -> None:
+    time, store = Time(), Recorder()
+    context = replace(context_at(time), store=cast(Any, store))
+    await record(context, [counted(1)])
+    time.now += SETTLED_S / 2
+    await record(context, [])
+    time.now += SETTLED_S / 2
+    await record(context, [counted(2)])
+    assert store.written == []
+
+
+async def test_success_of_elections_is_written_a_few_at_a_time_and_the_failover_ended_when_it_was_seen() -> None:
+    time, store = Time(), Recorder()
+    context = replace(context_at(time), store=cast(Any, store))
+    todo = [elected(index) for index in range(100)]
+    for each in todo:
+        context.memory.lost_at[each.seen.metadata.name] = (time.now - 0.2, "c-0", False)
+    while todo:
+        written = len(store.written)
+        await record(context, todo)
+        assert len(store.written) - written == max(LATER_AT_ONCE, len(todo) // LATER_SHARE)
+        del todo[: len(store.written) - written]
+        time.now += LATER_EVERY_S
+    assert store.written == [*range(100)]
+    assert {each.duration_ms for each in context.memory.failovers} == {200}
+    assert context.memory.back_at == {}
 
 
 async def test_elections_of_the_first_records_of_every_pod_are_called_while_the_others_are_written() -> None:
