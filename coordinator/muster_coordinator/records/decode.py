@@ -22,7 +22,9 @@ from muster_coordinator.records.offset_commit import (
     OffsetCommitRecord,
     decode_offset_commit_key,
     decode_offset_commit_value,
+    encode_offset_commit_key,
 )
+from muster_coordinator.records.primitives import INT32
 
 __all__ = [
     "RECORD_TYPE_NAMES",
@@ -45,6 +47,8 @@ class UnknownRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 _OFFSET_COMMIT_TYPE = offset_commit.KEY_TYPE.to_bytes(2, "big")
+_PARTITION_BYTES = INT32.size
+_unpack_partition = INT32.unpack_from
 
 Change: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | UnknownRecord
 
@@ -95,26 +99,33 @@ def decode_record(key: bytes | None, value: bytes | None) -> Change:
 
 
 class LogDecoder:
-    """``decode_record`` for the records of one log: groups commit the same partitions again and again, so the keys of
-    offsets are parsed once. Bounded: a log of ever new keys costs no memory, only the parsing.
+    """``decode_record`` for the records of one log: groups commit many partitions of few topics, so the names in the
+    keys of offsets are parsed once. Bounded: a log of ever new names costs no memory, only the parsing.
     """
 
-    KEYS_MAX = 50_000
+    NAMES_MAX = 50_000
 
     def __init__(self) -> None:
-        self._keys: dict[bytes, tuple[str, str, int]] = {}
+        self._names: dict[bytes, tuple[str, str]] = {}  # a key without its partition, which is the end of it
 
     def decode(self, key: bytes | None, value: bytes | None) -> Change:
         """As ``decode_record``."""
         if key is None or not key.startswith(_OFFSET_COMMIT_TYPE):
             return decode_record(key, value)
-        names = self._keys.get(key)
+        names = self._names.get(key[:-_PARTITION_BYTES])
         if names is None:
-            names = decode_offset_commit_key(key)
-            if len(self._keys) >= self.KEYS_MAX:
-                self._keys.clear()
-            self._keys[key] = names
-        group_id, topic, partition = names
+            group_id, topic, partition = decode_offset_commit_key(key)
+            self._learn(key, group_id, topic, partition)
+        else:
+            group_id, topic = names
+            (partition,) = _unpack_partition(key, len(key) - _PARTITION_BYTES)
         return OffsetCommitRecord(
             group_id, topic, partition, None if value is None else decode_offset_commit_value(value)
         )
+
+    def _learn(self, key: bytes, group_id: str, topic: str, partition: int) -> None:
+        if key != encode_offset_commit_key(group_id, topic, partition):
+            return  # something lies behind its partition
+        if len(self._names) >= self.NAMES_MAX:
+            self._names.clear()
+        self._names[key[:-_PARTITION_BYTES]] = (group_id, topic)

@@ -16,6 +16,7 @@ from muster_coordinator.records.control import (
 )
 from muster_coordinator.records.decode import (
     RECORD_TYPE_NAMES,
+    LogDecoder,
     RecordDecodeError,
     UnknownRecord,
     UnsupportedValueVersionError,
@@ -170,3 +171,33 @@ def test_control_value_of_a_later_version_is_unsupported() -> None:
     key, value = encode_replica_set(ReplicaSet(()))
     with pytest.raises(UnsupportedValueVersionError):
         decode_control(key, b"\0\1" + value[2:])
+
+
+@pytest.mark.parametrize("names_max", [LogDecoder.NAMES_MAX, 4])
+def test_log_decoder_gives_what_decode_record_gives_beyond_its_bound_too(
+    monkeypatch: pytest.MonkeyPatch, names_max: int
+) -> None:
+    monkeypatch.setattr(LogDecoder, "NAMES_MAX", names_max)
+    decoder = LogDecoder()
+    value = encode_offset_commit_value(OffsetCommitValue(1, -1, "", 0))
+    names = [("g", "t"), ("", "gt"), ("gt", ""), ("g", "tt"), ("é", "t"), ("g\0", "t")]
+    keys = [encode_offset_commit_key(*each, partition) for partition in (0, 7, -1) for each in names]
+    for _ in range(3):
+        for key in [GROUP_KEY, *keys]:
+            for each in (None, value) if key != GROUP_KEY else (None,):
+                assert decoder.decode(key, each) == decode_record(key, each)
+
+
+def test_log_decoder_is_not_misled_by_bytes_behind_the_partition() -> None:
+    decoder = LogDecoder()
+    longer = [encode_offset_commit_key("g", "t", 7) + bytes([0, 0, 0, last]) for last in (1, 2)]
+    for key in (*longer, OFFSET_KEY, *longer):
+        assert decoder.decode(key, None) == decode_record(key, None)
+
+
+def test_log_decoder_refuses_a_key_cut_anywhere() -> None:
+    decoder = LogDecoder()
+    decoder.decode(OFFSET_KEY, None)
+    for damaged in cut_everywhere(OFFSET_KEY)[2:]:
+        with pytest.raises(RecordDecodeError):
+            decoder.decode(damaged, None)

@@ -19,7 +19,6 @@ from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
-from muster_coordinator.records.decode import LogDecoder, decode_record
 from muster_coordinator.records.group_metadata import (
     GroupMetadataValue,
     encode_group_metadata_key,
@@ -265,15 +264,3 @@ async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
     given_up.cancel()
     async with asyncio.timeout(20):
         await waiting
-
-
-@pytest.mark.parametrize("keys", [3, 8])
-def test_log_decoder_gives_what_decode_record_gives_beyond_its_bound_too(
-    monkeypatch: pytest.MonkeyPatch, keys: int
-) -> None:
-    monkeypatch.setattr(LogDecoder, "KEYS_MAX", 4)
-    decoder = LogDecoder()
-    for _ in range(3):
-        for key, value in commits(keys):
-            for each in (value, None):
-                assert decoder.decode(key, each) == decode_record(key, each)
