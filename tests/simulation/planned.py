@@ -45,6 +45,7 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WriteTopicStatus,
 )
+from muster_operator.plan.known import Known
 from muster_operator.plan.observation import Image, ImageNumber, Observation
 from muster_operator.plan.planner import plan
 from muster_operator.plan.standing import log_ids
@@ -142,6 +143,7 @@ class PlannedOperator:
         self._attempts = Attempts(self._world.random.random)
         self._image: Image | None = None
         self._number: ImageNumber = (-1, -1)
+        self._known = Known()
         self._step(self._run)
 
     def crash(self) -> None:
@@ -159,7 +161,7 @@ class PlannedOperator:
         self._declare()
         partitions = self._objects.read(self.name)
         if partitions is not None:
-            self._carry_out(plan(self._observe(partitions), self._now_s()), run)
+            self._carry_out(plan(self._observe(partitions), self._now_s(), self._known), run)
         if run == self._run:
             self._world.at(STEP_MS + self._world.random.randint(0, STEP_MS), lambda: self._step(run))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 __all__ = ["DURATION_PATTERN", "format_time", "parse_duration", "parse_time"]
 
@@ -14,6 +15,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@lru_cache(maxsize=256)  # a few are declared, and read in every reconcile
 def parse_duration(text: str) -> float:
     """Seconds of a duration; ValueError if it does not match DURATION_PATTERN."""
     if re.fullmatch(DURATION_PATTERN, text) is None:

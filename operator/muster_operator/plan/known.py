@@ -36,7 +36,7 @@ class Known:
         # Of tuples, items that are the same object are not compared: they are equal.
         if known is None or known[0] != inputs:
             return None
-        self._next[name] = known
+        self._next[name] = (inputs, known[1])  # of the newer objects: the next ones are more likely the same
         return known[1]
 
     def keep(self, name: str, inputs: Inputs, decision: Decision) -> None:

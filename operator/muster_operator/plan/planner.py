@@ -88,7 +88,7 @@ def plan(seen: Observation, now: float, known: Known | None = None) -> tuple[Act
     records = [
         RecordLeadership(objects.counting[index], status)
         for index, status in statuses.items()
-        if status is not objects.counting[index].status
+        if status != objects.counting[index].status
     ]
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses)
@@ -188,7 +188,7 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
 
 
 def _decide(seen: Observation, objects: _Sorted, scene: Scene, time: str, known: Known) -> Mapping[int, Decision]:
-    """By index, with the status as it is to be recorded; the recorded one itself if nothing is new."""
+    """By index, with the status as it is to be recorded."""
     known.begin((time, scene.facts()))
     logs = [pod.replicas for pod in seen.pods]
     decisions = {}
@@ -306,7 +306,7 @@ def _refuse(objects: _Sorted, time: str) -> Iterator[Action]:
     for partition, reason, message in objects.refused:
         state = PartitionState.RETIRED if reason is Reason.RETIRED else PartitionState.STALLED
         status = partition_status(partition, replace(partition.status, state=state, reason=reason), message, time)
-        if status is not partition.status:
+        if status != partition.status:
             yield RecordLeadership(partition, status)
 
 

@@ -64,7 +64,7 @@ def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: i
 def partition_status(
     partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: str
 ) -> OffsetsPartitionStatus:
-    """The decided status with conditions and times; the recorded one itself if nothing is new."""
+    """The decided status with conditions and times; equal to the recorded one if nothing is new."""
     before, generation = partition.status, partition.metadata.generation
     verdict = Verdict(
         Reason(decided.reason),
@@ -74,13 +74,12 @@ def partition_status(
         stalled=decided.state is PartitionState.STALLED,
     )
     changed = (decided.state, decided.leader, decided.epoch) != (before.state, before.leader, before.epoch)
-    after = replace(
+    return replace(
         decided,
         observed_generation=generation,
         conditions=conditions_of(before.conditions, verdict, generation, now),
         last_transition_time=now if changed or not before.last_transition_time else before.last_transition_time,
     )
-    return before if after == before else after
 
 
 def verdict_of_partitions(

@@ -49,6 +49,7 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WriteTopicStatus,
 )
+from muster_operator.plan.known import Known
 from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.standing import log_ids
@@ -200,6 +201,7 @@ class Operator:
     todo: list[Action] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
 
     def observe(self) -> Observation:
         model = self.model
@@ -218,8 +220,10 @@ class Operator:
         )
 
     def replan(self) -> tuple[Action, ...]:
-        self.model.now += 1
-        actions = plan(self.observe(), self.model.now)
+        self.model.now += 0.4
+        seen = self.observe()
+        actions = plan(seen, self.model.now, self.known)
+        assert actions == plan(seen, self.model.now), "what is known of the last plan changed this one"
         self.todo, self.lost = [*actions], set()
         return actions
 

@@ -26,7 +26,7 @@ def status(before: CoordinatorClusterStatus, *connections: Connection) -> Coordi
     )
     pods = tuple(PodView(f"c-{i}", i, connection, ready=True) for i, connection in enumerate(connections))
     seen = Observation("n", "c", cluster=cluster, pods=pods)
-    return cluster_status(seen, LED, ALL_LED, now=0.0)
+    return cluster_status(seen, LED, ALL_LED, now="1970-01-01T00:00:00Z")
 
 
 def reason(of: CoordinatorClusterStatus) -> tuple[str, str]:
