@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import time
 from collections import defaultdict
@@ -11,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import structlog
 
-from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_service_name, manifests, pod_dns_name
@@ -37,9 +35,10 @@ REAPPLY_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """What was applied last for a cluster."""
+    """What was applied last for a cluster: the manifests of this object (its uid) and spec."""
 
-    digest: bytes
+    uid: str
+    spec: CoordinatorClusterSpec
     generation: int
     at: float
 
@@ -68,6 +67,8 @@ class KubeWorkload:
         self._namespace = namespace
         self._clock = clock
         self._pods: Cache[Json] = Cache(cluster_of)
+        self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
+        """What `pods` answers, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
         self._revisions: dict[ClusterKey, str] = {}
         self._nodes: dict[str, _Node] = {}
@@ -86,6 +87,7 @@ class KubeWorkload:
             for raw in listed["items"]
         }
         self._pods.replace(found, listed["metadata"]["resourceVersion"])
+        self._infos.clear()
         for key in before | {cluster_of(pod) for pod in self._pods.values()}:
             self._tell(key)
 
@@ -98,6 +100,7 @@ class KubeWorkload:
         else:
             changed = self._pods.put(name, meta["resourceVersion"], raw)
         if changed:
+            self._infos.clear()
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
@@ -111,6 +114,7 @@ class KubeWorkload:
             revision = status.get("updateRevision", "")
             if self._revisions.get(key) != revision:
                 self._revisions[key] = revision
+                self._infos.clear()
                 self._tell(key)
         applied = self._applied.get(key)
         if applied is not None and (event == "DELETED" or raw["metadata"]["generation"] > applied.generation):
@@ -133,27 +137,29 @@ class KubeWorkload:
 
     async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
         """Apply StatefulSet, Services and disruption budget, unless that was done and nothing changed since."""
-        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
-        wanted = manifests(cluster, self._default_image)
-        digest = hashlib.sha256(msgspec.json.encode(wanted)).digest()
+        key, uid = ClusterKey(cluster.metadata.namespace, cluster.metadata.name), cluster.metadata.uid
         known = self._applied.get(key)
         now = self._clock()
         await self._learn_nodes(known_too=False)
-        if known is not None and known.digest == digest and now - known.at < REAPPLY_S:
+        if known is not None and (known.uid, known.spec) == (uid, cluster.spec) and now - known.at < REAPPLY_S:
             return f"StatefulSet {cluster.metadata.name} is as declared"
         generation = 0
-        for path, manifest in wanted:
+        for path, manifest in manifests(cluster, self._default_image):
             answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
             generation = int(answer["metadata"].get("generation", 0))
-        self._applied[key] = _Applied(digest, generation, now)  # the StatefulSet comes last, so this is its generation
+        # The StatefulSet comes last, so this is its generation.
+        self._applied[key] = _Applied(uid, cluster.spec, generation, now)
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """See the port. Answers from memory. A pod that somebody else gave our label is not one of ours."""
-        name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
-        ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
-        revision = self._revisions.get(key, "")
-        return tuple(sorted((pod_info(raw, revision, self._nodes) for raw in ours), key=lambda pod: pod.node_id))
+        if key not in self._infos:
+            name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
+            ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
+            revision = self._revisions.get(key, "")
+            infos = (pod_info(raw, revision, self._nodes) for raw in ours)
+            self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
+        return self._infos[key]
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
@@ -180,6 +186,8 @@ class KubeWorkload:
             if known is not None and not known_too:
                 continue
             self._nodes[name] = now = await self._read_node(name, known or _Node())
+            if now != known:
+                self._infos.clear()
             if known is not None and now != known:
                 log.info("node_changed", node=name, cordoned=now.cordoned, lost=now.lost)
                 for key in holders[name]:

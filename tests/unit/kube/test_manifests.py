@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterStatus
+from muster_operator.kube.client import KubeClient
 from muster_operator.kube.manifests import manifests
 from muster_operator.kube.workload import KubeWorkload, _node, pod_info
 from muster_operator.store.port import ClusterKey
@@ -141,6 +143,46 @@ async def test_pods_come_in_order_and_strangers_with_our_label_are_left_out() ->
     workload.deliver_pod("DELETED", pod("a-2", metadata={"resourceVersion": "9"}))
     assert [each.name for each in await workload.pods(key)] == ["a-10"]
     assert set(told) == {key}
+
+
+async def test_pods_are_as_the_last_events_say_however_often_they_were_asked_for() -> None:
+    workload, key = KubeWorkload(None, "image"), ClusterKey("ns", "a")  # type: ignore[arg-type]  # answers from memory
+    labels = {"muster.dev/cluster": "a", "controller-revision-hash": "old"}
+    workload.deliver_pod("ADDED", pod(metadata={"labels": labels}))
+    (first,) = await workload.pods(key)
+    assert (first.phase, first.outdated) == (PodPhase.RUNNING, False)
+    assert await workload.pods(key) is await workload.pods(key)
+    stateful_set = {"metadata": {**pod()["metadata"], "generation": 1}}
+    workload.deliver_stateful_set(None, {**stateful_set, "status": {"observedGeneration": 1, "updateRevision": "new"}})
+    assert [each.outdated for each in await workload.pods(key)] == [True]
+    later = {"labels": labels, "resourceVersion": "6", "deletionTimestamp": "now"}
+    workload.deliver_pod("MODIFIED", pod(metadata=later))
+    assert [each.phase for each in await workload.pods(key)] == [PodPhase.TERMINATING]
+
+
+class Applying:
+    """An API server that takes everything."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+
+    async def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        self.applied.append(path)
+        return {"metadata": {"generation": 1}}
+
+
+async def test_manifests_are_applied_again_when_the_spec_or_the_object_is_another_one() -> None:
+    server = Applying()
+    workload = KubeWorkload(cast(KubeClient, server), "image")
+    declared = cluster()
+    told = replace(declared, status=CoordinatorClusterStatus(led=1))
+    assert (await workload.ensure_pods(declared)).startswith("applied")
+    assert "as declared" in await workload.ensure_pods(told)
+    assert len(server.applied) == 4
+    another = replace(declared, metadata=replace(declared.metadata, uid="another"))
+    for other in (another, replace(another, spec=cluster(pods=5).spec)):
+        assert (await workload.ensure_pods(other)).startswith("applied")
+    assert len(server.applied) == 12
 
 
 def test_times_of_failover_that_pods_keep_reach_them_unless_a_setting_says_otherwise() -> None:
