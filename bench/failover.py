@@ -5,8 +5,9 @@ stored offsets.
 The interruptions are those of `make chaos`: three pods (nodes), 50 partitions, 100 groups that commit every 10 ms, the
 leader of a third of them killed or asked to end. Kafka 4.1.0 runs the same on this machine where Java is and its jars
 were fetched; otherwise the figures of bench/kafka-failover.json, from another machine, stand beside it and say so.
-Stored offsets: how long the elections of a drain take, and from the start of a pod until it leads everything, beside
-Kafka's start over the same log. The results are also written to bench/results/.
+Stored offsets: how long the elections of a drain take, and from the start of a pod until it leads everything, with
+several lengths of what lies behind its checkpoints, beside Kafka's start over the same log. The results are also
+written to bench/results/.
 
 Exit codes: 0 all bounds hold; 1 one does not, or something failed or was lost; 2 wrong usage, or a program is missing.
 """
@@ -20,6 +21,7 @@ import sys
 from typing import Any
 
 import builds
+import coldstart
 import stored
 from report import REPOSITORY, machine, write
 from servers import data_directory
@@ -41,7 +43,7 @@ def main() -> int:
             if "warm" in options.parts:
                 report["warm"] = stored.warm(directory, options.offsets)
             if "cold" in options.parts:
-                report["cold"] = stored.cold(directory, options.offsets, with_kafka=has_kafka(options))
+                report["cold"] = coldstart.measure(directory, options.offsets, with_kafka=has_kafka(options))
     except builds.MissingTool as missing:
         print(f"bench: {missing}", file=sys.stderr)
         return 2
@@ -51,7 +53,11 @@ def main() -> int:
     written = write("failover", report)
     print(json.dumps(report, indent=2) if options.json else text(report))
     print(f"written to {written}", file=sys.stderr)
-    failed = [*faults_exceeded(report), *stored.exceeded(report)]
+    failed = faults_exceeded(report)
+    if "warm" in report:
+        failed += stored.exceeded(report["warm"])
+    if "cold" in report:
+        failed += coldstart.exceeded(report["cold"])
     for line in failed:
         print(f"bench: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -110,7 +116,12 @@ def with_kafka(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def text(report: dict[str, Any]) -> str:
-    return "\n".join(filter(None, [_faults(report) if "muster" in report else "", stored.text(report)]))
+    parts = [_faults(report)] if "muster" in report else []
+    if "warm" in report:
+        parts.append(stored.text(report["warm"]))
+    if "cold" in report:
+        parts.append(coldstart.text(report["cold"]))
+    return "\n".join(parts)
 
 
 def _faults(report: dict[str, Any]) -> str:

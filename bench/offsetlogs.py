@@ -36,7 +36,8 @@ from muster_coordinator.records.offset_commit import (
 )
 from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import PromiseFile
-from muster_coordinator.shard.checkpointing import PART_ENTRIES
+from muster_coordinator.server.settings import CoordinatorSettings
+from muster_coordinator.shard.checkpointing import PART_ENTRIES, CheckpointerSettings
 from muster_coordinator.shard.loading import replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 
@@ -50,18 +51,22 @@ EPOCH = 1
 @dataclass(frozen=True)
 class Shape:
     """How much there is to load. ``groups`` are those of one offsets partition, ``topic_partitions`` those of one
-    group. ``tail``: records of each partition behind a checkpoint; -1: there is none."""
+    group."""
 
     partitions: int = 50
     records: int = 5_000_000
     groups: int = 100
     topic_partitions: int = 20
     batch_records: int = 17
-    tail: int = -1
 
     @property
     def records_per_partition(self) -> int:
         return self.records // self.partitions
+
+    @property
+    def keys_per_partition(self) -> int:
+        """Each comes once in so many records."""
+        return self.groups * self.topic_partitions
 
 
 def group_names(partition: int, partitions: int) -> Iterator[str]:
@@ -103,8 +108,6 @@ def write_log(shape: Shape, data: Path, partition: int) -> None:
         values = [encode_offset_commit_value(OffsetCommitValue(number, -1, "", time_ms)) for number in numbers]
         append(log, [(keys[n % len(keys)], value) for n, value in zip(numbers, values, strict=True)], time_ms)
     log.sync()
-    if shape.tail >= 0:
-        write_checkpoint(log, log_id, log.end_offset - shape.tail)
     log.close()
 
 
@@ -113,21 +116,45 @@ class _AnyTopic:
         return True
 
 
-def write_checkpoint(log: PartitionLog, log_id: str, offset: int) -> None:
-    """Of the state up to the last batch that ends there."""
+def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
+    """Give each log of ``copy_logs`` a checkpoint, and so much of a tail behind it: ``share`` of what makes the next
+    checkpoint due, with the pod's default settings. Returns the records behind all checkpoints.
+    """
+    settings = CheckpointerSettings(CoordinatorSettings().shard.checkpoint_interval_bytes)
+    disk = OsDisk()
+    behind = 0
+    for partition in range(shape.partitions):
+        directory = partition_directory(data, partition)
+        log_id = PromiseFile.open(disk, directory).log_id
+        log = PartitionLog.open(disk, directory, partition, LogSettings(), History(boot_id=""))
+        size, end = write_checkpoint(shape, log, log_id, log.end_offset)
+        tail = int(share * settings.due_bytes(size) * log.end_offset / log.size)
+        if tail:
+            _, end = write_checkpoint(shape, log, log_id, log.end_offset - tail)
+        behind += log.end_offset - end
+        log.close()
+    return behind
+
+
+def write_checkpoint(shape: Shape, log: PartitionLog, log_id: str, offset: int) -> tuple[int, int]:
+    """Of the state up to the last batch that ends at ``offset`` or below: its bytes, and where it ends. Every key comes
+    in the records right below it, so nothing else is read."""
     state = GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: "")
-    steps = replay_log(log, state, ShardMetrics(), to_offset=offset)
+    start = max(offset - shape.keys_per_partition - 2 * shape.batch_records, log.start_offset)
+    first = next(log.read_batches(start)).base_offset
+    steps = replay_log(log, state, ShardMetrics(), first, offset)
     while True:
         try:
             next(steps)
-        except StopIteration as end:
-            head = CheckpointHead(SNAPSHOT_VERSION, log_id, end.value, EPOCH)
+        except StopIteration as ended:
+            end: int = ended.value
             break
-    writer = CheckpointWriter(OsDisk(), log.directory, head)
+    writer = CheckpointWriter(OsDisk(), log.directory, CheckpointHead(SNAPSHOT_VERSION, log_id, end, EPOCH))
     encode = msgspec.msgpack.Encoder().encode
     for part in state.snapshot(PART_ENTRIES):
         writer.add(encode(part))
     writer.publish()
+    return writer.size, end
 
 
 def append(log: PartitionLog, records: list[tuple[bytes, bytes]], time_ms: int, *, control: bool = False) -> None:

@@ -1,8 +1,7 @@
-"""Over many stored offsets: election of warm standbys (three pods), and the cold start of a single pod, beside Kafka's
-load of the same log.
+"""Over many stored offsets: election of warm standbys, in three pods.
 
-Groups have 1,000 topic partitions each. For the elections the load generator stores the offsets, 20 groups at a time,
-which commit them again and again for half a second. The logs of the cold start are written once and kept.
+Groups have 1,000 topic partitions each. The load generator stores the offsets, 20 groups at a time, which commit them
+again and again for half a second.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import builds
-import kafkaload
-import offsetlogs
 import servers
 from builds import BenchError
-from pods import running_pod
 
 from muster_coordinator.podapi.client import PodClient, new_session
 from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, StatusEvent
@@ -42,11 +38,6 @@ SETTLED_S = 2.0
 DEADLINE_S = 120.0
 SILENCE_S = 60.0
 POLL_S = 0.02
-REWRITTEN = 10
-"""How often each offset is in the log of a cold start."""
-TAIL_RECORDS = 10_000
-"""Of each partition behind its checkpoint: half a megabyte, as on average with a checkpoint at every megabyte
-(muster.checkpoint.interval.bytes; by default 16)."""
 ELECTION_LIMIT_MS = 100.0
 
 
@@ -62,31 +53,6 @@ def warm(directory: Path, offsets: int) -> dict[str, Any]:
         times = sorted(asyncio.run(_handover(pods)))
     stored = rounds * GROUPS_AT_ONCE * TOPIC_PARTITIONS
     return {"offsets": stored, "elections": len(times), "p50_ms": times[len(times) // 2], "max_ms": times[-1]}
-
-
-def cold(directory: Path, offsets: int, *, with_kafka: bool) -> dict[str, Any]:
-    """From the start of a process over logs with checkpoints and tails until it leads everything; then Kafka over the
-    same logs. Raises BenchError, MissingTool.
-    """
-    groups = max(offsets // (PARTITIONS * TOPIC_PARTITIONS), 1)
-    stored = PARTITIONS * groups * TOPIC_PARTITIONS
-    shape = offsetlogs.Shape(PARTITIONS, stored * REWRITTEN, groups, TOPIC_PARTITIONS, tail=TAIL_RECORDS)
-    data = directory / "cold"
-    offsetlogs.copy_logs(shape, data)
-    logs = sorted(data.glob("__consumer_offsets-*"))
-    figures: dict[str, Any] = {"offsets": stored, "records": shape.records}
-    figures["log_bytes"] = sum(file.stat().st_size for log in logs for file in log.glob("*.log"))
-    if with_kafka:
-        figures["kafka"] = kafkaload.measure(directory / "kafka", logs, TOPIC_PARTITIONS)
-    return figures | {"ms": asyncio.run(_start_cold(directory, data))}
-
-
-async def _start_cold(directory: Path, data: Path) -> float:
-    started = time.monotonic()
-    async with running_pod(directory, data) as pod:
-        await pod.logs_open(PARTITIONS)
-        await pod.elect(range(PARTITIONS), offsetlogs.EPOCH + 1)
-        return _ms(time.monotonic() - started)
 
 
 def _rounds(offsets: int) -> int:
@@ -209,31 +175,15 @@ def _ms(seconds: float) -> float:
 
 
 def exceeded(figures: dict[str, Any]) -> list[str]:
-    """A line for each bound that does not hold."""
-    lines = []
-    standby, start = figures.get("warm"), figures.get("cold")
-    if standby is not None and standby["max_ms"] > ELECTION_LIMIT_MS:
-        lines.append(f"election of a warm standby: max {standby['max_ms']:,.0f} ms, limit {ELECTION_LIMIT_MS:g} ms")
-    kafka = start.get("kafka") if start is not None else None
-    if start is not None and kafka is not None and start["ms"] >= kafka["ms"]:
-        lines.append(f"cold start: {start['ms']:,.0f} ms, Kafka's {kafka['ms']:,.0f} ms")
-    return lines
+    """A line if the bound does not hold."""
+    if figures["max_ms"] <= ELECTION_LIMIT_MS:
+        return []
+    return [f"election of a warm standby: max {figures['max_ms']:,.0f} ms, limit {ELECTION_LIMIT_MS:g} ms"]
 
 
 def text(figures: dict[str, Any]) -> str:
-    lines = []
-    if (standby := figures.get("warm")) is not None:
-        lines.append(
-            f"election of a warm standby, {standby['offsets']:,} stored offsets in {PARTITIONS} partitions: "
-            f"p50 {standby['p50_ms']:,.0f} ms, max {standby['max_ms']:,.0f} ms "
-            f"({standby['elections']} elections, limit of the max {ELECTION_LIMIT_MS:g} ms)"
-        )
-    if (start := figures.get("cold")) is not None:
-        what = f"{start['offsets']:,} stored offsets, {start['records']:,} records, {start['log_bytes'] / 1e6:,.0f} MB"
-        lines.append(f"cold start of a pod until it leads everything, {what}: {start['ms']:,.0f} ms")
-        if (kafka := start.get("kafka")) is not None:
-            lines.append(
-                f"Kafka 4.1.0 over the same log: {kafka['ms']:,.0f} ms, of which {kafka['load_ms']:,.0f} ms after it "
-                f"answered at all; Muster takes {start['ms'] / kafka['ms']:.2f} of Kafka's time"
-            )
-    return "\n".join(lines)
+    return (
+        f"election of a warm standby, {figures['offsets']:,} stored offsets in {PARTITIONS} partitions: "
+        f"p50 {figures['p50_ms']:,.0f} ms, max {figures['max_ms']:,.0f} ms "
+        f"({figures['elections']} elections, limit of the max {ELECTION_LIMIT_MS:g} ms)"
+    )

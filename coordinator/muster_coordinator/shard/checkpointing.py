@@ -1,8 +1,9 @@
 """When a checkpoint of a partition is taken, and how: as a load of its own, in the background.
 
 The state that serves changes all the time; so a second one is made from the checkpoint before and the committed
-records behind it, and written in parts. That takes a fifth of a processor at most, and the memory of one partition at
-a time. A checkpoint whose shard does not lead any more at the end is dropped.
+records behind it, and written in parts. That takes a fifth of a processor at most, half of one where more is written
+than that can keep up with, and the memory of one partition at a time. A checkpoint whose shard does not lead any more
+at the end is dropped.
 """
 
 from __future__ import annotations
@@ -32,16 +33,24 @@ PART_ENTRIES = 200
 """Groups or offsets in one part: well below a millisecond of work."""
 REST = 4
 """Pauses last so many times as long as the work between them."""
+BEHIND = 2
+REST_BEHIND = 1
+"""The same where so many times more than is due lies behind the last checkpoint: replay is not faster than commits of
+ten offsets each, and a tail that grows for as long as the load lasts makes the start after a crash as long."""
 
 
 @dataclass(frozen=True)
 class CheckpointerSettings:
     """``interval_bytes``: so much of a log, and at least as much as its last checkpoint is large, must lie behind that
-    before another one is taken.
+    before another one is taken: no more is ever written into checkpoints than into the log.
     """
 
     interval_bytes: int
     check_interval_ms: int = 5_000
+
+    def due_bytes(self, checkpoint_bytes: int) -> int:
+        """Of the log behind a checkpoint of that size: from there on the next one is due."""
+        return max(self.interval_bytes, checkpoint_bytes)
 
 
 class Checkpointer(Background):
@@ -66,18 +75,22 @@ class Checkpointer(Background):
         self._new_coordinator = new_coordinator
         self._blocking = blocking
         self._last: dict[str, tuple[int, int]] = {}  # log id -> offset and bytes of its newest checkpoint
+        self._rest_factor = REST
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
-            if host.may_tend and self._is_due(host):
+            due = self._due(host) if host.may_tend else 0
+            if due >= 1:
+                self._rest_factor = REST if due < BEHIND else REST_BEHIND
                 await self.take(host)
         self.counts.lag_bytes = sum(
             host.replica.log.bytes_from(self._newest(host)[0]) for host in self._hosts.values() if host.may_tend
         )
 
-    def _is_due(self, host: ReplicaHost) -> bool:
+    def _due(self, host: ReplicaHost) -> float:
+        """How many times what makes a checkpoint due lies behind the last one."""
         offset, size = self._newest(host)
-        return host.replica.log.bytes_from(offset) >= max(self._settings.interval_bytes, size)
+        return host.replica.log.bytes_from(offset) / self._settings.due_bytes(size)
 
     def _newest(self, host: ReplicaHost) -> tuple[int, int]:
         """Offset and bytes of the newest checkpoint; the start of the log if there is none."""
@@ -156,4 +169,4 @@ class Checkpointer(Background):
     async def _rest(self, started_s: float, host: ReplicaHost, generation: int) -> bool:
         """True if there is no use in going on: the pod stops, somebody else needs the log, a leadership ended."""
         worked_s = self._clock.monotonic_s() - started_s
-        return await self.pause(worked_s * REST) or host.log_wanted or host.generation != generation
+        return await self.pause(worked_s * self._rest_factor) or host.log_wanted or host.generation != generation

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,6 +156,30 @@ async def test_checkpoints_are_counted_and_what_a_load_would_read_behind_them(po
     await pod.checkpointer.work()
     assert counts.done == 1
     assert 0 < counts.lag_bytes < log.bytes_from(log.start_offset)
+
+
+async def test_pod_that_is_behind_with_checkpoints_rests_less(
+    pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()
+    clock = SimpleNamespace(monotonic_s=lambda: next(seconds), monotonic_ms=lambda: 0)
+    rests: list[float] = []
+
+    async def pause(rest_s: float) -> bool:
+        rests.append(rest_s)
+        return False
+
+    for commits, expected in ((50, checkpointing.REST_BEHIND), (20, checkpointing.REST)):
+        await pod.fill(commits)
+        due = pod.checkpointer._due(pod.manager.hosts[0])
+        assert (due >= checkpointing.BEHIND) == (expected == checkpointing.REST_BEHIND)
+        with monkeypatch.context() as patched:
+            patched.setattr(pod.checkpointer, "_clock", clock)
+            patched.setattr(pod.checkpointer, "pause", pause)
+            await pod.checkpointer.work()
+        assert set(rests) == {expected}, "for a second of work each"
+        rests.clear()
+    assert pod.checkpointer.counts.done == 2
 
 
 async def damage(pod: CheckpointedPod) -> None:
