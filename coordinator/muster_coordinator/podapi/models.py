@@ -82,11 +82,14 @@ _CODES: dict[CallStatus, int] = {
 
 class PartitionReason(StrEnum):
     """Why a replica cannot be led: `PartitionStatus.reason` of a FAILED one. Other codes may come; they say
-    nothing more than that it failed."""
+    nothing more than that it failed. Only LOG_SET_ASIDE is of a replica that is well, or about to be."""
 
     LOG_DAMAGED = "LogDamaged"  # only a person can help; never elected again while it is so
     CANNOT_WRITE = "CannotWrite"  # disk full or I/O error; comes back by itself when writing works again
     LOAD_FAILED = "LoadFailed"  # could not be replayed; a higher epoch tries again
+    LOG_SET_ASIDE = (
+        "LogSetAside"  # it was damaged, and began anew since the pod started; the message says what was found
+    )
 
 
 # POST /v1/replicas
@@ -301,8 +304,8 @@ class PartitionStatus(Answer, frozen=True):
     `sets_committed` says that what the log names is committed. `rebuilding`: data that was acked is missing here, so
     the replica is counted nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an
     election of it in a higher epoch, with `force`, gets it back. `followers`: the leader's view, learners included.
-    `reason` is a stable CamelCase code ("" when all is well), `message` its text. `fence`: what a re-shard last said of
-    it, committed, if this pod leads.
+    `reason` is a stable CamelCase code ("" when all is and was well), `message` its text. `fence`: what a re-shard last
+    said of it, committed, if this pod leads.
     """
 
     partition: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, PartitionStatus
+from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, PartitionReason, PartitionStatus
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
@@ -23,6 +23,8 @@ def partition_status(manager: ShardManager, partition: int) -> PartitionStatus |
     core = host.core if host is not None else None
     state = shard.state if shard is not None else ShardState.INITIAL
     reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
+    if not reason and partition in manager.set_aside:
+        reason, message = PartitionReason.LOG_SET_ASIDE, manager.set_aside[partition]
     if damage:
         state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
     status = PartitionStatus(

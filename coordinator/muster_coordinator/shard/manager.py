@@ -133,6 +133,11 @@ class ShardManager:
         return self._storage.damage
 
     @property
+    def set_aside(self) -> dict[int, str]:
+        """Partitions whose log here was damaged and began anew since the pod started, with the damage."""
+        return self._storage.set_aside
+
+    @property
     def is_settled(self) -> bool:
         """Nothing goes on in the background that ends by itself: logs are open, loads are done."""
         return self._runtime.is_idle

@@ -67,6 +67,7 @@ class Storage:
         self.lost_power = False
         """Under flush os the power was lost since the last write: logs may lack what was acked."""
         self.damage: dict[int, str] = {}  # partition -> why its replica here must not serve
+        self.set_aside: dict[int, str] = {}  # partition -> why its log began anew, in this run of the pod
         self._data_dir = data_dir
         self._disk = disk
         self._settings = settings
@@ -313,7 +314,9 @@ class Storage:
         DamagedLogError.
         """
         with self._recovering:
-            replica.begin_anew(self.damage.get(replica.partition, ""), self._log_settings)
+            reason = self.damage.get(replica.partition, "")
+            replica.begin_anew(reason, self._log_settings)
+        self.set_aside[replica.partition] = reason
         self.damage.pop(replica.partition, None)
 
     def salvage_unclaimed(self) -> None:

@@ -1,7 +1,8 @@
 """Condition types, reason codes and the rules by which conditions change (kstatus).
 
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
-`Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict.
+`Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
+says what a pod has found in its log, also where nobody notices because others lead.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ConditionType(StrEnum):
     READY = "Ready"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
+    DAMAGED = "Damaged"
 
 
 class Reason(StrEnum):
@@ -118,7 +120,7 @@ PLANNED = frozenset((Reason.MOVING, Reason.CHANGING_REPLICAS, Reason.NEEDS_HIGHE
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.Condition."""
 
-    type: Annotated[str, Meta(max_length=316, description="Ready, Reconciling or Stalled.")]
+    type: Annotated[str, Meta(max_length=316, description="Ready, Reconciling, Stalled or Damaged.")]
     status: ConditionStatus
     reason: Annotated[str, Meta(min_length=1, max_length=1024, description="A stable code for programs.")]
     message: Annotated[

@@ -1,7 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows of an object's history.
 
-One is posted when the reason of a Ready condition changes to something that lasts; passing states (placing, electing)
-are in the log. Posting is best effort and one at a time, so that it never competes with a failover's writes.
+One is posted when the reason of a Ready condition changes to something that lasts, and when a pod finds damage in a
+log; passing states (placing, electing) are in the log. Posting is best effort and one at a time, so that it never
+competes with a failover's writes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ PASSING = frozenset({Reason.NOT_SEEN, Reason.PLACING, Reason.ELECTING, Reason.LO
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
-    """The Ready condition, if its reason changed to one that lasts."""
+    """What people shall be told: of damage that was not known, or else the Ready condition, if its reason changed to
+    one that lasts."""
+    damage, known = (find_condition(each, ConditionType.DAMAGED) for each in (after, before))
+    if damage is not None and (known is None or known.message != damage.message):
+        return damage
     now = find_condition(after, ConditionType.READY)
     was = find_condition(before, ConditionType.READY)
     if now is None or now.reason in PASSING or (was is not None and was.reason == now.reason):
@@ -85,7 +90,7 @@ class EventRecorder:
                 "namespace": meta.namespace,
                 "uid": meta.uid,
             },
-            "type": "Normal" if condition.status == "True" else "Warning",
+            "type": "Normal" if (condition.type, condition.status) == (ConditionType.READY, "True") else "Warning",
             "action": "Reconcile",
             "reason": condition.reason,
             "note": condition.message[:NOTE_LIMIT],

@@ -40,6 +40,7 @@ from muster_operator.plan.standing import Scene, Tally
 from muster_operator.plan.status import (
     Verdict,
     cluster_status,
+    damage_of,
     partition_status,
     topic_status,
     verdict_of_topic,
@@ -201,19 +202,20 @@ def _decide(seen: Observation, objects: _Sorted, scene: Scene, time: str, known:
         decision = known.find(name, inputs)
         if decision is None:
             scene.depends_on_others = False
-            decision = _told(partition, decide(partition, scene, attempt), time)
+            decision = _told(seen, partition, decide(partition, scene, attempt), time)
             if not scene.depends_on_others:
                 known.keep(name, inputs, decision)
         decisions[index] = decision
     if len(decisions) < len(objects.counting):
         placed = _placement(seen, objects)
-        decisions |= {index: _told(objects.counting[index], each, time) for index, each in placed.items()}
+        decisions |= {index: _told(seen, objects.counting[index], each, time) for index, each in placed.items()}
     return dict(sorted(decisions.items()))
 
 
-def _told(partition: OffsetsPartition, decided: Decision, time: str) -> Decision:
+def _told(seen: Observation, partition: OffsetsPartition, decided: Decision, time: str) -> Decision:
     """With the conditions by which people are told."""
-    return with_fields(decided, status=partition_status(partition, decided.status, decided.message, time))
+    damage = damage_of(partition.spec.index, seen.pods)
+    return with_fields(decided, status=partition_status(partition, decided.status, decided.message, time, damage))
 
 
 def _too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:

@@ -10,9 +10,9 @@ from operator import attrgetter
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, Replica
 from muster_operator.plan.observation import Connection, PodView, ReplicaView
 
-__all__ = ["LOG_DAMAGED", "Member", "Scene", "Standing", "Tally", "log_ids"]
+__all__ = ["LOG_DAMAGED", "LOG_SET_ASIDE", "Member", "Scene", "Standing", "Tally", "log_ids"]
 
-LOG_DAMAGED = "LogDamaged"  # podapi.models.PartitionReason
+LOG_DAMAGED, LOG_SET_ASIDE = "LogDamaged", "LogSetAside"  # podapi.models.PartitionReason
 
 CAUGHT_UP_RECORDS = 1000
 """So far behind, and a replica still counts as caught up: it is sent the rest within the time of an election. Positions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,8 +18,9 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
-from muster_operator.plan.observation import Connection, Observation
+from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
+from muster_operator.plan.standing import LOG_DAMAGED, LOG_SET_ASIDE
 
 __all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_topic"]
 
@@ -61,8 +62,16 @@ def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: i
     return after
 
 
+def damage_of(index: int, pods: Iterable[PodView]) -> str:
+    """What pods have found in their logs of a partition; "" if that is nothing. The same as long as it stays there,
+    and after the log was set aside."""
+    views = [(pod.name, view) for pod in pods if (view := pod.replicas.get(index)) is not None]
+    found = (f"pod {name}: {view.message}" for name, view in views if view.reason in (LOG_DAMAGED, LOG_SET_ASIDE))
+    return "; ".join(sorted(found))
+
+
 def partition_status(
-    partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: str
+    partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: str, damage: str = ""
 ) -> OffsetsPartitionStatus:
     """The decided status with conditions and times; equal to the recorded one if nothing is new."""
     before, generation = partition.status, partition.metadata.generation
@@ -74,10 +83,16 @@ def partition_status(
         stalled=decided.state is PartitionState.STALLED,
     )
     changed = (decided.state, decided.leader, decided.epoch) != (before.state, before.leader, before.epoch)
+    conditions = conditions_of(before.conditions, verdict, generation, now)
+    if damage:
+        found = Condition(ConditionType.DAMAGED, "True", Reason.LOG_DAMAGED, damage, observed_generation=generation)
+        conditions = with_condition(conditions, found, now)
+    else:
+        conditions = without_condition(conditions, ConditionType.DAMAGED)
     return replace(
         decided,
         observed_generation=generation,
-        conditions=conditions_of(before.conditions, verdict, generation, now),
+        conditions=conditions,
         last_transition_time=now if changed or not before.last_transition_time else before.last_transition_time,
     )
 

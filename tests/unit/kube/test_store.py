@@ -115,6 +115,18 @@ def test_event_is_for_a_new_reason_that_lasts() -> None:
     assert noteworthy(ready("False", "NoMajority"), accepted) == accepted[0]
 
 
+def test_event_is_for_damage_that_was_not_known() -> None:
+    def damaged(message: str) -> tuple[Condition, ...]:
+        return (*ready("True", "Led"), Condition("Damaged", "True", "LogDamaged", message))
+
+    once, again = damaged("pod c-1: at byte 7"), damaged("pod c-1: at byte 7; pod c-2: at byte 9")
+    assert noteworthy(ready("True", "Led"), once) == once[1]
+    assert noteworthy(once, again) == again[1]
+    assert noteworthy(again, again) is None
+    assert noteworthy(once, ready("True", "Led")) is None
+    assert noteworthy(once, (*ready("False", "PodDown"), once[1])) == ready("False", "PodDown")[0]
+
+
 async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting(
     store: KubeStore, client: RecordingClient
 ) -> None:
@@ -126,15 +138,17 @@ async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting
     client.failing = True
     recorder.put("CoordinatorCluster", cluster.metadata, ready("False", "NoTopic", "nothing to lead")[0])
     recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "AllPartitionsLed")[0])
+    recorder.put("CoordinatorCluster", cluster.metadata, Condition("Damaged", "True", "LogDamaged"))
     posting = asyncio.create_task(recorder.run())
     async with asyncio.timeout(10):
-        while len(client.sent) < 2:
+        while len(client.sent) < 3:
             client.arrived.clear()
             await client.arrived.wait()
     posting.cancel()
-    first, second = (body for _, _, body in client.sent)
+    first, second, third = (body for _, _, body in client.sent)
     assert (first["type"], first["reason"], first["note"]) == ("Warning", "NoTopic", "nothing to lead")
     assert (second["type"], second["regarding"]["uid"]) == ("Normal", "uid-c")
+    assert (third["type"], third["reason"]) == ("Warning", "LogDamaged")
 
 
 async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, store: KubeStore) -> None:

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
-from muster_operator.api.conditions import Reason
-from muster_operator.api.models import PartitionState, Replica
+from muster_operator.api.conditions import Reason, find_condition
+from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod
 from muster_operator.plan.observation import Attempt, Connection, Observation
@@ -54,6 +54,31 @@ def test_lost_node_of_a_silent_pod_is_a_witness_like_another_pod(model: Model, l
     others = {f"c_{number}": {"lost_peers": frozenset({"c-0"})} for number in (1, 2)[:lost_by]}
     actions = plan(seen(model, c_0={**SILENT, "node_lost": True}, **others), 1.0)
     assert len(elections(actions)) == moves
+
+
+def test_damage_on_a_follower_is_told_once_and_for_as_long_as_its_pod_shows_it(model: Model) -> None:
+    observation = seen(model)
+
+    def records(partition: OffsetsPartition, **changes: str) -> list[OffsetsPartitionStatus]:
+        follower = next(pod for pod in observation.pods if pod.name != partition.status.leader)
+        view = with_fields(follower.replicas[partition.spec.index], **changes)
+        shown = with_fields(follower, replicas={**follower.replicas, partition.spec.index: view})
+        pods = tuple(shown if pod is follower else pod for pod in observation.pods)
+        others = (each for each in observation.partitions if each.metadata.name != partition.metadata.name)
+        actions = plan(with_fields(observation, pods=pods, partitions=(partition, *others)), 1.0)
+        return [each.status for each in actions if isinstance(each, RecordLeadership)]
+
+    partition = observation.partitions[0]
+    (damaged,) = records(partition, state="FAILED", reason="LogDamaged", message="at byte 7")
+    condition = find_condition(damaged.conditions, "Damaged")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "LogDamaged")
+    assert condition.message.endswith(": at byte 7")
+    assert damaged.state is PartitionState.LED
+    told = replace(partition, status=damaged)
+    assert records(told, reason="LogSetAside", message="at byte 7") == []
+    (sound,) = records(told)
+    assert sound == partition.status
 
 
 def test_pod_that_answers_leads_on_whatever_is_said_of_its_node(model: Model) -> None:

@@ -12,6 +12,7 @@ from tests.unit.log.offsets_history import state_of
 from muster_coordinator.log.beside import swap_count
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
 from muster_coordinator.replication.messages import Append
+from muster_coordinator.server.partition_status import partition_status
 from muster_coordinator.shard.checkpointing import Checkpointer
 from muster_coordinator.shard.cleaning import LogCleaner
 from muster_coordinator.shard.outcome import OutcomeCode
@@ -201,11 +202,19 @@ async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: Replic
     assert (found.log_id, found.promised.incarnation) == (replica.log_id, 1)
     assert (replica.directory / "damaged" / "0" / path.name).read_bytes() == data
     assert not pods[2].up.damage
+    shown = partition_status(pods[2].up, 0)
+    assert shown is not None
+    assert (shown.state, shown.reason) != ("FAILED", "LogDamaged")
+    assert shown.reason == "LogSetAside"
+    assert path.name in shown.message
     assert_equal_logs(pods)
     await pods[2].kill()
     await pods[2].start()
     await pods.elect(2, force=True)
     assert await pods[2].fetch() == 40
+    shown = partition_status(pods[2].up, 0)
+    assert shown is not None
+    assert shown.reason == ""
 
 
 async def test_rebuilding_replica_is_counted_nowhere(pods: ReplicaPods) -> None:
