@@ -26,7 +26,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 
-__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "build_app", "json_answer"]
+__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "RefusedCallError", "body_of", "build_app", "json_answer"]
 
 HEARTBEAT_INTERVAL_S = 0.2
 """The longest silence of a watch stream."""
@@ -58,8 +58,8 @@ def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
     return app
 
 
-class _Refused(Exception):
-    """A call that is refused as a whole."""
+class RefusedCallError(Exception):
+    """A call that is refused as a whole: its HTTP status, and a problem with its reason and message."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -78,22 +78,22 @@ class _Api:
         try:
             addressee = request.headers.get(ADDRESSEE_HEADER)
             if addressee is not None and addressee != (name := self._pod.status().pod):
-                raise _Refused(421, "WrongPod", f"this is pod {name!r}, not {addressee!r}")
+                raise RefusedCallError(421, "WrongPod", f"this is pod {name!r}, not {addressee!r}")
             return await handler(request)
-        except _Refused as refused:
+        except RefusedCallError as refused:
             return json_answer(refused.problem, refused.code)
 
     async def replicas(self, request: web.Request) -> web.Response:
-        return json_answer(await self._pod.create_replicas(await _body(request, ReplicasRequest)))
+        return json_answer(await self._pod.create_replicas(await body_of(request, ReplicasRequest)))
 
     async def removals(self, request: web.Request) -> web.Response:
-        return json_answer(await self._pod.remove_replicas(await _body(request, RemovalsRequest)))
+        return json_answer(await self._pod.remove_replicas(await body_of(request, RemovalsRequest)))
 
     async def elections(self, request: web.Request) -> web.Response:
-        return json_answer(await self._pod.elect(await _body(request, ElectionsRequest)))
+        return json_answer(await self._pod.elect(await body_of(request, ElectionsRequest)))
 
     async def resignations(self, request: web.Request) -> web.Response:
-        return json_answer(await self._pod.resign(await _body(request, ResignationsRequest)))
+        return json_answer(await self._pod.resign(await body_of(request, ResignationsRequest)))
 
     async def partitions(self, request: web.Request) -> web.Response:
         return json_answer({"partitions": self._pod.partitions()})
@@ -102,7 +102,7 @@ class _Api:
         return json_answer(self._pod.status())
 
     async def metadata(self, request: web.Request) -> web.Response:
-        answer = self._pod.update_metadata(await _body(request, MetadataImage))
+        answer = self._pod.update_metadata(await body_of(request, MetadataImage))
         return json_answer(answer, 200 if answer.accepted else 409)
 
     async def drain(self, request: web.Request) -> web.Response:
@@ -162,15 +162,16 @@ class _Api:
             stream.cancel()
 
 
-async def _body(request: web.Request, kind: type[_R]) -> _R:
+async def body_of(request: web.Request, kind: type[_R]) -> _R:
+    """For routes of others, too. Raises RefusedCallError, which the application answers."""
     try:
         return msgspec.json.decode(await request.read(), type=kind)
     except msgspec.ValidationError as error:
-        raise _Refused(400, "InvalidRequest", str(error)) from error
+        raise RefusedCallError(400, "InvalidRequest", str(error)) from error
     except msgspec.DecodeError as error:
-        raise _Refused(400, "MalformedJson", str(error)) from error
+        raise RefusedCallError(400, "MalformedJson", str(error)) from error
     except web.HTTPRequestEntityTooLarge as error:
-        raise _Refused(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error
+        raise RefusedCallError(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error
 
 
 def json_answer(answer: object, status: int = 200) -> web.Response:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 import msgspec
 from aiohttp import web
 
-from muster_coordinator.podapi.fields import Problem
 from muster_coordinator.podapi.models import FenceStatus
 from muster_coordinator.podapi.reshard import (
     MAX_IMPORT_BYTES,
@@ -17,7 +16,7 @@ from muster_coordinator.podapi.reshard import (
     FencesRequest,
     FencesResponse,
 )
-from muster_coordinator.podapi.server import json_answer
+from muster_coordinator.podapi.server import RefusedCallError, body_of, json_answer
 from muster_coordinator.records.control import Fence
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 
@@ -37,10 +36,7 @@ class _Api:
         self._fencing = fencing
 
     async def fences(self, request: web.Request) -> web.Response:
-        try:
-            asked = msgspec.json.decode(await request.read(), type=FencesRequest)
-        except msgspec.DecodeError as error:
-            return json_answer(Problem("InvalidRequest", str(error)), 400)
+        asked = await body_of(request, FencesRequest)
         return json_answer(FencesResponse(tuple(await asyncio.gather(*(self._fence(each) for each in asked.fences)))))
 
     async def _fence(self, call: FenceCall) -> FenceResult:
@@ -55,10 +51,10 @@ class _Api:
         try:
             reshard, position = int(request.query["reshard"]), int(request.query["position"])
         except (KeyError, ValueError):
-            return json_answer(Problem("InvalidRequest", "reshard and position must be numbers"), 400)
+            raise RefusedCallError(400, "InvalidRequest", "reshard and position must be numbers") from None
         data = await request.read()
         if len(data) > MAX_IMPORT_BYTES:
-            return json_answer(Problem("TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes"), 413)
+            raise RefusedCallError(413, "TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes")
         last = "last" in request.query
         return json_answer(
             await _result(partition, self._fencing.take_in(partition, reshard, position, data, last=last))
