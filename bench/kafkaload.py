@@ -17,9 +17,10 @@ from pathlib import Path
 import servers
 from builds import BenchError
 
+from muster_cli.bare_client import call, string
 from muster_coordinator.groups.partitioner import partition_for
 
-FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
+FIND_COORDINATOR, DESCRIBE_GROUPS = (10, 0), (15, 0)  # API key and version
 DEADLINE_S = 120.0
 POLL_S = 0.02
 ASK_S = 5.0
@@ -69,10 +70,10 @@ def _loaded(node: servers.KafkaNode, started: subprocess.Popen[bytes], groups: S
             raise BenchError(error)
         try:
             with socket.create_connection(("127.0.0.1", node.port), ASK_S) as connection:
-                _ask(connection, FIND_COORDINATOR, _string(groups[0]))  # the first one creates the topic
+                call(connection, FIND_COORDINATOR, string(groups[0]))  # the first one creates the topic
                 while True:
-                    names = struct.pack(">i", len(groups)) + b"".join(map(_string, groups))
-                    errors = _errors(_ask(connection, DESCRIBE_GROUPS, names))
+                    names = struct.pack(">i", len(groups)) + b"".join(map(string, groups))
+                    errors = _errors(call(connection, DESCRIBE_GROUPS, names))
                     now = time.monotonic()
                     answered = answered or now
                     if not any(errors):
@@ -82,28 +83,6 @@ def _loaded(node: servers.KafkaNode, started: subprocess.Popen[bytes], groups: S
                         break
         except OSError:
             time.sleep(POLL_S)
-
-
-def _ask(connection: socket.socket, api: int, body: bytes) -> bytes:
-    """The answer's body, in version 0. Raises OSError."""
-    request = struct.pack(">hhih", api, 0, 1, -1) + body
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", _read(connection, 4))
-    return _read(connection, size)[4:]
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            raise ConnectionError("closed")
-        data += part
-    return data
-
-
-def _string(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode("ascii")
 
 
 def _errors(described: bytes) -> list[int]:

@@ -13,6 +13,8 @@ import threading
 import time
 from itertools import cycle, pairwise
 
+from muster_cli.bare_client import call, string
+
 RETRY_S = 0.002
 PAUSE_S = 0.001
 SOCKET_TIMEOUT_S = 1.0
@@ -63,48 +65,30 @@ class Meter(threading.Thread):
     def _commit_until_it_fails(self) -> None:
         """Raises OSError when the connection fails. Returns when the pod is not, or not yet, the coordinator."""
         with _connect(next(self._pods)) as any_pod:
-            coordinator = _coordinator(_call(any_pod, _FIND_COORDINATOR, _string(self.group)))
+            coordinator = _coordinator(call(any_pod, _FIND_COORDINATOR, string(self.group)))
         if coordinator is None:
             return
         with _connect(coordinator) as pod:
             while not self._stopping.wait(PAUSE_S):
                 # The answer's last two bytes are the error code of its only partition.
-                answer = _call(pod, _OFFSET_COMMIT, self._commit_of(self.count + 1))
+                answer = call(pod, _OFFSET_COMMIT, self._commit_of(self.count + 1))
                 if answer[-2:] != b"\0\0":
                     return
                 self._acknowledged.append(time.monotonic())
 
     def _commit_of(self, offset: int) -> bytes:
         """OffsetCommit: group, generation -1, member "", retention -1, [topic, [partition, offset, metadata ""]]."""
-        head = _string(self.group) + struct.pack(">i", -1) + _string("") + struct.pack(">qi", -1, 1)
-        return head + _string(self._topic) + struct.pack(">iiq", 1, 0, offset) + _string("")
-
-
-def _call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
-    """One request and its answer, without the length. Raises OSError when the connection ends."""
-    request = struct.pack(">hhi", *api, 0) + _string("meter") + body
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    (length,) = struct.unpack(">i", _read(connection, 4))
-    return _read(connection, length)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        more = connection.recv(length - len(data))
-        if not more:
-            raise ConnectionResetError("closed by the pod")
-        data += more
-    return data
+        head = string(self.group) + struct.pack(">i", -1) + string("") + struct.pack(">qi", -1, 1)
+        return head + string(self._topic) + struct.pack(">iiq", 1, 0, offset) + string("")
 
 
 def _coordinator(answer: bytes) -> tuple[str, int] | None:
-    """FindCoordinator's answer: correlation id, error code, node id, host, port."""
-    _, error, _, length = struct.unpack_from(">ihih", answer)
+    """FindCoordinator's answer: error code, node id, host, port."""
+    error, _, length = struct.unpack_from(">hih", answer)
     if error:
         return None
-    host = answer[12 : 12 + length].decode()
-    (port,) = struct.unpack_from(">i", answer, 12 + length)
+    host = answer[8 : 8 + length].decode()
+    (port,) = struct.unpack_from(">i", answer, 8 + length)
     return host, port
 
 
@@ -112,11 +96,6 @@ def _connect(address: tuple[str, int]) -> socket.socket:
     connection = socket.create_connection(address, timeout=SOCKET_TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
 
 
 def _address(text: str) -> tuple[str, int]:
