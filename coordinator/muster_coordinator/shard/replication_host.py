@@ -329,8 +329,7 @@ class ReplicaHost:
         if isinstance(error, DamagedLogError):
             self._failed(error)
         else:
-            message = f"{type(error).__name__}: {error}"
-            self._event(ReplicaCore.load_failed, epoch, message)
+            self._event(ReplicaCore.load_failed, epoch, f"{type(error).__name__}: {error}")
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         if self.shard is not None:

@@ -124,3 +124,17 @@ class Pod:
 
     def content(self, p: int = 0) -> list[bytes]:
         return [batch.data for batch in self.logs[p].read_batches(0)]
+
+
+def pod_with(commits: int, **sizes: int) -> Pod:
+    pod = Pod(**sizes)
+    for _ in range(commits):
+        pod.commit()
+    pod.flush()
+    return pod
+
+
+def without_journal(pod: Pod) -> None:
+    """As if another implementation had written the segments."""
+    for name in pod.disk.listdir(JOURNAL):
+        pod.disk.unlink(JOURNAL / name)

@@ -1,9 +1,10 @@
-"""A reader that begins in the middle looks at nothing before: a follower replays its log in many small steps."""
+"""Reading a log: one who begins in the middle looks at nothing before, as a follower replays its log in many small steps;
+ranges are whole batches."""
 
 from __future__ import annotations
 
 import pytest
-from tests.unit.log.harness import Pod
+from tests.unit.log.harness import Pod, pod_with
 
 from muster_coordinator.log import reading
 from muster_coordinator.records.batch import RecordBatch, read_batch
@@ -52,3 +53,19 @@ def test_what_waits_in_memory_is_read_without_the_file(monkeypatch: pytest.Monke
     assert [batch.data for batch in pod.log.read_batches(2)] == pod.written[0][2:]
     with pytest.raises(AssertionError, match="a file was read"):
         list(pod.log.read_batches(0))
+
+
+@pytest.mark.parametrize("max_bytes", [1, 100, 250, 10000])
+def test_range_is_whole_batches_from_file_and_buffer(max_bytes: int) -> None:
+    pod = pod_with(30, segment_bytes=1000)
+    pod.append()
+    pod.append()
+    got: list[bytes] = []
+    offset = 5
+    while offset < pod.log.end_offset:
+        end, batches = pod.log.read_range(offset, max_bytes).run()
+        assert [(base, epoch) for base, _, epoch, _ in batches] == [(b, 1) for b in range(offset, end)]
+        assert len(batches) == 1 or sum(len(data) for _, _, _, data in batches) <= max_bytes
+        got += [data for _, _, _, data in batches]
+        offset = end
+    assert got == pod.written[0][5:]

@@ -1,0 +1,214 @@
+"""Around a shard under test: a group state, a log, a host and a clock that the test holds in its hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
+from muster_coordinator.groups.state import Counters
+from muster_coordinator.replication.sets import Sets
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import ShardState
+
+SETS = Sets(("log-a",))
+
+
+class Write(msgspec.Struct, frozen=True):
+    """A request that appends one record per text."""
+
+    texts: tuple[str, ...]
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A request that shows the state."""
+
+
+class Park(msgspec.Struct, frozen=True):
+    """A request that waits for a later operation, as a join does."""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Answers what was parked."""
+
+
+class Break(msgspec.Struct, frozen=True):
+    """A request whose handler has a defect."""
+
+
+class Poison(msgspec.Struct, frozen=True):
+    """A request whose record cannot be replayed."""
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """Sets (delay) or cancels (-1) a timer."""
+
+    delay_ms: int
+
+
+class FakeGroups:
+    """In place of GroupCoordinator: a list of texts."""
+
+    counters = Counters()
+    fence = None
+
+    max_batch_bytes = 1_000
+
+    def __init__(self) -> None:
+        self.state: list[str] = []
+        self.parked: list[Any] = []
+        self.fired: list[Any] = []
+        self.operations: dict[type, Callable[[Any, Any, int], Result]] = {
+            Write: self._write,
+            Read: lambda r, t, now: Result(response=("read", tuple(self.state))),
+            Park: self._park,
+            Release: self._release,
+            Break: self._break,
+            Poison: lambda r, t, now: Result(records=[(b"k", b"v", "poison")], response="never"),
+            Timer: self._timer,
+        }
+
+    def _write(self, request: Write, token: Any, now_ms: int) -> Result:
+        return Result(records=[(b"k", text.encode(), text) for text in request.texts], response="written")
+
+    def _park(self, request: Park, token: Any, now_ms: int) -> Result:
+        self.parked.append(token)
+        return Result()
+
+    def _release(self, request: Release, token: Any, now_ms: int) -> Result:
+        waiting, self.parked = self.parked, []
+        return Result(response="released", replies=[Reply(t, "at last") for t in waiting])
+
+    def _break(self, request: Break, token: Any, now_ms: int) -> Result:
+        raise KeyError("a defect")
+
+    def _timer(self, request: Timer, token: Any, now_ms: int) -> Result:
+        timer = SetTimer(("t", "", ""), request.delay_ms) if request.delay_ms >= 0 else CancelTimer(("t", "", ""))
+        return Result(response="ok", timers=[timer])
+
+    def refuse(self, request: Any) -> Any:
+        return "broken in itself" if isinstance(request, Break) else None
+
+    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
+        gone = [text for text in self.state if not exists(text, 0)]
+        return Result(records=[(b"k", None, f"-{text}") for text in gone])
+
+    def on_timer(self, key: Any, now_ms: int) -> Result:
+        self.fired.append(key)
+        return Result()
+
+    def replay(self, change: Any, offset: int, timestamp_ms: int, *producer: int) -> None:
+        if change == "poison":
+            raise ValueError("cannot be replayed")
+        self.state.append(change)
+
+    def on_loaded(self, now_ms: int) -> Result:
+        return Result()
+
+    def on_unloaded(self) -> tuple[Reply, ...]:
+        waiting, self.parked = self.parked, []
+        return tuple(Reply(t, None) for t in waiting)
+
+
+class FakeReplica:
+    partition = 3
+    log_id = "log-a"
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self.batches: list[list[Any]] = []
+        self.error: Exception | None = None
+
+    def append_records(self, records: list[Any], epoch: int, now_ms: int, *rest: Any, **options: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.batches.append(records)
+        self.end_offset += len(records)
+
+    def append_leader_change(self, epoch: int, sets: Sets, now_ms: int) -> None:
+        self.append_records([("leader-change", epoch)], epoch, now_ms)
+
+
+class FakePod:
+    """Host and clock."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Shard] = []
+        self.now_ms = 1000
+        self.states: list[ShardState] = []
+        self.storage_errors: list[Exception] = []
+
+    def flush_soon(self, shard: Shard) -> None:
+        self.dirty.append(shard)
+
+    def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
+        pass
+
+    def state_changed(self, shard: Shard) -> None:
+        self.states.append(shard.state)
+
+    def storage_failed(self, error: Exception) -> None:
+        self.storage_errors.append(error)
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def turn(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for shard in dirty:
+            shard.drain(self.now_ms, self.now_ms)
+
+
+class Asked:
+    """One request's answer."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.got.append(code)
+
+
+class World:
+    def __init__(self) -> None:
+        self.pod = FakePod()
+        self.replica = FakeReplica()
+        self.groups = FakeGroups()
+        self.metrics = ShardMetrics()
+        self.shard = Shard(
+            self.replica,  # type: ignore[arg-type]
+            self.groups,  # type: ignore[arg-type]
+            epoch=4,
+            host=self.pod,
+            clock=self.pod,
+            metrics=self.metrics,
+            commit_timeout_ms=500,
+        )
+
+    def activate(self) -> None:
+        self.shard.start_loading()
+        self.shard.open_epoch(4, SETS)
+        self.commit()
+        self.shard.activate()
+        assert self.shard.state is ShardState.ACTIVE
+
+    def ask(self, request: Any) -> Asked:
+        asked = Asked()
+        self.shard.submit(request, asked)
+        return asked
+
+    def turn(self) -> None:
+        self.pod.turn()
+
+    def commit(self, end_offset: int | None = None) -> None:
+        self.shard.committed(self.replica.end_offset if end_offset is None else end_offset)
