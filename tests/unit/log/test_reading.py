@@ -1,4 +1,4 @@
-"""Reading a log: one who begins in the middle looks at nothing before, as a follower replays its log in many small steps;
+"""Reading a log: who begins in the middle looks at nothing before, as a follower replays its log in many small steps;
 ranges are whole batches."""
 
 from __future__ import annotations
