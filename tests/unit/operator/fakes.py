@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tests.unit.podapi.fake_pod import FakeNet, FakePod, FakeVolume, Server, start
+from tests.unit.podapi.fake_net import FakeNet
+from tests.unit.podapi.fake_pod import FakePod
+from tests.unit.podapi.fake_server import Server, start
+from tests.unit.podapi.fake_volume import FakeVolume
 
 from muster_coordinator.podapi.client import new_session
 from muster_operator.api.models import (

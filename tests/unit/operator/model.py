@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster, topic
-from tests.unit.podapi.fake_pod import FakeNet, FakePod
+from tests.unit.podapi.fake_net import FakeNet
+from tests.unit.podapi.fake_pod import FakePod
 
 from muster_coordinator.podapi.image import MetadataImage, PartitionLeader, ReplicaPlace
 from muster_coordinator.podapi.models import (

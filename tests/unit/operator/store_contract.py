@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.podapi.fake_pod import eventually
+from tests.unit.podapi.fake_server import eventually
 
 from muster_operator.api.models import (
     ClusterRef,

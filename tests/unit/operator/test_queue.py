@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.podapi.fake_pod import eventually
+from tests.unit.podapi.fake_server import eventually
 
 from muster_operator.clock import Clock
 from muster_operator.queue import BURST, KeyQueue

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.unit.operator.fakes import World, cluster, topic, world
-from tests.unit.podapi.fake_pod import FakePod, FakeReplica, FakeVolume, eventually
+from tests.unit.podapi.fake_pod import FakePod
+from tests.unit.podapi.fake_server import eventually
+from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 
 from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState

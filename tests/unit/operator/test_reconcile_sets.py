@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.unit.operator.fakes import world
 from tests.unit.operator.test_reconcile import failovers_of, led_by
-from tests.unit.podapi.fake_pod import FakeVolume, eventually
+from tests.unit.podapi.fake_server import eventually
+from tests.unit.podapi.fake_volume import FakeVolume
 
 from muster_operator.api.models import PartitionState
 from muster_operator.store.workload import PodPhase

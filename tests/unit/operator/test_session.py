@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from msgspec.structs import replace
-from tests.unit.podapi.fake_pod import FakePod, Server, eventually, start
+from tests.unit.podapi.fake_pod import FakePod
+from tests.unit.podapi.fake_server import Server, eventually, start
 
 from muster_coordinator.podapi.client import new_session
 from muster_coordinator.podapi.models import (

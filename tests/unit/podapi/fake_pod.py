@@ -1,20 +1,17 @@
 """A pod that keeps every rule of the pod API and holds no data: for tests of whatever talks to pods.
 
-`FakeVolume` is what survives a restart (log ids, promises), `FakePod` is one run of the process. `serve` puts one
-behind the real server on loopback.
+`FakeVolume` is what survives a restart (log ids, promises), `FakePod` is one run of the process, `FakeNet` connects
+those that reach one another; `fake_server` puts one behind the real server on loopback.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
 from typing import Literal
 
 import msgspec
-from aiohttp import web
+from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
 from muster_coordinator.podapi.events import EventHub
@@ -44,30 +41,8 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 from muster_coordinator.podapi.reshard import FenceCall, FenceResult, FencesRequest, FencesResponse
-from muster_coordinator.podapi.server import build_app
 
 _log_numbers = itertools.count(1)
-
-
-@dataclass
-class FakeNet:
-    """The pods that reach one another."""
-
-    pods: dict[str, FakePod] = field(default_factory=dict)
-
-    def holders(self, index: int, log_ids: Iterable[str]) -> dict[str, FakePod]:
-        """Pods by the log id that they have."""
-        wanted = set(log_ids)
-        return {
-            replica.log_id: pod
-            for pod in self.pods.values()
-            if (replica := pod.volume.replicas.get(index)) is not None and replica.log_id in wanted
-        }
-
-    def replicate(self) -> None:
-        """Every leader pushes its log to whoever shall have it."""
-        for pod in tuple(self.pods.values()):
-            pod.replicate()
 
 
 class FakePod:
@@ -423,40 +398,3 @@ class FakePod:
 
     def started(self) -> tuple[bool, str]:
         return True, "started"
-
-
-@dataclass
-class Server:
-    """A running server; `stop` closes the listener and every connection, as the death of the process would."""
-
-    runner: web.AppRunner
-    address: str
-
-    async def stop(self) -> None:
-        await self.runner.cleanup()
-
-
-async def start(pod: FakePod, address: str = "127.0.0.1:0") -> Server:
-    host, port = address.rsplit(":", 1)
-    runner = web.AppRunner(build_app(pod, lambda: b"muster_up 1\n"), shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, host, int(port), reuse_address=True)
-    await site.start()
-    bound = runner.addresses[0]
-    return Server(runner, f"{bound[0]}:{bound[1]}")
-
-
-@asynccontextmanager
-async def serve(pod: FakePod, address: str = "127.0.0.1:0") -> AsyncIterator[str]:
-    server = await start(pod, address)
-    try:
-        yield server.address
-    finally:
-        await server.stop()
-
-
-async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Wait until `condition()` is true. Turns the loop, and fails with a time limit that only a hang reaches."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.002)

@@ -8,7 +8,8 @@ from contextlib import aclosing
 
 import aiohttp
 import pytest
-from tests.unit.podapi.fake_pod import FakePod, eventually, serve, start
+from tests.unit.podapi.fake_pod import FakePod
+from tests.unit.podapi.fake_server import eventually, serve, start
 
 from muster_coordinator.podapi.client import (
     PodClient,

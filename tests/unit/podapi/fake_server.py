@@ -1,0 +1,52 @@
+"""A fake pod behind the real server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from tests.unit.podapi.fake_pod import FakePod
+
+from muster_coordinator.podapi.server import build_app
+
+__all__ = ["Server", "eventually", "serve", "start"]
+
+
+@dataclass
+class Server:
+    """A running server; `stop` closes the listener and every connection, as the death of the process would."""
+
+    runner: web.AppRunner
+    address: str
+
+    async def stop(self) -> None:
+        await self.runner.cleanup()
+
+
+async def start(pod: FakePod, address: str = "127.0.0.1:0") -> Server:
+    host, port = address.rsplit(":", 1)
+    runner = web.AppRunner(build_app(pod, lambda: b"muster_up 1\n"), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, host, int(port), reuse_address=True)
+    await site.start()
+    bound = runner.addresses[0]
+    return Server(runner, f"{bound[0]}:{bound[1]}")
+
+
+@asynccontextmanager
+async def serve(pod: FakePod, address: str = "127.0.0.1:0") -> AsyncIterator[str]:
+    server = await start(pod, address)
+    try:
+        yield server.address
+    finally:
+        await server.stop()
+
+
+async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait until `condition()` is true. Turns the loop, and fails with a time limit that only a hang reaches."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.002)
