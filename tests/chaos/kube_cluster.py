@@ -72,7 +72,8 @@ class KubeCluster(NetworkedCluster):
         """CRDs, operator and the cluster's resources; until everything is led. Raises HarnessError."""
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
         kubectl("apply", "-k", str(REPOSITORY / "config"))
-        kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/muster-operator")  # the image may be another
+        # the image has the same name as the one before
+        kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/muster-operator")
         self.wait_operator()
         _new_namespace(NAMESPACE)
         manifest = RESOURCES.format(name=NAME, pods=len(self.names), partitions=self.partitions, factor=self.factor)

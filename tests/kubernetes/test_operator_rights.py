@@ -80,6 +80,7 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     store = KubeStore(operator_client, lambda: 1, events=recorder)
     workload = KubeWorkload(operator_client, "muster:1")
     await store.load()
+    await store.load_ledgers()
     await workload.load()
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
@@ -87,7 +88,8 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     await store.create_partitions(records.topics[0], [0, 1])
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
-    await store.record_leadership(records.partitions[0], OffsetsPartitionStatus(epoch=1, leader="a-0"))
+    for partition in records.partitions:
+        await store.record_leadership(partition, OffsetsPartitionStatus(epoch=1, leader="a-0"))
     await store.write_topic_status(records.topics[0], OffsetsTopicStatus(1))
     ready = (Condition("Ready", "True", "AllPartitionsLed", "all led", "2026-01-01T00:00:00Z", 1),)
     await store.write_cluster_status(records.cluster, CoordinatorClusterStatus(1, ready))
@@ -141,6 +143,7 @@ async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
     [
         ("get", "secrets"),
         ("delete", "persistentvolumeclaims"),
+        ("delete", "configmaps"),
         ("create", "pods"),
         ("update", "coordinatorclusters.muster.dev"),
         ("delete", "offsetspartitions.muster.dev"),

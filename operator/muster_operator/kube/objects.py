@@ -16,12 +16,25 @@ from muster_operator.api.models import (
     partition_object_name,
 )
 
-__all__ = ["API_VERSION", "collection_path", "decode", "new_partition", "object_path", "status_body", "status_path"]
+__all__ = [
+    "API_VERSION",
+    "PARTITION_LABEL",
+    "PART_OF",
+    "collection_path",
+    "decode",
+    "new_partition",
+    "object_path",
+    "owned_by",
+    "status_body",
+    "status_path",
+    "version_of_object",
+]
 
 API_VERSION = f"{GROUP}/{VERSION}"
 
 PARTITION_LABEL = f"{GROUP}/topic"
-"""On every OffsetsPartition that a topic created: the name of the topic."""
+"""On everything that is created for a topic: the name of the topic."""
+PART_OF = {"app.kubernetes.io/part-of": "muster"}
 
 T = TypeVar("T", bound=Resource)
 
@@ -47,6 +60,11 @@ def decode(resource: type[T], raw: dict[str, Any]) -> T:
     return msgspec.convert(raw, resource)
 
 
+def version_of_object(meta: ObjectMeta) -> str:
+    """Without what stands for records that are ahead of it (see `kube.ahead`)."""
+    return meta.resource_version.partition("+")[0]
+
+
 def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, swap: bool) -> dict[str, Any]:
     """Body of a status write; with `swap` it holds only if the object still has this resourceVersion.
 
@@ -54,12 +72,24 @@ def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, 
     """
     metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
     if swap:
-        metadata["resourceVersion"] = meta.resource_version
+        metadata["resourceVersion"] = version_of_object(meta)
     return {
         "apiVersion": API_VERSION,
         "kind": resource.__name__,
         "metadata": metadata,
         "status": msgspec.to_builtins(status),
+    }
+
+
+def owned_by(topic: OffsetsTopic) -> dict[str, Any]:
+    """The ownerReference of what is deleted with the topic."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": OffsetsTopic.__name__,
+        "name": topic.metadata.name,
+        "uid": topic.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
     }
 
 
@@ -71,17 +101,8 @@ def new_partition(topic: OffsetsTopic, index: int) -> dict[str, Any]:
         "metadata": {
             "name": partition_object_name(topic.metadata.name, index),
             "namespace": topic.metadata.namespace,
-            "labels": {PARTITION_LABEL: topic.metadata.name, "app.kubernetes.io/part-of": "muster"},
-            "ownerReferences": [
-                {
-                    "apiVersion": API_VERSION,
-                    "kind": OffsetsTopic.__name__,
-                    "name": topic.metadata.name,
-                    "uid": topic.metadata.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": False,
-                }
-            ],
+            "labels": {PARTITION_LABEL: topic.metadata.name, **PART_OF},
+            "ownerReferences": [owned_by(topic)],
         },
         "spec": {"topicRef": {"name": topic.metadata.name}, "index": index},
     }

@@ -123,7 +123,11 @@ async def _main(
     async def lead() -> None:
         store.unwatch()
         workload.unwatch()
-        await reconcile(store, workload)
+        await _until_it_works("ledgers", store.load_ledgers)
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(store.follow_ledgers())
+            await reconcile(store, workload)
+            following.cancel()
 
     try:
         await elector.run(lead)

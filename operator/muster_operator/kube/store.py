@@ -1,15 +1,16 @@
 """The store port over the Kubernetes API.
 
 Reads come from caches that a full list fills and watch events keep warm; every answer to a write of ours goes into them
-too, so that `observe` shows at least our own writes. OffsetsPartition.status is replaced with compare-and-swap; the
-status of clusters is applied server-side.
+too, so that `observe` shows at least our own writes. Which epoch is issued to which pod is compared and swapped in the
+ledger of the topic, everything else on OffsetsPartition.status, which follows the ledger; the status of clusters is
+applied server-side.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,9 +27,11 @@ from muster_operator.api.models import (
     OffsetsTopicStatus,
     Resource,
 )
+from muster_operator.kube.ahead import Ahead, issued_by, only_issues
 from muster_operator.kube.cache import Cache, Name
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.events import EventRecorder, noteworthy
+from muster_operator.kube.ledger import Issued, Ledgers
 from muster_operator.kube.objects import collection_path, decode, new_partition, status_body, status_path
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, StoreError
 
@@ -39,6 +42,12 @@ log = structlog.get_logger(__name__)
 RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition)
 
 CREATES_IN_PARALLEL = 16
+STATUSES_IN_PARALLEL = 4
+"""Statuses of partitions under way. More would not be over sooner, and would take the processors from the pods."""
+FOLLOW_AFTER_S = 1.0
+"""A status that is behind its ledger for so long is written; mostly the election's success is recorded before."""
+FOLLOW_EVERY_S = 0.02
+"""Between two of them: groups move to other pods at the same time."""
 
 T = TypeVar("T", bound=Resource)
 
@@ -60,8 +69,11 @@ class KubeStore:
         self._clusters: Cache[CoordinatorCluster] = Cache(lambda cluster: cluster.metadata.namespace)
         self._topics: Cache[OffsetsTopic] = Cache(lambda topic: (topic.metadata.namespace, topic.spec.cluster_ref.name))
         self._partitions: Cache[OffsetsPartition] = Cache(
-            lambda partition: (partition.metadata.namespace, partition.spec.topic_ref.name)
+            lambda partition: (partition.metadata.namespace, partition.spec.topic_ref.name), self._view
         )
+        self._ledgers = Ledgers(client, self._view_anew)
+        self._ahead = Ahead(time.monotonic)
+        self._statuses = asyncio.Semaphore(STATUSES_IN_PARALLEL)
         self._notify: list[Notify] = []
         self._background: set[asyncio.Task[None]] = set()
 
@@ -75,6 +87,52 @@ class KubeStore:
         for key in self._known_keys():
             for notify in self._notify:
                 notify(key)
+
+    async def load_ledgers(self) -> None:
+        """Read what was issued and is not on the partitions' statuses yet. Needed whenever this process begins to act:
+        another one may have acted before. Raises StoreError."""
+        topics = list(self._topics.values())
+        await self._ledgers.load(topics)
+        for topic in topics:
+            self._view_anew(topic)
+
+    async def follow_ledgers(self) -> None:
+        """Until it is cancelled: write statuses that are behind."""
+        while True:
+            await asyncio.sleep(FOLLOW_AFTER_S / 4)
+            for name in self._ahead.since(FOLLOW_AFTER_S):
+                partition = self._partitions.get(name)
+                if partition is None:
+                    self._ahead.forget(name)
+                    continue
+                try:
+                    await self._swap_status(OffsetsPartition, partition, partition.status)
+                except ConflictError:
+                    pass  # the watch will bring what is there, or has brought it
+                except StoreError as error:
+                    log.warning("status_not_written", name=name[1], error=str(error))
+                await asyncio.sleep(FOLLOW_EVERY_S)
+
+    def _view(self, name: Name, partition: OffsetsPartition) -> OffsetsPartition:
+        return self._ahead.view(name, partition, self._entry(partition))
+
+    def _entry(self, partition: OffsetsPartition) -> Issued | None:
+        topic = self._topic_of(partition)
+        return None if topic is None else self._ledgers.entries(topic).get(partition.spec.index)
+
+    def _topic_of(self, partition: OffsetsPartition) -> OffsetsTopic | None:
+        return self._topics.get((partition.metadata.namespace, partition.spec.topic_ref.name))
+
+    def _view_anew(self, topic: OffsetsTopic) -> None:
+        for seen in self._partitions_of(topic):
+            name = (seen.metadata.namespace, seen.metadata.name)
+            value = self._view(name, self._ahead.object(name, seen))
+            if value != seen:
+                self._partitions.amend(name, value)
+                self._tell(value)
+
+    def _partitions_of(self, topic: OffsetsTopic) -> Iterable[OffsetsPartition]:
+        return self._partitions.indexed((topic.metadata.namespace, topic.metadata.name))
 
     def deliver(self, plural: str, event: str | None, raw: Json) -> None:
         """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed."""
@@ -205,10 +263,46 @@ class KubeStore:
         await asyncio.gather(*(create(index) for index in indexes))
 
     async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
-        """See the port: the status is replaced under the resourceVersion that was seen."""
-        after = await self._swap_status(OffsetsPartition, seen, status)
+        """See the port. An epoch is issued by the ledger of the topic; if nothing else is new that is all, and the
+        status follows. Otherwise it is replaced under the resourceVersion that was seen."""
+        topic = self._topic_of(seen)
+        try:
+            if await self._issue(topic, seen, status) and only_issues(seen.status, status):
+                return self._record_ahead(seen, status)
+            async with self._statuses:
+                after = await self._swap_status(OffsetsPartition, seen, status)
+        except StoreError:
+            if topic is not None:
+                self._view_anew(topic)  # the epoch may have been issued nevertheless
+            raise
         self._tell_of_removals(seen, status)
         return after
+
+    async def _issue(self, topic: OffsetsTopic | None, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> bool:
+        """Whether the ledger says now what the status will."""
+        issued, before = issued_by(status), issued_by(seen.status)
+        if not self._is_current(seen) or topic is None or issued == before:
+            return False
+        await self._ledgers.issue(topic, seen.spec.index, before, issued)
+        return self._is_current(seen)
+
+    def _record_ahead(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
+        name = (seen.metadata.namespace, seen.metadata.name)
+        after = self._ahead.record(name, seen, status)
+        self._partitions.amend(name, after)
+        self._tell(after)
+        self._tell_people(OffsetsPartition, seen, status.conditions)
+        return after
+
+    def _is_current(self, seen: OffsetsPartition) -> bool:
+        """False: there is none, as the API server will say too. Raises ConflictError when it is another one by now."""
+        name = (seen.metadata.namespace, seen.metadata.name)
+        current = self._partitions.get(name)
+        if current is None:
+            return False
+        if current.metadata.resource_version != seen.metadata.resource_version:
+            raise ConflictError(f"offsetspartition {name[1]} has changed since it was observed")
+        return True
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """See the port: server-side apply."""

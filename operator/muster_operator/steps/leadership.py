@@ -32,8 +32,6 @@ __all__ = ["lead", "record"]
 log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0
-RECORDS_AT_ONCE = 4
-"""Writes under way to the store. More would not be over sooner, and would take the processors from the pods."""
 LEAD_AT_ONCE = 8
 """Elections in one call: those of the first records begin while the others are written."""
 LATER_EVERY_S = 0.05
@@ -79,13 +77,12 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     bare = [each for name, each in elections.items() if all(name != _name(one) for one in records)]
     for each in bare:  # recorded before, and its call is to be repeated
         by_pod.setdefault(each.pod, [])
-    slots = asyncio.Semaphore(RECORDS_AT_ONCE)
     first = [
-        _lead(context, pod, todo[:LEAD_AT_ONCE], elections, [each for each in bare if each.pod == pod], slots)
+        _lead(context, pod, todo[:LEAD_AT_ONCE], elections, [each for each in bare if each.pod == pod])
         for pod, todo in by_pod.items()
     ]
     others = [
-        _lead(context, pod, todo[at : at + LEAD_AT_ONCE], elections, (), slots)
+        _lead(context, pod, todo[at : at + LEAD_AT_ONCE], elections, ())
         for at in range(LEAD_AT_ONCE, max(map(len, by_pod.values())), LEAD_AT_ONCE)
         for pod, todo in by_pod.items()
         if todo[at:]
@@ -124,8 +121,7 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
         records += later[: max(LATER_AT_ONCE, len(later) // LATER_SHARE)]
     if not records:
         return None
-    slots = asyncio.Semaphore(RECORDS_AT_ONCE)
-    errors = [error for _, error in await asyncio.gather(*(_record(context, each, slots) for each in records)) if error]
+    errors = [error for _, error in await asyncio.gather(*(_record(context, each) for each in records)) if error]
     _raise_serious(errors)
     text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer"
     return Outcome("Recorded", text)
@@ -165,10 +161,9 @@ async def _lead(
     records: Sequence[RecordLeadership],
     elections: dict[str, Elect],
     bare: Sequence[Elect],
-    slots: asyncio.Semaphore,
 ) -> list[StoreError]:
     """One pod: records of its own, then one call."""
-    failed = dict(await asyncio.gather(*(_record(context, each, slots) for each in records)))
+    failed = dict(await asyncio.gather(*(_record(context, each) for each in records)))
     calls = [elections[name] for name, error in failed.items() if error is None] + [*bare]
     for each in calls:
         context.memory.attempts.start(each.partition, pod, each.epoch, context.clock.monotonic())
@@ -177,13 +172,10 @@ async def _lead(
     return [error for error in failed.values() if error is not None]
 
 
-async def _record(
-    context: Context, record: RecordLeadership, slots: asyncio.Semaphore
-) -> tuple[str, StoreError | None]:
+async def _record(context: Context, record: RecordLeadership) -> tuple[str, StoreError | None]:
     name = record.seen.metadata.name
     try:
-        async with slots:
-            await context.store.record_leadership(record.seen, record.status)
+        await context.store.record_leadership(record.seen, record.status)
     except StoreError as error:
         if isinstance(error, ConflictError):
             context.metrics.conflicts.inc()
