@@ -1,4 +1,4 @@
-"""The queue of keys to reconcile: one at a time per key, each at most once in it, and not faster than its rate."""
+"""The queue of keys to reconcile: one at a time per key, each at most once in it, a rest after each, and a rate."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ __all__ = ["KeyQueue"]
 BURST = 100
 RATE_PER_S = 50.0
 """A failover of many partitions is a dozen reconciles in a row; a loop that feeds itself is slowed to this rate."""
+REST_S = 0.01
+"""After a reconcile: what it brought about comes in one event after the other, and is looked at together. What comes
+after a longer silence is looked at at once, and what is urgent always.
+"""
 
 
 @dataclass(slots=True)
@@ -28,9 +32,11 @@ class KeyQueue:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ready: deque[ClusterKey] = deque()
-        self._waiting: set[ClusterKey] = set()  # ready, or held back by the rate
+        self._waiting: set[ClusterKey] = set()  # ready, or held back
+        self._held: dict[ClusterKey, asyncio.TimerHandle] = {}  # those of them that are held back
         self._working: set[ClusterKey] = set()
-        self._again: set[ClusterKey] = set()
+        self._again: dict[ClusterKey, bool] = {}  # if one of the events was urgent
+        self._rests_until: dict[ClusterKey, float] = {}
         self._buckets: dict[ClusterKey, _Bucket] = {}
         self._timers: dict[ClusterKey, asyncio.TimerHandle] = {}
         self._wakeup = asyncio.Event()
@@ -38,17 +44,17 @@ class KeyQueue:
     def __repr__(self) -> str:
         return f"KeyQueue(waiting={len(self._waiting)}, working={len(self._working)})"
 
-    def add(self, key: ClusterKey) -> None:
-        """Now, as soon as its turn comes."""
+    def add(self, key: ClusterKey, *, urgent: bool = False) -> None:
+        """Now, as soon as its turn comes; if it is `urgent`, without a rest."""
         if key in self._working:
-            self._again.add(key)
+            self._again[key] = urgent or self._again.get(key, False)
         elif key not in self._waiting:
             self._waiting.add(key)
-            wait_s = self._take_token(key)
-            if wait_s > 0:
-                asyncio.get_running_loop().call_later(wait_s, self._make_ready, key)
-            else:
-                self._make_ready(key)
+            self._take_token(key)
+            self._hold(key, urgent=urgent)
+        elif urgent and key in self._held:
+            self._held.pop(key).cancel()
+            self._hold(key, urgent=True)
 
     def add_later(self, key: ClusterKey, delay_s: float) -> None:
         """After a time, unless an earlier one is set for it already."""
@@ -72,26 +78,36 @@ class KeyQueue:
 
     def done(self, key: ClusterKey) -> None:
         self._working.discard(key)
+        self._rests_until[key] = self._clock.monotonic() + REST_S
         if key in self._again:
-            self._again.discard(key)
-            self.add(key)
+            self.add(key, urgent=self._again.pop(key))
 
     def close(self) -> None:
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *self._held.values()):
             timer.cancel()
 
     def _due(self, key: ClusterKey) -> None:
         del self._timers[key]
         self.add(key)
 
+    def _hold(self, key: ClusterKey, *, urgent: bool) -> None:
+        """Until its rest is over and its rate allows it."""
+        now = self._clock.monotonic()
+        bucket = self._buckets[key]
+        rest_s = 0.0 if urgent else self._rests_until.get(key, now) - now
+        wait_s = max(rest_s, -bucket.tokens / RATE_PER_S - (now - bucket.at))
+        if wait_s > 0:
+            self._held[key] = asyncio.get_running_loop().call_later(wait_s, self._make_ready, key)
+        else:
+            self._make_ready(key)
+
     def _make_ready(self, key: ClusterKey) -> None:
+        self._held.pop(key, None)
         self._ready.append(key)
         self._wakeup.set()
 
-    def _take_token(self, key: ClusterKey) -> float:
-        """Seconds until this key may run."""
+    def _take_token(self, key: ClusterKey) -> None:
         now = self._clock.monotonic()
         bucket = self._buckets.setdefault(key, _Bucket(BURST, now))
         bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) * RATE_PER_S) - 1
         bucket.at = now
-        return max(0.0, -bucket.tokens / RATE_PER_S)

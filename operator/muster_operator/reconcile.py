@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
@@ -69,7 +70,7 @@ class Reconciler:
         """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
         self._store.watch(self.enqueue)
         self._workload.watch(self.enqueue)
-        self._pods.watch(self.enqueue, self._crash)
+        self._pods.watch(self.enqueue, partial(self._queue.add, urgent=True), self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
         self._tasks.add(dispatcher)

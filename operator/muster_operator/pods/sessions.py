@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import aiohttp
 
@@ -24,14 +25,18 @@ class PodSessions:
         self._http = http
         self._clock = clock
         self._notify: list[Notify] = []
+        self._lost: list[Notify] = []
         self._sessions: dict[ClusterKey, dict[str, PodSession]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._crashed: Callable[[BaseException], None] | None = None
 
-    def watch(self, notify: Notify, crashed: Callable[[BaseException], None]) -> None:
-        """Call `notify` with the key of a cluster when something about one of its pods changed, and `crashed` when a
-        session died of a bug: it would look like a pod that never changes."""
+    def watch(self, notify: Notify, lost: Notify, crashed: Callable[[BaseException], None]) -> None:
+        """Call `notify` with the key of a cluster when something about one of its pods changed, `lost` when it is that
+        a pod is not UP any more, and `crashed` when a session died of a bug: it would look like a pod that never
+        changes.
+        """
         self._notify.append(notify)
+        self._lost.append(lost)
         self._crashed = crashed
 
     def sync(self, key: ClusterKey, pods: Sequence[PodInfo], suspect_after_s: float) -> None:
@@ -53,7 +58,7 @@ class PodSessions:
                 session.info, session.suspect_after_s = pod, suspect_after_s
         for pod in pods:
             if pod.name not in sessions:
-                session = PodSession(self._http, pod, suspect_after_s, self._clock, lambda: self._tell(key))
+                session = PodSession(self._http, pod, suspect_after_s, self._clock, partial(self._tell, key, pod.name))
                 sessions[pod.name] = session
                 session.start(self._crashed)
         if not sessions:
@@ -87,6 +92,7 @@ class PodSessions:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _tell(self, key: ClusterKey) -> None:
-        for notify in self._notify:
+    def _tell(self, key: ClusterKey, name: str) -> None:
+        session = self._of(key).get(name)
+        for notify in self._lost if session is not None and not session.is_up else self._notify:
             notify(key)

@@ -1,4 +1,4 @@
-"""The queue: serial per key, each key once, and not faster than its rate."""
+"""The queue: serial per key, each key once, with a rest in between, and not faster than its rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from tests.unit.podapi.fake_server import eventually
 
 from muster_operator.clock import Clock
-from muster_operator.queue import BURST, KeyQueue
+from muster_operator.queue import BURST, REST_S, KeyQueue
 from muster_operator.store.port import ClusterKey
 
 A, B = ClusterKey("ns", "a"), ClusterKey("ns", "b")
@@ -15,6 +15,16 @@ A, B = ClusterKey("ns", "a"), ClusterKey("ns", "b")
 
 def frozen_queue() -> KeyQueue:
     return KeyQueue(Clock(monotonic=lambda: 0.0))
+
+
+async def is_ready(queue: KeyQueue) -> bool:
+    """Whether the next key comes at once. It is taken."""
+    try:
+        async with asyncio.timeout(0):
+            await queue.get()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def test_key_added_twice_comes_once() -> None:
@@ -51,13 +61,50 @@ async def test_get_waits_for_a_key() -> None:
 async def test_key_that_feeds_itself_is_slowed_down_and_others_are_not() -> None:
     queue = frozen_queue()
     for _ in range(int(BURST)):
-        queue.add(A)
+        queue.add(A, urgent=True)
         queue.done(await queue.get())
-    queue.add(A)
+    queue.add(A, urgent=True)
     queue.add(B)
     assert await queue.get() == B
     assert "waiting=1" in repr(queue)
     assert await queue.get() == A  # once its time has come
+
+
+async def test_key_rests_after_its_turn_and_comes_at_once_when_it_has_rested() -> None:
+    now = 0.0
+    queue = KeyQueue(Clock(monotonic=lambda: now))
+    queue.add(A)
+    assert await is_ready(queue)
+    queue.add(A)
+    now = 1.0
+    queue.done(A)
+    assert not await is_ready(queue)
+    queue.add(B)
+    assert await is_ready(queue)
+    assert await queue.get() == A  # once it has rested
+    queue.done(A)
+    now += REST_S
+    queue.add(A)
+    assert await is_ready(queue)
+
+
+async def test_what_is_urgent_does_not_rest_whenever_it_comes() -> None:
+    queue = frozen_queue()
+    queue.add(A)
+    assert await is_ready(queue)
+    queue.add(A, urgent=True)
+    queue.add(A)
+    queue.done(A)
+    assert await is_ready(queue), "it came while the key was worked on"
+    queue.add(A)
+    queue.done(A)
+    assert not await is_ready(queue)
+    queue.add(A, urgent=True)
+    assert await is_ready(queue), "it came while the key rested"
+    queue.done(A)
+    queue.add(A, urgent=True)
+    assert await is_ready(queue), "it came first"
+    assert not queue._held
 
 
 async def test_later_is_brought_forward_and_never_put_off() -> None:

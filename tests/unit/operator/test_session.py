@@ -24,6 +24,8 @@ from muster_coordinator.podapi.models import (
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection
 from muster_operator.pods.session import PodSession
+from muster_operator.pods.sessions import PodSessions
+from muster_operator.store.port import ClusterKey
 from muster_operator.store.workload import PodInfo, PodPhase
 
 
@@ -116,6 +118,27 @@ async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     replica = session.view().replicas[0]
     assert (replica.state, replica.epoch, replica.leader_epoch) == ("INITIAL", 3, -1)
     assert session.runs == 2
+    await again.stop()
+
+
+async def test_pod_that_is_lost_is_told_apart_from_all_other_news(
+    http: aiohttp.ClientSession, pod: FakePod, server: Server
+) -> None:
+    key, sessions = ClusterKey("ns", "c"), PodSessions(http, Clock())
+    news: list[ClusterKey] = []
+    lost: list[ClusterKey] = []
+    sessions.watch(news.append, lost.append, lambda error: None)
+    sessions.sync(key, (PodInfo("c-0", 0, "uid", server.address, "", PodPhase.RUNNING),), 5.0)
+    await eventually(lambda: key in news)
+    assert lost == []
+    news.clear()
+    await server.stop()
+    await eventually(lambda: key in lost)
+    assert news == []
+    again = await start(FakePod("c-0", 0, pod.volume), server.address)
+    await eventually(lambda: key in news)
+    assert lost == [key]
+    await sessions.close()
     await again.stop()
 
 
