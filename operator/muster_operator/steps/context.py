@@ -45,7 +45,7 @@ class Memory:
     lost_at: dict[str, tuple[float, str | None, bool]] = field(default_factory=dict)
     """When a partition lost its leader (monotonic seconds), whom, and if that was planned; until it has one again."""
     back_at: dict[str, float] = field(default_factory=dict)
-    """When a partition was seen led again (monotonic seconds); until that is recorded."""
+    """When a partition was seen led again (monotonic seconds), of those of which that is not recorded yet."""
     untold_since: float | None = None
     """Since when there is something to record for people only (monotonic seconds)."""
     steady_in_s: float | None = None

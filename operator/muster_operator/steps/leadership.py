@@ -109,8 +109,8 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
         if isinstance(each, RecordLeadership) and not _is_record_of(each, elections):
             (confirmed if _confirms(each) else for_people if _is_for_people(each) else records).append(each)
     memory, now = context.memory, context.clock.monotonic()
-    for each in confirmed:
-        memory.back_at.setdefault(each.seen.metadata.name, now)
+    names = [each.seen.metadata.name for each in confirmed]
+    memory.back_at = {name: memory.back_at.get(name, now) for name in names}
     memory.untold_since = (memory.untold_since or now) if for_people else None
     if memory.attempts.are_under_way(now):
         return None  # the elections' answers bring the next reconcile, and more to record at once

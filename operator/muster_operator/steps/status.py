@@ -13,8 +13,11 @@ __all__ = ["write_status"]
 
 
 async def write_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Last: it tells what the other steps found and did. Derived, so it may be written at any time, and a bit later."""
+    """Last: it tells what the other steps found and did. Derived, so it may be written at any time, and a bit later:
+    nothing is Ready before each partition says so itself."""
     todo = [each for each in actions if isinstance(each, (WriteTopicStatus, WriteClusterStatus))]
+    if context.memory.back_at:
+        todo = [each for each in todo if not _says_ready(each)]
     if not todo or not context.has_time_to_tell("write_status"):
         return None
     done: list[str] = []
@@ -31,3 +34,8 @@ async def write_status(context: Context, actions: Sequence[Action]) -> Outcome |
         kind = "topic" if isinstance(each, WriteTopicStatus) else "cluster"
         done.append(f"{kind} {each.seen.metadata.name}: {ready.reason}: {ready.message}")
     return Outcome("StatusWritten", "; ".join(done)) if done else None
+
+
+def _says_ready(action: WriteTopicStatus | WriteClusterStatus) -> bool:
+    ready = find_condition(action.status.conditions, ConditionType.READY)
+    return ready is not None and ready.status == "True"

@@ -10,18 +10,23 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace as with_status
 
+from muster_operator.api.conditions import Condition
 from muster_operator.api.models import (
+    ClusterRef,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
     OffsetsPartitionStatus,
+    OffsetsTopic,
+    OffsetsTopicSpec,
+    OffsetsTopicStatus,
     PartitionState,
     TopicRef,
 )
 from muster_operator.attempts import SOON_S, Answer, Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
-from muster_operator.plan.actions import Elect, RecordLeadership
+from muster_operator.plan.actions import Elect, RecordLeadership, WriteTopicStatus
 from muster_operator.plan.observation import Observation
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
 from muster_operator.steps.leadership import (
@@ -33,6 +38,7 @@ from muster_operator.steps.leadership import (
     lead,
     record,
 )
+from muster_operator.steps.status import write_status
 from muster_operator.store.port import ClusterKey
 
 
@@ -93,6 +99,9 @@ class Recorder:
         await asyncio.sleep(0)
         return seen
 
+    async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
+        pass
+
 
 def counted(index: int, **more: Any) -> RecordLeadership:
     """A partition that is led as recorded, of which two replicas follow now."""
@@ -142,17 +151,21 @@ async def test_success_of_elections_is_written_a_few_at_a_time_and_the_failover_
     time, store = Time(), Recorder()
     context = replace(context_at(time), store=cast(Any, store))
     todo = [elected(index) for index in range(100)]
+    ready = Condition("Ready", "True", "AllPartitionsLed", "all led", "", 1)
+    led = WriteTopicStatus(
+        OffsetsTopic(ObjectMeta("t", "ns"), OffsetsTopicSpec(ClusterRef("c"))), OffsetsTopicStatus(1, (ready,))
+    )
     for each in todo:
         context.memory.lost_at[each.seen.metadata.name] = (time.now - 0.2, "c-0", False)
     while todo:
         written = len(store.written)
         await record(context, todo)
+        assert (await write_status(context, [led]) is None) == (len(store.written) < 100)
         assert len(store.written) - written == max(LATER_AT_ONCE, len(todo) // LATER_SHARE)
         del todo[: len(store.written) - written]
         time.now += LATER_EVERY_S
     assert store.written == [*range(100)]
     assert {each.duration_ms for each in context.memory.failovers} == {200}
-    assert context.memory.back_at == {}
 
 
 async def test_records_are_given_to_the_store_at_once_and_elections_called_in_portions_for_each_pod() -> None:
