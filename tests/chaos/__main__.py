@@ -1,9 +1,8 @@
 """Faults under a committing load, with a checker: `make chaos [SCENARIO="NAME ..."] [SECONDS=n] [SEED=k]`.
 
-Each scenario starts a cluster of its own, lets 100 groups commit every 10 ms (20 on Kubernetes), makes its fault again
-and again until its seconds are over (at least once), and reads everything back. Printed per scenario: how long groups
-of the faulted pod were without an acknowledged commit, the same for all other groups, and lost, reverted and invented
-commits.
+Each scenario starts a cluster of its own, lets 100 groups commit every 10 ms, makes its fault again and again until its
+seconds are over (at least once), and reads everything back. Printed per scenario: how long groups of the faulted pod
+were without an acknowledged commit, the same for all other groups, and lost, reverted and invented commits.
 
 Exit codes: 0 all bounds hold and nothing was lost; 1 not so; 2 wrong usage; 130 interrupted.
 """
@@ -25,7 +24,6 @@ from types import FrameType
 
 from tests.chaos.catalogue import GROUPS, SCENARIOS, AnyScenario, Clusters, Shape
 from tests.chaos.errors import HarnessError, Skipped
-from tests.chaos.kube_scenarios import KUBE_INTERVAL_MS
 from tests.chaos.leftovers import end_leftovers
 from tests.chaos.loading import LoadProcess
 from tests.chaos.report import print_verdict, table
@@ -78,7 +76,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--interval-ms",
         type=float,
-        help=f"between two commits of a group; default {INTERVAL_MS}, {KUBE_INTERVAL_MS} on Kubernetes",
+        default=INTERVAL_MS,
+        help=f"between two commits of a group; default {INTERVAL_MS:g}",
     )
     parser.add_argument("--pods", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=50, help="of the offsets topic; default 50")
@@ -118,9 +117,8 @@ def measured(scenario: AnyScenario, root: Path, options: argparse.Namespace, clu
     try:
         with ExitStack() as stack:
             cluster, make_faults = clusters.prepare(scenario, run, root, stack)
-            interval_ms = options.interval_ms or scenario.interval_ms
             load = stack.enter_context(
-                LoadProcess(cluster.bootstrap(), root, groups=options.groups, interval_ms=interval_ms)
+                LoadProcess(cluster.bootstrap(), root, groups=options.groups, interval_ms=options.interval_ms)
             )
             load.wait_ready()
             run.begin()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.chaos.faults import Bounds
 from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.run import Run
-from tests.chaos.scenarios import INTERVAL_MS, NONE
+from tests.chaos.scenarios import NONE
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,6 @@ class KafkaScenario:
     what: str
     bounds: Bounds
     body: Callable[[Run, KafkaCluster], None]
-    interval_ms: float = INTERVAL_MS
 
 
 def _end(number: signal.Signals) -> Callable[[Run, KafkaCluster], None]:

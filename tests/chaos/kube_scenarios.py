@@ -15,8 +15,6 @@ from tests.chaos.network_scenarios import FAULTS
 from tests.chaos.run import Run
 from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN
 
-KUBE_INTERVAL_MS = 20.0
-"""API server, etcd, kubelet and operator need a part of the two cores that 10 ms would leave to nobody."""
 API_SERVER_AWAY_S = 60.0
 NODE_TIMEOUT_S = 120.0
 API_CUT_S = 15.0
@@ -29,7 +27,6 @@ class KubeScenario:
     what: str
     bounds: Bounds
     body: Callable[[Run, KubeCluster], None]
-    interval_ms: float = KUBE_INTERVAL_MS
 
 
 def delete(run: Run, cluster: KubeCluster) -> None:

@@ -42,7 +42,6 @@ class Scenario:
     in_namespaces: bool = False
     config: tuple[str, ...] = ()
     dying: bool = False
-    interval_ms: float = INTERVAL_MS
 
 
 def kill(run: Run, cluster: Cluster) -> None:
