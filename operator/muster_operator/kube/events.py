@@ -23,6 +23,8 @@ __all__ = ["EventRecorder", "noteworthy"]
 
 log = structlog.get_logger(__name__)
 
+REST_S = 0.1
+"""After each event: a pod that dies makes one of every partition that it led, while groups look for coordinators."""
 PENDING_EVENTS = 200
 """More than this, and new ones are dropped: the conditions say how things are in any case."""
 
@@ -74,6 +76,7 @@ class EventRecorder:
                 await self._client.create(path, event)
             except StoreError as error:
                 log.warning("event_not_posted", error=str(error))
+            await asyncio.sleep(REST_S)
 
     def _event(self, kind: str, meta: ObjectMeta, condition: Condition) -> Json:
         return {

@@ -34,14 +34,14 @@ log = structlog.get_logger(__name__)
 RESIGN_TIMEOUT_S = 2.0
 LEAD_AT_ONCE = 8
 """Elections in one call: those of the first records begin while the others are written."""
-LATER_EVERY_S = 0.05
+LATER_EVERY_S = 0.1
 LATER_AT_ONCE = 2
-LATER_SHARE = 20
+LATER_SHARE = 10
 """What no election waits for is written in portions: so many records, or one of so many of all that there are, each so
 many seconds. A pod that comes or goes changes the records of all partitions at the time at which groups move to other
 pods, and what the API server needs to write them is taken from these.
 """
-SETTLED_S = 1.0
+SETTLED_S = 3.0
 """Counts and conditions are written when they have differed for so long: most pods that go are back by then."""
 
 _REASONS = {
