@@ -49,9 +49,9 @@ from muster_operator.plan.upkeep import decide, removable
 
 __all__ = ["plan"]
 
-MOVES_AT_ONCE = 2
+MOVES_AT_ONCE = 1
 """Elections under way that interrupt a leader that lives. They share the CPUs of the pods between which leaders move:
-each group waits for all that are under way with its own. One alone would leave the pods idle while it is recorded."""
+each group waits for all that are under way with its own."""
 PARTITIONS_PER_MOVE = 100
 """In a large cluster there are more at once: so a drain is over after some dozen rounds however much a pod leads."""
 CHANGES_AT_ONCE = 5

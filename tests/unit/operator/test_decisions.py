@@ -294,7 +294,7 @@ def draining(moved: int) -> tuple[Model, Observation, list[Elect]]:
     return model, operator.observe(), begun
 
 
-@pytest.mark.parametrize("moved", [0, 1, MOVES_AT_ONCE])
+@pytest.mark.parametrize("moved", sorted({0, 1, MOVES_AT_ONCE}))
 def test_next_moves_begin_when_leaders_are_there_however_late_the_calls_are_answered(moved: int) -> None:
     _, observation, begun = draining(moved)
     assert len(begun) == MOVES_AT_ONCE
