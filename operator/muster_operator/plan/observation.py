@@ -100,7 +100,8 @@ ImageNumber = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election.
+    """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election; `gone`: at any
+    moment, because it was deleted by force.
 
     `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it does not hear.
     `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
@@ -117,6 +118,7 @@ class PodView:
     replicas: Mapping[int, ReplicaView] = field(default_factory=dict)
     detail: str = ""
     draining: bool = False
+    gone: bool = False
     peer_address: str = ""
     lost_peers: frozenset[str] = frozenset()
     steady_s: float = 0.0

@@ -168,6 +168,8 @@ def _count(seen: Observation, objects: _Sorted) -> Tally:
     partitions = objects.counting.values()
     statuses = [each.status for each in partitions]
     moves = max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
+    if any(pod.gone for pod in seen.pods):
+        moves = len(statuses)  # what is not moved before the process ends has to wait until its silence is noticed
     return Tally(
         moves=moves - sum(_is_moving(seen, each) for each in partitions),
         changes=CHANGES_AT_ONCE - sum(bool(status.learners or status.previous_replicas) for status in statuses),

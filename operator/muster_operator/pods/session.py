@@ -114,7 +114,8 @@ class PodSession:
             connection=connection,
             kafka_address="" if status is None else status.kafka_address,
             ready=status is not None and status.ready,
-            draining=info.phase is PodPhase.TERMINATING or (status is not None and status.draining),
+            draining=info.phase in _ENDING or (status is not None and status.draining),
+            gone=info.phase is PodPhase.GONE,
             image=(-1, -1) if status is None else (status.metadata_token, status.metadata_version),
             replicas=dict(self._replicas),
             detail=detail,
@@ -227,6 +228,7 @@ class PodSession:
             self._changed()
 
 
+_ENDING = (PodPhase.TERMINATING, PodPhase.GONE)
 _LEADS = {200: "ACTIVE", 425: "LOADING"}
 
 

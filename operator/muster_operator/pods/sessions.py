@@ -43,15 +43,15 @@ class PodSessions:
         """Have one session for each of these pods. Another address is another session; a restart in place is not.
 
         A pod that was deleted by force is not among them any more, or only the next one of its name, which has no
-        address yet; but its process still runs, and is about to end. As long as it answers it counts as such a pod:
-        its leaders are moved, which takes less than to find out that they are dead. Without `pods` all sessions end.
+        address yet; but its process still runs, and is about to end. As long as it answers its leaders are moved, all
+        at once, which takes less than to find out that they are dead. Without `pods` all sessions end.
         """
         sessions = self._sessions.setdefault(key, {})
         wanted = {pod.name: pod for pod in pods}
         for name in [*sessions]:
             session, pod = sessions[name], wanted.get(name)
             if pods and session.is_up and (pod is None or not pod.api_address):
-                session.info = replace(session.info, phase=PodPhase.TERMINATING)
+                session.info = replace(session.info, phase=PodPhase.GONE)
             elif pod is None or pod.api_address != session.info.api_address:
                 self._end(sessions.pop(name))
             else:

@@ -14,11 +14,13 @@ __all__ = ["PodInfo", "PodPhase", "Workload", "pod_settings"]
 
 
 class PodPhase(StrEnum):
-    """Kubernetes' pod phases, and Terminating for one that is being deleted."""
+    """Kubernetes' pod phases, Terminating for one that is being deleted, and Gone for one that was deleted by force
+    while its process lives on for a moment."""
 
     PENDING = "Pending"
     RUNNING = "Running"
     TERMINATING = "Terminating"
+    GONE = "Gone"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
 

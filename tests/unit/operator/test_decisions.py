@@ -277,6 +277,15 @@ def test_leaders_leave_a_cordoned_node_but_not_when_all_are(model: Model) -> Non
 # Moves of leaders that live
 
 
+def test_leaders_of_a_pod_that_was_deleted_by_force_move_all_at_once() -> None:
+    model = Model(partitions=9, replication_factor=3)
+    Operator(model).settle()
+    model.running["c-0"].drained = True
+    assert len(elections(plan(seen(model), 1.0))) == MOVES_AT_ONCE
+    moves = elections(plan(seen(model, c_0={"draining": True, "gone": True}), 1.0))
+    assert [each.resign for each in moves] == ["c-0"] * 3
+
+
 def draining(moved: int) -> tuple[Model, Observation, list[Elect]]:
     """Each of three pods leads two times as many partitions as move at once; c-0 drains, and the elections of the first
     plan are recorded and called, of which `moved` have made a leader; no call is answered."""

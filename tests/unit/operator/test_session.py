@@ -104,7 +104,9 @@ async def test_pod_whose_process_does_not_run_is_down_at_once(http: aiohttp.Clie
     session.info = PodInfo("c-0", 0, "uid", "127.0.0.1:1", "", PodPhase.PENDING)
     assert session.view().connection is Connection.DOWN
     session.info = PodInfo("c-0", 0, "uid", "127.0.0.1:1", "", PodPhase.TERMINATING)
-    assert session.view().draining
+    assert (session.view().draining, session.view().gone) == (True, False)
+    session.info = PodInfo("c-0", 0, "uid", "127.0.0.1:1", "", PodPhase.GONE)
+    assert (session.view().draining, session.view().gone) == (True, True)
 
 
 async def test_pod_that_comes_back_is_up_with_what_it_says_now(
