@@ -21,7 +21,7 @@ import msgspec
 from muster_operator.api.models import OffsetsTopic
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import PART_OF, PARTITION_LABEL, owned_by
-from muster_operator.store.port import ConflictError, NotFoundError, StoreError
+from muster_operator.store.port import ConflictError, NotFoundError
 
 __all__ = ["Issued", "Ledgers"]
 
@@ -46,7 +46,7 @@ class _Request:
     issued: Issued
     done: asyncio.Future[None]
 
-    def end(self, error: StoreError | None = None) -> None:
+    def end(self, error: Exception | None = None) -> None:
         if self.done.done():
             return  # whoever asked is gone
         if error is None:
@@ -101,7 +101,7 @@ class Ledgers:
             batch, ledger.waiting = ledger.waiting, []
             try:
                 await self._write_batch(ledger, batch)
-            except StoreError as error:
+            except Exception as error:  # a bug, too, is told to those who wait
                 for request in batch:
                     request.end(error)
 

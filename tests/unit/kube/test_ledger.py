@@ -168,6 +168,11 @@ async def test_write_whose_end_nobody_knows_is_read_before_the_next_one(store: K
     assert {each.status.epoch for each in await issue(store, "c-2") if isinstance(each, OffsetsPartition)} == {7}
 
 
+async def test_bug_in_a_write_does_not_leave_anybody_waiting(store: KubeStore, api: Objects) -> None:
+    api._write = lambda path, body: {}  # type: ignore[method-assign]
+    assert {type(each) for each in await asyncio.wait_for(issue(store), 10)} == {KeyError}
+
+
 async def test_change_of_spec_keeps_the_record_and_a_status_of_somebody_else_ends_it_but_not_its_epoch(
     store: KubeStore,
 ) -> None:
