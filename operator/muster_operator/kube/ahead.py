@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -76,10 +76,10 @@ class Ahead:
         """The object is gone."""
         self._records.pop(name, None)
 
-    def since(self, seconds: float) -> Iterator[Name]:
+    def since(self, seconds: float) -> list[Name]:
         """Those that have been ahead for so long."""
         now = self._now()
-        return iter([name for name, record in self._records.items() if now - record.since >= seconds])
+        return [name for name, record in self._records.items() if now - record.since >= seconds]
 
 
 def _with(partition: OffsetsPartition, record: _Record) -> OffsetsPartition:

@@ -68,7 +68,7 @@ class _Ledger:
 
 
 class Ledgers:
-    """Of all topics, by their uids. `changed` is told of a topic whose ledger turned out to be another one."""
+    """Of all topics, by their uids. `changed` is told of a topic whose ledger somebody else has written."""
 
     def __init__(self, client: KubeClient, changed: Callable[[OffsetsTopic], None]) -> None:
         self._client = client
@@ -109,6 +109,7 @@ class Ledgers:
         for _ in range(TRIES):
             if not ledger.known:
                 await self._read(ledger)
+                self._changed(ledger.topic)
             entries = dict(ledger.entries)
             batch = [request for request in batch if _take(entries, request)]
             if not batch:
@@ -128,12 +129,10 @@ class Ledgers:
         try:
             raw = await self._client.get(f"{_collection(ledger.topic)}/{_name(ledger.topic)}")
         except NotFoundError:
-            version, entries = None, {}
+            ledger.version, ledger.entries = None, {}
         else:
-            version, entries = raw["metadata"]["resourceVersion"], _decode(raw)
-        before, ledger.version, ledger.entries, ledger.known = ledger.entries, version, entries, True
-        if entries != before:
-            self._changed(ledger.topic)
+            ledger.version, ledger.entries = raw["metadata"]["resourceVersion"], _decode(raw)
+        ledger.known = True
 
     async def _put(self, ledger: _Ledger, entries: Mapping[int, Issued]) -> str:
         path, body = _collection(ledger.topic), _body(ledger.topic, entries)

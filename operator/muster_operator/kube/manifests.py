@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster_operator.api.models import GROUP, CoordinatorCluster
-from muster_operator.kube.objects import API_VERSION
+from muster_operator.kube.objects import PART_OF, owned_by
 from muster_operator.store.workload import pod_settings
 
 __all__ = [
@@ -234,7 +234,7 @@ def _labels(cluster: CoordinatorCluster) -> dict[str, str]:
     return {
         **_selector(cluster),
         "app.kubernetes.io/instance": cluster.metadata.name,
-        "app.kubernetes.io/part-of": "muster",
+        **PART_OF,
         "app.kubernetes.io/managed-by": "muster-operator",
     }
 
@@ -244,14 +244,5 @@ def _metadata(cluster: CoordinatorCluster, name: str) -> Manifest:
         "name": name,
         "namespace": cluster.metadata.namespace,
         "labels": _labels(cluster),
-        "ownerReferences": [
-            {
-                "apiVersion": API_VERSION,
-                "kind": "CoordinatorCluster",
-                "name": cluster.metadata.name,
-                "uid": cluster.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": False,
-            }
-        ],
+        "ownerReferences": [owned_by(cluster)],
     }

@@ -81,13 +81,13 @@ def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, 
     }
 
 
-def owned_by(topic: OffsetsTopic) -> dict[str, Any]:
-    """The ownerReference of what is deleted with the topic."""
+def owned_by(owner: Resource) -> dict[str, Any]:
+    """The ownerReference of what is deleted with a resource."""
     return {
         "apiVersion": API_VERSION,
-        "kind": OffsetsTopic.__name__,
-        "name": topic.metadata.name,
-        "uid": topic.metadata.uid,
+        "kind": type(owner).__name__,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
         "controller": True,
         "blockOwnerDeletion": False,
     }

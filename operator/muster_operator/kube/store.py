@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -124,15 +124,15 @@ class KubeStore:
         return self._topics.get((partition.metadata.namespace, partition.spec.topic_ref.name))
 
     def _view_anew(self, topic: OffsetsTopic) -> None:
-        for seen in self._partitions_of(topic):
-            name = (seen.metadata.namespace, seen.metadata.name)
-            value = self._view(name, self._ahead.object(name, seen))
-            if value != seen:
-                self._partitions.amend(name, value)
-                self._tell(value)
+        for seen in self._partitions.indexed((topic.metadata.namespace, topic.metadata.name)):
+            self._view_one_anew(seen)
 
-    def _partitions_of(self, topic: OffsetsTopic) -> Iterable[OffsetsPartition]:
-        return self._partitions.indexed((topic.metadata.namespace, topic.metadata.name))
+    def _view_one_anew(self, seen: OffsetsPartition) -> None:
+        name = (seen.metadata.namespace, seen.metadata.name)
+        value = self._view(name, self._ahead.object(name, seen))
+        if value != seen:
+            self._partitions.amend(name, value)
+            self._tell(value)
 
     def deliver(self, plural: str, event: str | None, raw: Json) -> None:
         """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed."""
@@ -272,8 +272,9 @@ class KubeStore:
             async with self._statuses:
                 after = await self._swap_status(OffsetsPartition, seen, status)
         except StoreError:
-            if topic is not None:
-                self._view_anew(topic)  # the epoch may have been issued nevertheless
+            current = self._partitions.get((seen.metadata.namespace, seen.metadata.name))
+            if current is not None:
+                self._view_one_anew(current)  # the epoch may have been issued nevertheless
             raise
         self._tell_of_removals(seen, status)
         return after

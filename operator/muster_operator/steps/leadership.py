@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0
 LEAD_AT_ONCE = 8
-"""Elections in one call: those of the first records begin while the others are written."""
+"""Elections in one call: what became of the first ones is known before the others are answered."""
 LATER_EVERY_S = 0.1
 LATER_AT_ONCE = 2
 LATER_SHARE = 10
