@@ -148,6 +148,13 @@ class Journal:
         self._staged_ends = {}
         return staged
 
+    def is_simple(self, staged: Staged, bytes_max: int) -> bool:
+        """``write`` of it would be one system call, of at most ``bytes_max`` of payload. While nothing is written."""
+        size = sum(map(len, staged.parts))
+        return (
+            self._announced and size <= bytes_max and self._position + FRAME_BYTES + size <= self._settings.file_bytes
+        )
+
     @property
     def has_staged(self) -> bool:
         return bool(self._parts)

@@ -1,8 +1,11 @@
-"""The thread that writes the journal, and what follows from it on the event loop.
+"""What writes the journal, and what follows from it on the event loop.
 
-``submit`` at the end of a turn: if the thread is idle it gets everything that is staged, otherwise that goes with the
-next write, at once. So a write carries what came together while the one before was on its way, and no timer is
-involved. One hand-over to the thread and one back per write. What is only staged waits for the next ``submit``.
+``submit`` at the end of a turn: if no write is on its way, what is staged is written, otherwise that goes with
+the next write, at once. So a write carries what came together while the one before was on its way, and no timer is
+involved. What is only staged waits for the next ``submit``.
+
+A write is done by the event loop itself while the disk is fast, else by a thread (ADR 12): one hand-over to it and one
+back cost more than a write to a fast disk, and on a busy machine each of them waits for a processor.
 
 In the background, full journal files are given back: the logs with batches in them are synced one after the other,
 then the file is used again.
@@ -14,6 +17,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
+from time import perf_counter
 
 import structlog
 
@@ -26,6 +30,33 @@ logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_INTERVAL_S = 1.0
 """At most so often is it tried to give files back: one may have to wait for a log that is not open yet."""
+
+FAST_S = 0.0005
+"""A write that takes longer is slow."""
+STALLED_S = 0.1
+"""A write that takes so long is not the processor's fault."""
+WINDOW = 32
+"""Of so many writes, about, less than half may be slow for the event loop to write itself."""
+INLINE_BYTES_MAX = 64 << 10
+"""The event loop writes no more at a time."""
+
+
+class Pace:
+    """How fast the disk is: ``is_fast`` after some twenty fast writes, and some hundred after one that stalled."""
+
+    def __init__(self) -> None:
+        self._slow = 1.0  # share of the last writes that were slow; more than 1 after one that stalled
+
+    @property
+    def is_fast(self) -> bool:
+        return self._slow < 0.5
+
+    def note(self, seconds: float) -> None:
+        """A write took so long."""
+        if seconds >= STALLED_S:
+            self._slow = float(WINDOW)
+        else:
+            self._slow += ((seconds > FAST_S) - self._slow) / WINDOW
 
 
 class JournalWriter:
@@ -48,6 +79,7 @@ class JournalWriter:
         self._queue: SimpleQueue[Staged | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pace = Pace()
         self._busy = False
         self._again = False  # ``submit`` was called during the write that is on its way
         self._closing = False
@@ -71,8 +103,15 @@ class JournalWriter:
             return
         staged = self._journal.take()
         if staged is not None:
-            self._busy = True
             self._idle.clear()
+            self._begin(staged)
+
+    def _begin(self, staged: Staged) -> None:
+        self._busy = True
+        if self._pace.is_fast and self._journal.is_simple(staged, INLINE_BYTES_MAX):
+            assert self._loop is not None
+            self._loop.call_soon(self._write_here, staged)  # what goes to other replicas is sent before
+        else:
             self._queue.put(staged)
 
     @property
@@ -104,27 +143,42 @@ class JournalWriter:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    # --- the thread --------------------------------------------------------------------------------------------------
+    # --- a write -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        """The thread."""
         loop = self._loop
         assert loop is not None
-        write = self._journal.write
         while (staged := self._queue.get()) is not None:
             try:
-                write(staged)
+                took_s = self._write(staged)
             except OSError as exc:
                 loop.call_soon_threadsafe(self._failed, exc)
             else:
-                loop.call_soon_threadsafe(self._written, staged.ends)
+                loop.call_soon_threadsafe(self._written, staged.ends, took_s)
 
-    def _written(self, ends: dict[int, int]) -> None:
+    def _write_here(self, staged: Staged) -> None:
+        """On the event loop."""
+        try:
+            took_s = self._write(staged)
+        except OSError as exc:
+            self._failed(exc)
+        else:
+            self._written(staged.ends, took_s)
+
+    def _write(self, staged: Staged) -> float:
+        """Returns how long it took, in seconds. Raises OSError."""
+        started_s = perf_counter()
+        self._journal.write(staged)
+        return perf_counter() - started_s
+
+    def _written(self, ends: dict[int, int], took_s: float) -> None:
+        self._pace.note(took_s)
         self._busy = False
         again, self._again = self._again, False
         staged = self._journal.take() if again else None
         if staged is not None:
-            self._busy = True
-            self._queue.put(staged)
+            self._begin(staged)
         else:
             self._idle.set()
         for partition, end_offset in ends.items():

@@ -87,6 +87,117 @@ async def test_what_comes_during_a_write_goes_with_the_next_one(host: Host) -> N
     assert host.reports == [{0: 1}, {0: 2, 1: 1}]
 
 
+class Times:
+    """How long each write takes, and which thread does it."""
+
+    def __init__(self, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        self.by_loop: list[bool] = []
+        self._now = 0.0
+        self._loop_thread = threading.get_ident()
+        host.pod.disk.fault = self._write
+        monkeypatch.setattr(writer_module, "perf_counter", lambda: self._now)
+
+    def _write(self, operation: str, path: object, size: int) -> None:
+        if operation == "pwritev_durably":
+            self._now += self.seconds
+            self.by_loop.append(threading.get_ident() == self._loop_thread)
+
+    async def commits(self, host: Host, count: int, seconds: float) -> list[bool]:
+        """For each of so many commits, whether the event loop wrote it."""
+        self.seconds = seconds
+        self.by_loop.clear()
+        for _ in range(count):
+            await host.commit()
+        return list(self.by_loop)
+
+
+@pytest.fixture
+async def roomy() -> AsyncIterator[Host]:
+    """Its journal's file does not change."""
+    host = Host(Pod(journal_bytes=1 << 20))
+    host.writer.start()
+    yield host
+    host.pod.disk.fault = None
+    await host.writer.close()
+
+
+FAST, SLOW, STALLED = 0.0001, 0.002, 0.2
+
+
+async def test_event_loop_writes_while_the_disk_is_fast(roomy: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Times(roomy, monkeypatch)
+    first = await times.commits(roomy, 40, FAST)
+    assert not any(first[:20])
+    assert all(first[30:])
+    slow = await times.commits(roomy, 40, SLOW)
+    assert all(slow[:10])
+    assert not any(slow[30:])
+    assert not any(await times.commits(roomy, 10, FAST))
+    roomy.pod.reboot()
+    assert roomy.pod.content() == roomy.pod.written[0]
+
+
+async def test_disk_that_is_slow_now_and_then_counts_as_fast(roomy: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Times(roomy, monkeypatch)
+    await times.commits(roomy, 40, FAST)
+    for _ in range(20):
+        assert await times.commits(roomy, 3, FAST) + await times.commits(roomy, 1, SLOW) == [True] * 4
+
+
+async def test_after_a_write_that_stalled_the_thread_writes_for_long(
+    roomy: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = Times(roomy, monkeypatch)
+    await times.commits(roomy, 40, FAST)
+    assert await times.commits(roomy, 1, STALLED) == [True]
+    assert not any(await times.commits(roomy, 100, FAST))
+    assert (await times.commits(roomy, 50, FAST))[-1]
+
+
+async def test_large_write_and_change_of_the_file_are_the_threads(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Times(host, monkeypatch)
+    await times.commits(host, 60, FAST)
+    monkeypatch.setattr(writer_module, "INLINE_BYTES_MAX", 10)
+    assert await times.commits(host, 1, FAST) == [False]
+    monkeypatch.undo()
+    times = Times(host, monkeypatch)
+    files = host.pod.disk.listdir(JOURNAL)
+    by_loop: list[bool] = []
+    while host.pod.disk.listdir(JOURNAL) == files:
+        by_loop = await times.commits(host, 1, FAST)
+    assert by_loop == [False]
+
+
+async def test_what_was_scheduled_before_the_write_comes_first(roomy: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn's appends leave for the other replicas while this pod writes."""
+    times = Times(roomy, monkeypatch)
+    await times.commits(roomy, 40, FAST)
+    times.by_loop.clear()
+    roomy.pod.append()
+    sent: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: sent.append(len(times.by_loop)))
+    roomy.writer.submit()
+    assert roomy.writer.is_writing
+    await roomy.report()
+    assert sent == [0]
+    assert times.by_loop == [True]
+
+
+async def test_failed_write_of_the_event_loop_is_reported_as_one_of_the_thread(
+    roomy: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Times(roomy, monkeypatch).commits(roomy, 40, FAST)
+    roomy.pod.disk.fail_with(errno.EIO, "pwritev_durably")
+    await roomy.commit()
+    assert [exc.errno for exc in roomy.failures] == [errno.EIO]
+    assert not roomy.writer.is_writing
+    roomy.pod.disk.fault = None
+    await roomy.writer.recover(roomy.pod.logs.values())
+    await roomy.commit()
+    assert roomy.reports[-1] == {0: 42}
+
+
 async def test_submit_of_nothing_writes_nothing(host: Host) -> None:
     host.writer.submit()
     await host.commit()
@@ -119,6 +230,7 @@ async def test_full_files_are_given_back_in_the_background(host: Host, monkeypat
     async with asyncio.timeout(10):
         while len(host.pod.journal.closed_files()) > 1:
             await host.commit(0)
+            await asyncio.sleep(0.01)  # a file holds some ten of these commits
     assert len(host.pod.disk.listdir(JOURNAL)) <= 4
     host.pod.reboot()
     assert host.pod.content() == host.pod.written[0]
