@@ -38,6 +38,9 @@ BUSY_S = 0.000_05
 """An event loop that computes longer than this between two slices has other work: an idle one needs half of it, a
 commit more."""
 LONGEST_REST_S = 0.010
+STANDBY_RESTS = 3
+"""A load that no election waits for rests so many times as long: a pod that comes back reads its logs for seconds, on
+a machine that has just started it."""
 BURST_SHARE = 0.5
 LONGEST_BURST_S = 0.004
 """A load goes on for this share of the time for which it had to wait, and for no longer than this: a loop whose turns
@@ -54,9 +57,10 @@ class LoadTurns:
 
     Those that an election waits for, then the one with the least to do, and of equal ones that which began first: it is
     ACTIVE soonest, and nobody waits longer for it than for a slice. (Kafka loads one partition after the other, in a
-    thread of its own.) While the loop has other work, a slice is followed by a rest of the same length: requests find
-    an idle loop half of the time, and a process that does not use up its share of a contended CPU gets it sooner when
-    one comes. Only a short load that an election waits for does not rest.
+    thread of its own.) While the loop has other work, a slice is followed by a rest of the same length, or of a
+    multiple where no election waits: requests find an idle loop half of the time, and a process that does not use up
+    its share of a contended CPU gets it sooner when one comes. Only a short load that an election waits for does not
+    rest.
     """
 
     def __init__(self) -> None:
@@ -65,6 +69,7 @@ class LoadTurns:
         self._begun: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._scheduled = False
         self._resting: asyncio.TimerHandle | None = None
+        self._rests = 1  # how often as long as the last slice
         self._began_s = self._ended_s = self._until_s = 0.0  # the last slice
         self._ended_cpu_s = 0.0
 
@@ -101,9 +106,10 @@ class LoadTurns:
         burst_s = min((self._began_s - self._ended_s) * BURST_SHARE, LONGEST_BURST_S)
         self._until_s = self._began_s + max(burst_s, SHORTEST_BURST_S)
         while self._waiting:
-            turn = heappop(self._waiting)[-1]
+            behind, *_, turn = heappop(self._waiting)
             if not turn.done():  # else the load was given up meanwhile
                 turn.set_result(None)
+                self._rests = STANDBY_RESTS if behind else 1
                 break
         asyncio.get_running_loop().call_soon(self._slice_ended)  # its task runs before that
 
@@ -118,7 +124,7 @@ class LoadTurns:
         if self._is_urgent or thread_time() - self._ended_cpu_s < BUSY_S:
             self._give()
         else:
-            rest_s = min(self._ended_s - self._began_s, LONGEST_REST_S)
+            rest_s = min((self._ended_s - self._began_s) * self._rests, LONGEST_REST_S)
             self._resting = asyncio.get_running_loop().call_later(rest_s, self._give)
 
 

@@ -29,6 +29,9 @@ __all__ = ["Opening", "log_state"]
 logger = structlog.get_logger(__name__)
 
 NOTED_POLL_S = 0.02
+RESTS = 2
+LONGEST_REST_S = 0.05
+"""Behind a log that another pod leads: so many times what opening it took, and no longer than this."""
 
 
 class Opening:
@@ -38,6 +41,7 @@ class Opening:
         self._runtime = runtime
         self._storage = runtime.storage
         self._locks: dict[int, asyncio.Lock] = {}
+        self._led: set[int] = set()  # partitions whose leader was heard while the log here was closed
         self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
@@ -62,14 +66,20 @@ class Opening:
             host.start(state)
 
     async def open_all(self) -> None:
-        """Recover every log before it is asked for: each replica takes part as soon as its log is open."""
+        """Recover every log before it is asked for: each replica takes part as soon as its log is open.
+
+        Groups whose leader is elsewhere wait for nobody here, but perhaps for a processor of this machine.
+        """
         runtime = self._runtime
         for partition, host in sorted(runtime.hosts.items()):
+            began_s = runtime.clock.monotonic_s()
             try:
                 await self.open(host)
             except (DamagedLogError, OSError) as error:
                 logger.error("log_not_opened", partition=partition, error=str(error))
             runtime.partition_changed(partition)
+            if partition in self._led:
+                await asyncio.sleep(min(RESTS * (runtime.clock.monotonic_s() - began_s), LONGEST_REST_S))
         try:
             await runtime.blocking(self._storage.salvage_unclaimed)
         except OSError as error:
@@ -106,8 +116,12 @@ class Opening:
         except OSError as error:
             self._runtime.storage_failed(error)
 
-    def rebuild_soon(self, host: ReplicaHost) -> None:
-        """Another replica leads, or is about to. If the log here is damaged, begin anew and be filled by it."""
+    def leader_heard(self, host: ReplicaHost, *, active: bool) -> None:
+        """Another replica leads, or is about to (not ``active``), and this one has no core. If the log here is damaged,
+        begin anew and be filled by it.
+        """
+        if active:
+            self._led.add(host.partition)
         if host.partition in self._storage.damage and host.partition not in self._rebuilt:
             self._rebuilt.add(host.partition)
             self._runtime.spawn(self._rebuild(host))

@@ -177,7 +177,7 @@ class ReplicaHost:
             return
         if self.core is None:
             if isinstance(message, Append | Seal):
-                self._runtime.opening.rebuild_soon(self)  # it leads, or is about to
+                self._runtime.opening.leader_heard(self, active=isinstance(message, Append))
             return
         try:
             message = checked(message)

@@ -30,7 +30,7 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_value,
 )
 from muster_coordinator.shard import loading
-from muster_coordinator.shard.loading import SHORT_BYTES, SLICE_RECORDS, SLICE_S, LoadTurns, replay_log
+from muster_coordinator.shard.loading import SHORT_BYTES, SLICE_RECORDS, SLICE_S, STANDBY_RESTS, LoadTurns, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.states import FailureReason, ShardState
 
@@ -215,7 +215,7 @@ async def test_load_rests_while_the_loop_has_other_work_unless_it_is_short_and_w
     await load(0.0)
     assert rests == []
     await load(0.003)
-    assert rests == pytest.approx([0.002] * len(rests))
+    assert rests == pytest.approx([0.002 * (1 if waited_for else STANDBY_RESTS)] * len(rests))
     assert bool(rests) is rested
 
 
