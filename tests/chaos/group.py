@@ -158,6 +158,9 @@ class Group:
             self._lose()
             return
         self.is_lost = False  # it may have been overdue
+        if awaiting < 0:
+            self._send()  # reading back takes no commit's turn: the gaps would be the load's own
+            return
         self._due = max(self._due + self._interval_s, now)
         asyncio.get_running_loop().call_later(self._due - now, self._send)
 

@@ -16,7 +16,8 @@ from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import PartitionStatus, PodStatus
 
 ASK_TIMEOUT_S = 0.5
-POLL_S = 0.2
+POLL_S = 0.5
+"""Each look costs the API server and the pods what their groups might have needed."""
 SETTLE_TIMEOUT_S = 60.0
 STABLE_S = 1.0
 CAUGHT_UP = 1000
