@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.support.pod import free_ports
 
 from muster_cli.datadir import DataDir, RunningPod
 from muster_cli.ports import is_free
-from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 
 DIES_IN_S = 30.0
 
@@ -146,13 +144,6 @@ class Cluster(NetworkedCluster):
         except subprocess.TimeoutExpired:
             raise HarnessError(f"the operator did not come to its point {self._point.read_text()}") from None
         self._point.unlink()
-
-    def drain(self, name: str) -> None:
-        """Tell a pod that it will end soon: its leaders are moved away."""
-        request = urllib.request.Request(f"http://{self.pod(name).api_address}/v1/drain", method="POST")
-        request.add_header(ADDRESSEE_HEADER, name)
-        with urllib.request.urlopen(request, timeout=5):
-            pass
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

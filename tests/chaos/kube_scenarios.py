@@ -52,6 +52,15 @@ def kill(run: Run, cluster: KubeCluster) -> None:
             cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
 
 
+def follower(run: Run, cluster: KubeCluster) -> None:
+    """A drained pod leads nothing, and is a follower of every partition."""
+    for victim in run.rounds(cluster):
+        cluster.drain(victim)
+        cluster.wait_led(without=[victim])
+        with run.fault(cluster, f"SIGKILL of the process of {victim}, which leads nothing"):
+            cluster.signal_process(victim, signal.SIGKILL)
+
+
 def freeze(run: Run, cluster: KubeCluster) -> None:
     for victim in run.rounds(cluster):
         with run.fault(cluster, f"SIGSTOP of the process of {victim} for {FROZEN_S:g} s, SIGCONT", victim):
@@ -102,7 +111,7 @@ def node_lost(run: Run, cluster: KubeCluster) -> None:
 
 
 def rolling(run: Run, cluster: KubeCluster) -> None:
-    cluster.wait_settled()
+    cluster.wait_before_fault()
     before = {name: cluster.uid(name) for name in cluster.names}
     with run.fault(cluster, "pod template changed: every pod replaced", *cluster.names):
         cluster.restart_all(str(run.random.random()))
@@ -164,6 +173,7 @@ KUBERNETES = (
     KubeScenario("kube-delete", "a leader's pod is deleted", MOVE, delete),
     KubeScenario("kube-force-delete", "a leader's pod is deleted by force", KILL, force_delete),
     KubeScenario("kube-drain", "the node is cordoned, a leader's pod evicted", MOVE, drain),
+    KubeScenario("kube-follower", "SIGKILL of a container that leads nothing", UNSEEN, follower),
     KubeScenario("kube-operator", "the operator's pods are deleted", UNSEEN, operator),
     KubeScenario("kube-api-down", "the API server is away for a minute", UNSEEN, api_down),
     KubeScenario("kube-node-lost", "the kubelet is silent until the node is NotReady", UNSEEN, node_lost),

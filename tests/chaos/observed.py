@@ -16,6 +16,7 @@ from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import PartitionStatus, PodStatus
 
 ASK_TIMEOUT_S = 0.5
+DRAIN_TIMEOUT_S = 5.0
 POLL_S = 0.5
 """Each look costs the API server and the pods what their groups might have needed."""
 SETTLE_TIMEOUT_S = 60.0
@@ -69,6 +70,14 @@ class ObservedCluster(ABC):
         """How many partitions each pod leads, as it says itself."""
         return {name: len(_led(status)) for name, status in self.statuses().items()}
 
+    def drain(self, pod: str) -> None:
+        """Tell a pod that it will end soon: its leaders are moved away."""
+        place = self.place(pod)
+        request = urllib.request.Request(f"http://{place.api}/v1/drain", method="POST")
+        request.add_header(ADDRESSEE_HEADER, pod)
+        with urllib.request.urlopen(request, timeout=DRAIN_TIMEOUT_S):
+            pass
+
     def wait(self, holds: Callable[[], bool], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not holds():
@@ -97,6 +106,19 @@ class ObservedCluster(ABC):
             return time.monotonic() - stable_since > STABLE_S
 
         self.wait(settled, "all replicas have caught up, and no leader moves")
+
+    def wait_before_fault(self) -> None:
+        """Until nothing of the fault before is under way."""
+        self.wait_settled()
+
+    def wait_even(self) -> None:
+        """Until the pods lead equally many partitions, to within one."""
+
+        def even() -> bool:
+            leaders = self.leaders()
+            return leaders.keys() == set(self.names) and max(leaders.values()) - min(leaders.values()) <= 1
+
+        self.wait(even, "the pods lead equally many partitions")
 
     def _epochs(self) -> dict[int, int]:
         return {index: each.leader_epoch for pod in self.statuses().values() for index, each in _led(pod).items()}

@@ -53,11 +53,11 @@ class Run:
             fault.until = time.monotonic()
 
     def rounds(self, cluster: ObservedCluster) -> Iterator[str]:
-        """The pod that leads most, again and again until the time is up; at least once. Each round starts settled."""
+        """The pod that leads most, again and again until the time is up; at least once."""
         first = True
         while first or not self.time_is_up:
             first = False
-            cluster.wait_settled()
+            cluster.wait_before_fault()
             leaders = cluster.leaders()
             most = max(leaders.values())
             yield self.random.choice(sorted(name for name, count in leaders.items() if count == most))
