@@ -274,7 +274,8 @@ def api_server_away() -> Iterator[None]:
     state, pid = _component("kube-apiserver")
     namespace = machine.localkube_setting("NAME")
     pid_file = state / "pid" / "kube-apiserver"
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    command, settings = (Path(f"/proc/{pid}/{file}").read_bytes().decode().rstrip("\0") for file in ("cmdline", "environ"))
+    environment = dict(each.split("=", 1) for each in settings.split("\0"))
     group = _processor_group(pid)
     os.kill(pid, signal.SIGKILL)
     try:
@@ -283,7 +284,12 @@ def api_server_away() -> Iterator[None]:
         with (state / "log" / "kube-apiserver.log").open("ab") as log:
             inside = ["nsenter", f"--net=/var/run/netns/{namespace}"]
             server = subprocess.Popen(
-                [*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*inside, *command.split("\0")],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         group.write_text(f"{server.pid}\n")
         pid_file.write_text(f"{server.pid}\n")

@@ -263,7 +263,7 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
         return None  # no pods to put them on: the set stays as it is
     if any(each.view is None or not each.log_id for each in useful):
         return _with_learners(standing, status, [each.replica for each in useful], idle)
-    wanted = tuple(staying) + tuple(each.replica for each in useful)
+    wanted = _in_place(standing.status.replicas, staying, [each.replica for each in useful])
     if set(log_ids(wanted)) == set(log_ids(status.replicas)):
         return None
     if not all(is_caught_up(view, each.log_id) for each in useful):
@@ -277,6 +277,22 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
             return idle
         chosen = ready[0]
     return _elect(changed, chosen, Reason.CHANGING_REPLICAS, idle)
+
+
+def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequence[Replica]) -> tuple[Replica, ...]:
+    """`new` ones take the places of those that go, on the same pod if they can: the first of a set is its preferred
+    leader, and a pod that lost its volume would be that of no partition any more.
+    """
+    left = list(new)
+    wanted: list[Replica] = []
+    for each in before:
+        if each in staying:
+            wanted.append(each)
+        elif left:
+            heir = next((one for one in left if one.pod == each.pod), left[0])
+            left.remove(heir)
+            wanted.append(heir)
+    return (*wanted, *left)
 
 
 def _is_to_go(standing: Standing, member: Member) -> bool:
