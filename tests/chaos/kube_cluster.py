@@ -274,8 +274,8 @@ def api_server_away() -> Iterator[None]:
     state, pid = _component("kube-apiserver")
     namespace = machine.localkube_setting("NAME")
     pid_file = state / "pid" / "kube-apiserver"
-    command, settings = (Path(f"/proc/{pid}/{file}").read_bytes().decode().rstrip("\0") for file in ("cmdline", "environ"))
-    environment = dict(each.split("=", 1) for each in settings.split("\0"))
+    command, settings = (_words(Path(f"/proc/{pid}") / file) for file in ("cmdline", "environ"))
+    environment = dict(each.split("=", 1) for each in settings)
     group = _processor_group(pid)
     os.kill(pid, signal.SIGKILL)
     try:
@@ -284,7 +284,7 @@ def api_server_away() -> Iterator[None]:
         with (state / "log" / "kube-apiserver.log").open("ab") as log:
             inside = ["nsenter", f"--net=/var/run/netns/{namespace}"]
             server = subprocess.Popen(
-                [*inside, *command.split("\0")],
+                [*inside, *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -294,6 +294,11 @@ def api_server_away() -> Iterator[None]:
         group.write_text(f"{server.pid}\n")
         pid_file.write_text(f"{server.pid}\n")
         _wait_for_api_server()
+
+
+def _words(file: Path) -> list[str]:
+    """Of a file under /proc whose words end with a zero byte."""
+    return file.read_bytes().decode().rstrip("\0").split("\0")
 
 
 def _processor_group(pid: int) -> Path:
