@@ -151,9 +151,7 @@ class Journal:
     def is_simple(self, staged: Staged, bytes_max: int) -> bool:
         """``write`` of it would be one system call, of at most ``bytes_max`` of payload. While nothing is written."""
         size = sum(map(len, staged.parts))
-        return (
-            self._announced and size <= bytes_max and self._position + FRAME_BYTES + size <= self._settings.file_bytes
-        )
+        return self._announced and size <= bytes_max and self._has_room(size)
 
     @property
     def has_staged(self) -> bool:
@@ -175,7 +173,7 @@ class Journal:
             raise OSError(self.failed.errno, f"the journal failed before: {self.failed}")
         try:
             payload = b"".join(staged.parts)
-            if self._position + FRAME_BYTES + len(payload) > self._settings.file_bytes and self._position > 0:
+            if not self._has_room(len(payload)) and self._position > 0:
                 self._close_file()
                 self._open_file(self._sequence + 1)
             if not self._announced:
@@ -296,6 +294,10 @@ class Journal:
         for (partition, log_hash), end_offset in list(self._durable_ends.items()):
             parts.append(ENTRY.pack(END, partition, log_hash, 0, end_offset, 0))
         return b"".join(parts)
+
+    def _has_room(self, payload_bytes: int) -> bool:
+        """In the current file, for a frame of so much."""
+        return self._position + FRAME_BYTES + payload_bytes <= self._settings.file_bytes
 
     def _write_frame(self, payload: bytes) -> None:
         frame = encode_frame_head(self._mark, self._write_number + 1, payload) + payload

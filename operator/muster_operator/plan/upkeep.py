@@ -263,7 +263,8 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
         return None  # no pods to put them on: the set stays as it is
     if any(each.view is None or not each.log_id for each in useful):
         return _with_learners(standing, status, [each.replica for each in useful], idle)
-    wanted = _in_place(standing.status.replicas, staying, [each.replica for each in useful])
+    before = [each.replica for each in standing.replicas]
+    wanted = _in_place(before, staying, [each.replica for each in useful])
     if set(log_ids(wanted)) == set(log_ids(status.replicas)):
         return None
     if not all(is_caught_up(view, each.log_id) for each in useful):
