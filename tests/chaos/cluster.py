@@ -104,9 +104,8 @@ class Cluster(NetworkedCluster):
     def places(self) -> list[Place]:
         return [Place(pod.name, pod.api_address, pod.kafka_address) for pod in self.pods()]
 
-    def kill(self, name: str, number: signal.Signals) -> None:
-        """A signal to the pod's process, if there is one now."""
-        process = self.pod(name).process
+    def signal_process(self, pod: str, number: signal.Signals) -> None:
+        process = self.pod(pod).process
         if process is not None:
             _signal(process.pid, number)
 
@@ -119,7 +118,7 @@ class Cluster(NetworkedCluster):
         lost = directory.with_name(f"{name}.lost")
         directory.rename(lost)  # before the kill: the next process must not find it
         directory.mkdir()
-        self.kill(name, signal.SIGKILL)
+        self.signal_process(name, signal.SIGKILL)
         shutil.rmtree(lost)
 
     def kill_operator(self) -> None:

@@ -13,7 +13,7 @@ from tests.chaos.kube_cluster import KubeCluster, api_server_away, kubelet_froze
 from tests.chaos.network import Namespace
 from tests.chaos.network_scenarios import FAULTS
 from tests.chaos.run import Run
-from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN
+from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN, follower, freeze
 
 API_SERVER_AWAY_S = 60.0
 NODE_TIMEOUT_S = 120.0
@@ -52,26 +52,6 @@ def kill(run: Run, cluster: KubeCluster) -> None:
             cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
 
 
-def follower(run: Run, cluster: KubeCluster) -> None:
-    """A drained pod leads nothing, and is a follower of every partition."""
-    for victim in run.rounds(cluster):
-        cluster.drain(victim)
-        cluster.wait_led(without=[victim])
-        with run.fault(cluster, f"SIGKILL of the process of {victim}, which leads nothing"):
-            cluster.signal_process(victim, signal.SIGKILL)
-
-
-def freeze(run: Run, cluster: KubeCluster) -> None:
-    for victim in run.rounds(cluster):
-        with run.fault(cluster, f"SIGSTOP of the process of {victim} for {FROZEN_S:g} s, SIGCONT", victim):
-            cluster.signal_process(victim, signal.SIGSTOP)
-            try:
-                time.sleep(FROZEN_S)
-            finally:
-                cluster.signal_process(victim, signal.SIGCONT)
-            cluster.wait_led()
-
-
 def drain(run: Run, cluster: KubeCluster) -> None:
     """There is one node: the pod comes back when it takes pods again."""
     for victim in run.rounds(cluster):
@@ -94,7 +74,7 @@ def operator(run: Run, cluster: KubeCluster) -> None:
 
 
 def api_down(run: Run, cluster: KubeCluster) -> None:
-    cluster.wait_settled()
+    cluster.wait_before_fault()
     with run.fault(cluster, f"API server away for {API_SERVER_AWAY_S:g} s"), api_server_away():
         time.sleep(API_SERVER_AWAY_S)
     cluster.wait_settled()
@@ -103,7 +83,7 @@ def api_down(run: Run, cluster: KubeCluster) -> None:
 def node_lost(run: Run, cluster: KubeCluster) -> None:
     """The pods answer: what is said of their node moves no leader."""
     cluster.wait(cluster.nodes_are_ready, "the node is ready", NODE_TIMEOUT_S)
-    cluster.wait_settled()
+    cluster.wait_before_fault()
     with run.fault(cluster, "nothing is heard of the node, whose pods run on"), kubelet_frozen():
         cluster.wait(lambda: not cluster.nodes_are_ready(), "the node is not ready", NODE_TIMEOUT_S)
         time.sleep(FROZEN_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import urllib.request
 from abc import ABC, abstractmethod
@@ -150,6 +151,10 @@ class OperatorRules:
 
 class NetworkedCluster(ObservedCluster):
     """One whose pods have networks of their own."""
+
+    @abstractmethod
+    def signal_process(self, pod: str, number: signal.Signals) -> None:
+        """To the pod's process, if there is one now."""
 
     @abstractmethod
     def namespace(self, pod: str) -> Namespace:

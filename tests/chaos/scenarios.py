@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.chaos.cluster import Cluster
 from tests.chaos.errors import Skipped
 from tests.chaos.faults import Bounds
+from tests.chaos.observed import NetworkedCluster
 from tests.chaos.run import Run
 
 KILL = Bounds(interrupted_p50=300, interrupted_max=1000, elsewhere_p99=50)
@@ -47,7 +48,7 @@ class Scenario:
 def kill(run: Run, cluster: Cluster) -> None:
     for victim in run.rounds(cluster):
         with run.fault(cluster, f"SIGKILL of {victim}", victim):
-            cluster.kill(victim, signal.SIGKILL)
+            cluster.signal_process(victim, signal.SIGKILL)
             cluster.wait_led()
 
 
@@ -65,29 +66,31 @@ def drain(run: Run, cluster: Cluster) -> None:
         _restart(cluster, victim)
 
 
-def freeze(run: Run, cluster: Cluster) -> None:
+def freeze(run: Run, cluster: NetworkedCluster) -> None:
     for victim in run.rounds(cluster):
         with run.fault(cluster, f"SIGSTOP of {victim} for {FROZEN_S:g} s, SIGCONT", victim):
-            cluster.kill(victim, signal.SIGSTOP)
-            time.sleep(FROZEN_S)
-            cluster.kill(victim, signal.SIGCONT)
+            cluster.signal_process(victim, signal.SIGSTOP)
+            try:
+                time.sleep(FROZEN_S)
+            finally:
+                cluster.signal_process(victim, signal.SIGCONT)
             cluster.wait_led()
 
 
-def follower(run: Run, cluster: Cluster) -> None:
+def follower(run: Run, cluster: NetworkedCluster) -> None:
     """A drained pod leads nothing, and is a follower of every partition."""
     for victim in run.rounds(cluster):
         cluster.drain(victim)
         cluster.wait_led(without=[victim])
         with run.fault(cluster, f"SIGKILL of {victim}, which leads nothing"):
-            cluster.kill(victim, signal.SIGKILL)
+            cluster.signal_process(victim, signal.SIGKILL)
 
 
 def everything(run: Run, cluster: Cluster) -> None:
     for _ in run.rounds(cluster):
         with run.fault(cluster, "SIGKILL of all pods", *cluster.names):
             for name in cluster.names:
-                cluster.kill(name, signal.SIGKILL)
+                cluster.signal_process(name, signal.SIGKILL)
             cluster.wait_led()
 
 
@@ -122,7 +125,7 @@ def nomination(run: Run, cluster: Cluster) -> None:
         cluster.kill_operator()
         time.sleep(NOMINATION_AFTER_S / 2)
         with run.fault(cluster, f"SIGKILL of {victim} without an operator", victim):
-            cluster.kill(victim, signal.SIGKILL)
+            cluster.signal_process(victim, signal.SIGKILL)
             cluster.wait_led(without=[victim])
         cluster.start()
 
@@ -132,7 +135,7 @@ def operator_and_leader(run: Run, cluster: Cluster) -> None:
     for victim in run.rounds(cluster):
         pause_s = run.random.uniform(0.0, 0.1)
         with run.fault(cluster, f"SIGKILL of {victim}, {pause_s * 1000:.0f} ms later of the operator", *cluster.names):
-            cluster.kill(victim, signal.SIGKILL)
+            cluster.signal_process(victim, signal.SIGKILL)
             time.sleep(pause_s)
             cluster.kill_operator()
             cluster.start()
@@ -161,14 +164,14 @@ def volume_lost(run: Run, cluster: Cluster) -> None:
         cluster.wait_settled()
         other = run.random.choice([name for name in cluster.names if name != victim])
         with run.fault(cluster, f"SIGKILL of {other}", other):
-            cluster.kill(other, signal.SIGKILL)
+            cluster.signal_process(other, signal.SIGKILL)
             cluster.wait_led()
 
 
 def _restart(cluster: Cluster, victim: str) -> None:
     """SIGTERM, and wait until another process runs and every partition is led."""
     before = cluster.pod(victim).process
-    cluster.kill(victim, signal.SIGTERM)
+    cluster.signal_process(victim, signal.SIGTERM)
     cluster.wait(lambda: cluster.pod(victim).process not in (before, None), f"{victim} is started again")
     cluster.wait_led()
 

@@ -41,9 +41,9 @@ def operator_steps(run: Run, cluster: Cluster) -> None:
             if point.action in (CreateReplicas.__name__, Refresh.__name__):
                 cluster.lose_volume(victim)
             else:
-                cluster.kill(victim, signal.SIGKILL)
+                cluster.signal_process(victim, signal.SIGKILL)
                 if point.action == WriteTopicStatus.__name__:  # of two lost replicas the topic's status tells
-                    cluster.kill(other, signal.SIGKILL)
+                    cluster.signal_process(other, signal.SIGKILL)
             cluster.wait_operator_died()
             cluster.start()
             cluster.wait_led()
