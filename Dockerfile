@@ -8,7 +8,9 @@ FROM ${BASE}
 COPY dependencies /opt/muster/lib
 RUN python3 -m compileall -q /opt/muster/lib && install -d -o 10001 -g 10001 /var/lib/muster
 COPY muster /opt/muster/lib
-RUN python3 -m compileall -q /opt/muster/lib/muster_*
+# The import says now, not when a pod starts, that a compiled module does not fit this base image.
+RUN python3 -m compileall -q /opt/muster/lib/muster_* && \
+  PYTHONPATH=/opt/muster/lib python3 -c "import muster_coordinator.server.run"
 COPY bin /usr/local/bin
 
 # USER: a pod may run under any uid, and libraries that ask for the user's name find no such uid in /etc/passwd.

@@ -55,7 +55,7 @@ simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n f
 
 .PHONY: chaos
 chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k
-	@$(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+	@hack/compiled run $(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
@@ -70,7 +70,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	$(BIN)/mypy
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
-	for script in hack/localkube/cluster hack/image hack/helm .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/image hack/helm hack/compiled .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 
@@ -83,21 +83,21 @@ format: $(STAMP) ## let ruff and gofmt rewrite the sources
 ##@ Measure
 .PHONY: bench-commits
 bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of one pod at 1, 64 and 512 connections
-	@$(BIN)/python bench/commits.py
+	@hack/compiled run $(BIN)/python bench/commits.py
 
 .PHONY: bench-load
 bench-load: $(STAMP) ## loading of 5 million records over 50 partitions: time, memory, and what active groups see of it
-	@$(BIN)/python bench/load.py
+	@hack/compiled run $(BIN)/python bench/load.py
 
 .PHONY: bench-failover
 bench-failover: $(STAMP) ## interruption at SIGKILL, SIGTERM and planned moves beside Kafka; a million stored offsets
-	@$(BIN)/python bench/failover.py
+	@hack/compiled run $(BIN)/python bench/failover.py
 
 .PHONY: bench
 bench: $(STAMP) ## all three; side by side with Kafka 4.1.0, where Java and Maven are
-	@$(BIN)/python bench/commits.py --with-kafka
-	@$(BIN)/python bench/load.py
-	@$(BIN)/python bench/failover.py
+	@hack/compiled run $(BIN)/python bench/commits.py --with-kafka
+	@hack/compiled run $(BIN)/python bench/load.py
+	@hack/compiled run $(BIN)/python bench/failover.py
 
 .PHONY: bench-pipeline
 bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes, per core and through Spark

@@ -21,6 +21,16 @@ import kubernetes_machine as machine
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REPORTS = REPOSITORY / ".cache" / "test"
+COMPILED = REPOSITORY / "hack" / "compiled"
+PROCESSES = ("tests/integration", "tests/conformance", "tests/chaos")
+"""Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done."""
+COMPILED_AGAIN = (
+    *(f"tests/unit/{name}" for name in ("groups", "log", "records", "replication", "server", "shard", "wire")),
+    "tests/unit/compiled",
+    "tests/golden",
+    "tests/simulation",
+)
+"""Tests of what is compiled: they run in plain Python and once more compiled."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +101,34 @@ def run_main(outcome: Outcome) -> None:
     except machine.ClusterError as error:
         print(f"without helm or kubectl: {error}", flush=True)  # the tests that need them are skipped, and say so
         environment = {}
+    ignored = [f"--ignore={folder}" for folder in PROCESSES]
+    pytest(outcome, "-m", "not kubernetes", *ignored, "tests", environment=environment)
+
+
+def run_compiled(outcome: Outcome) -> None:
+    environment = compiled()
+    if environment:
+        pytest(outcome, "-m", "not kubernetes and not interpreted", *COMPILED_AGAIN, environment=environment)
+    else:
+        outcome.error = "hack/compiled could not compile"
+
+
+def run_processes(outcome: Outcome) -> None:
     fetch_kafka()
-    pytest(outcome, "-m", "not kubernetes", "tests", environment=environment)
+    pytest(outcome, "-m", "not kubernetes and not interpreted", *PROCESSES, environment=compiled())
+
+
+def compiled() -> dict[str, str]:
+    """What makes Python import the compiled modules; nothing where they cannot be compiled, which is said then."""
+    made = subprocess.run([COMPILED, "path"], stdout=subprocess.PIPE, text=True, check=False)
+    if made.returncode != 0:
+        return {}
+    folder = made.stdout.strip()
+    return {"PYTHONPATH": folder, "MUSTER_TEST_COMPILED": folder}
+
+
+def compiled_missing() -> list[str]:
+    return subprocess.run([COMPILED, "missing"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 def fetch_kafka() -> None:
@@ -130,6 +166,8 @@ def run_pipeline_kubernetes(outcome: Outcome) -> None:
 
 STAGES = (
     Stage("main", run_main, list),
+    Stage("compiled", run_compiled, compiled_missing),
+    Stage("processes", run_processes, list),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),

@@ -7,6 +7,7 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.simulator import Failure, simulate
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_fault_is_caught(name: str) -> None:
     fault = FAULTS[name]

@@ -56,6 +56,17 @@ def test_equal_seeds_give_equal_runs_whatever_the_hash_seed() -> None:
     assert len(set(runs[0].stdout.split(","))) == len(REPLAYED)
 
 
+@pytest.mark.skipif("MUSTER_TEST_COMPILED" not in os.environ, reason="for the tests that run compiled")
+def test_compiled_and_plain_python_give_equal_runs() -> None:
+    program = (
+        "from tests.simulation.options import draw_options; from tests.simulation.simulator import simulate; "
+        f"print([simulate(draw_options(seed)).trace_hash for seed in range({PART})])"
+    )
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=plain)
+    assert run.stdout == f"{[simulate(draw_options(seed)).trace_hash for seed in range(PART)]}\n"
+
+
 def test_drawn_options_cover_one_three_and_five_replicas_and_more_than_four_epochs() -> None:
     drawn = [draw_options(seed) for seed in range(30)]
     assert {options.replicas for options in drawn} == {1, 3, 5}
@@ -116,6 +127,7 @@ def test_minimising_switches_off_what_the_failed_check_does_not_need() -> None:
     assert (smallest.loss, smallest.crash_every_ms, smallest.groups, smallest.seed) == (0.05, 0, 3, 2)
 
 
+@pytest.mark.interpreted
 def test_failing_seed_prints_itself_is_minimised_and_fails_again_in_the_same_way(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

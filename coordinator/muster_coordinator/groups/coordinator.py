@@ -11,10 +11,9 @@ ids) exists from ``on_loaded`` to ``on_unloaded`` and is moved by handlers and t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
@@ -76,7 +75,8 @@ _HANDLERS: dict[type, Callable[[ShardState, Any, Token, int], Result]] = {
 }
 
 
-class DurableState(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class DurableState:
     """What the log says, comparable.
 
     ``implied_groups`` have no record of their own: committed offsets made them. A compacted log may lack those whose

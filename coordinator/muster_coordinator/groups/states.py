@@ -30,7 +30,7 @@ class GroupEvent(Enum):
     REMOVED = "the group is deleted, or its partition is unloaded"
 
 
-class IllegalTransitionError(RuntimeError):
+class IllegalTransitionError(Exception):
     """A defect of ours: an event that cannot happen in that state."""
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
-import msgspec
 from crc32c import crc32c
 
 from muster_coordinator.log.disk import Disk, read_fully, write_fully
+from muster_coordinator.log.structs import BatchInfo, Damage, SegmentScan
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 
 __all__ = ["BatchInfo", "Damage", "Segment", "SegmentScan", "scan_segment", "segment_name", "segment_offsets"]
@@ -35,31 +35,6 @@ def segment_offsets(names: list[str]) -> list[int]:
     """Base offsets of the segments among the files of a directory, ascending. Other files are not ours to judge."""
     stems = (name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())
-
-
-class BatchInfo(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies and what its header says. ``position`` and ``size`` in bytes."""
-
-    base_offset: int
-    end_offset: int
-    leader_epoch: int
-    crc: int
-    position: int
-    size: int
-
-
-class Damage(msgspec.Struct, frozen=True, gc=False):
-    """The first byte from which a segment cannot be read. ``valid_behind``: a whole batch lies behind it."""
-
-    position: int
-    reason: str
-    valid_behind: bool
-
-
-class SegmentScan(msgspec.Struct, frozen=True):
-    batches: list[BatchInfo]
-    size: int  # of the file
-    damage: Damage | None
 
 
 class Segment:

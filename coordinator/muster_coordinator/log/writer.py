@@ -77,7 +77,7 @@ class JournalWriter:
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._queue: SimpleQueue[Staged | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._worker = threading.Thread(target=self._run, name="journal", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = Pace()
         self._busy = False
@@ -91,7 +91,7 @@ class JournalWriter:
         """Within the event loop that owns the journal."""
         self._loop = asyncio.get_running_loop()
         self._idle.set()
-        self._thread.start()
+        self._worker.start()
         self._keep_house()
 
     def submit(self) -> None:
@@ -141,7 +141,7 @@ class JournalWriter:
             self._housekeeping.cancel()
             await asyncio.wait((self._housekeeping,))
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._worker.join)
 
     # --- a write -----------------------------------------------------------------------------------------------------
 

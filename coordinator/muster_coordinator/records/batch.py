@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
-import msgspec
 from crc32c import crc32c
 
 from muster_coordinator.records.compression import decompress
+from muster_coordinator.records.structs import BatchRecord
 from muster_coordinator.records.varint import SMALL, encode_varint, read_varint
 
 __all__ = [
@@ -71,30 +71,51 @@ class CorruptBatchError(Exception):
         self.truncated = truncated
 
 
-class BatchRecord(msgspec.Struct, frozen=True, gc=False):
-    """One record. Headers are skipped: the coordinator neither writes nor reads any."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-
-
-class RecordBatch(msgspec.Struct, frozen=True, gc=False):
+class RecordBatch:
     """One batch whose CRC was checked. ``data`` is all of it; records are decoded only when asked for."""
 
-    data: bytes
-    base_offset: int
-    leader_epoch: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    records_count: int
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp_ms",
+        "crc",
+        "data",
+        "last_offset_delta",
+        "leader_epoch",
+        "max_timestamp_ms",
+        "producer_epoch",
+        "producer_id",
+        "records_count",
+    )
+
+    def __init__(
+        self,
+        data: bytes,
+        base_offset: int,
+        leader_epoch: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp_ms: int,
+        max_timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        records_count: int,
+    ) -> None:
+        self.data = data
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp_ms = base_timestamp_ms
+        self.max_timestamp_ms = max_timestamp_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.records_count = records_count
 
     @property
     def end_offset(self) -> int:

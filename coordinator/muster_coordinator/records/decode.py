@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
 from muster_coordinator.records import group_metadata, offset_commit
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.group_metadata import (
@@ -25,6 +23,7 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_key,
 )
 from muster_coordinator.records.primitives import INT32
+from muster_coordinator.records.structs import UnknownRecord
 
 __all__ = [
     "RECORD_TYPE_NAMES",
@@ -35,15 +34,6 @@ __all__ = [
     "UnsupportedValueVersionError",
     "decode_record",
 ]
-
-
-class UnknownRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record of a type that this coordinator does not hold; ``name`` is Kafka's, "" if it is not even known by
-    name.
-    """
-
-    type: int
-    name: str
 
 
 _OFFSET_COMMIT_TYPE = offset_commit.KEY_TYPE.to_bytes(2, "big")

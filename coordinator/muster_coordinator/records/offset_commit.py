@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-import msgspec
-
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.primitives import INT32, MAX_STRING_BYTES, Cursor, encode_string
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 
 __all__ = [
     "KEY_TYPE",
@@ -43,25 +42,6 @@ _V1_HEAD = Struct(">hqh")
 _V1_TAIL = Struct(">qq")  # commit timestamp, expire timestamp
 _V3_EMPTY_METADATA = Struct(">hqihq")
 _TIMESTAMP = Struct(">q")
-
-
-class OffsetCommitValue(msgspec.Struct, frozen=True, gc=False):
-    """``leader_epoch`` -1: unknown. ``expire_timestamp_ms`` -1: the group's retention decides (KIP-211)."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int = NO_TIMESTAMP
-
-
-class OffsetCommitRecord(msgspec.Struct, frozen=True, gc=False):
-    """``value`` None: tombstone, the offset was removed."""
-
-    group_id: str
-    topic: str
-    partition: int
-    value: OffsetCommitValue | None
 
 
 def encode_offset_commit_key(group_id: str, topic: str, partition: int) -> bytes:

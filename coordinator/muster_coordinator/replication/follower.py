@@ -22,7 +22,7 @@ from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch
 __all__ = ["Follower", "ProtocolViolationError", "extend_log"]
 
 
-class ProtocolViolationError(AssertionError):
+class ProtocolViolationError(Exception):
     """A committed record would be cut: a defect, or a log that lost data without saying so. The replica must stop."""
 
 

@@ -23,6 +23,7 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.archive import DirectoryArchive
 from muster_coordinator.log.disk import Disk, OsDisk
 from muster_coordinator.podapi.server import build_app
+from muster_coordinator.records import batch as records_batch
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.data_dir import DataDirInUseError, DataDirLock
@@ -131,6 +132,7 @@ async def _start(
         peers=network.address,
         data_dir=str(options.data_dir),
         replicas=len(manager.replicas),
+        compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
     )
     return pod
 

@@ -45,6 +45,7 @@ def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
     return response
 
 
+@pytest.mark.interpreted
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
     handlers = handler_table(ClusterView(), {})
     for api in APIS.values():

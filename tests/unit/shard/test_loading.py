@@ -119,11 +119,13 @@ class Counting(GroupCoordinator):
         super().replay(*arguments)
 
 
+@pytest.mark.interpreted
 def test_batch_larger_than_a_slice_is_replayed_in_slices() -> None:
     log = log_of(encode_batch(commits(3 * SLICE_RECORDS + 1), base_offset=0, leader_epoch=0, timestamp_ms=0))
     assert slices(log) == [SLICE_RECORDS, 2 * SLICE_RECORDS, 3 * SLICE_RECORDS]
 
 
+@pytest.mark.interpreted
 def test_slice_of_large_groups_ends_by_time() -> None:
     value = GroupMetadataValue("consumer", 1, "range", None, 0, ())
     groups = [(encode_group_metadata_key(f"g-{n}"), encode_group_metadata_value(value)) for n in range(7)]
@@ -132,6 +134,7 @@ def test_slice_of_large_groups_ends_by_time() -> None:
     assert slices(log) == []
 
 
+@pytest.mark.interpreted
 def test_many_empty_batches_are_work_too() -> None:
     batch_count = 2 * SLICE_RECORDS + 2
     marker = encode_end_txn_marker(EndTxnMarker(committed=True, coordinator_epoch=0))

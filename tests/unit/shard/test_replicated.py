@@ -299,6 +299,7 @@ async def test_replica_that_cannot_write_gives_up_and_comes_back(pods: ReplicaPo
     assert_equal_logs(pods)
 
 
+@pytest.mark.interpreted
 async def test_exception_out_of_the_core_costs_one_core_and_no_commit(
     pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +319,7 @@ async def test_exception_out_of_the_core_costs_one_core_and_no_commit(
     assert_equal_logs(pods)
 
 
+@pytest.mark.interpreted
 async def test_record_that_the_leader_cannot_replay_ends_its_leadership_and_another_epoch_reloads(
     pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +337,7 @@ async def test_record_that_the_leader_cannot_replay_ends_its_leadership_and_anot
     assert await pods[0].fetch() in (1, 2)
 
 
+@pytest.mark.interpreted
 async def test_damaged_message_is_dropped_and_sent_again(pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch) -> None:
     receive = pods[1].up.receive
     harmed = 0
@@ -356,6 +359,7 @@ async def test_damaged_message_is_dropped_and_sent_again(pods: ReplicaPods, monk
     assert_equal_logs(pods)
 
 
+@pytest.mark.interpreted
 async def test_cut_that_the_journal_cannot_take_is_made_when_the_storage_works_again(pods: ReplicaPods) -> None:
     assert await pods[0].commit(1) == 0
     await pods.caught_up()

@@ -10,6 +10,8 @@ from muster_coordinator.groups import messages as m
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
 
+pytestmark = pytest.mark.interpreted  # FakeReplica and FakeGroups stand in for compiled classes
+
 
 @pytest.fixture
 def world() -> World:

@@ -75,6 +75,7 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.interpreted
 async def test_what_arrived_and_is_kept_no_longer_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a replay the batches at hand are given up, for there are too many: none of them is skipped."""
     log, turns = log_of(batch(0, 1)), Turns()
@@ -94,6 +95,7 @@ async def test_what_arrived_and_is_kept_no_longer_is_read_from_the_log(monkeypat
     assert state.replayed == log.end_offset
 
 
+@pytest.mark.interpreted
 async def test_what_arrives_is_replayed_from_memory_when_enough_has_gathered_or_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,6 +117,7 @@ async def test_what_arrives_is_replayed_from_memory_when_enough_has_gathered_or_
     assert standby._task is None
 
 
+@pytest.mark.interpreted
 async def test_election_goes_on_with_the_replay_that_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WARM_BYTES", 1 << 20)
     log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
@@ -133,6 +136,7 @@ async def test_election_goes_on_with_the_replay_that_waits_for_its_turn(monkeypa
     assert state.replayed == log.end_offset
 
 
+@pytest.mark.interpreted
 async def test_long_replay_goes_on_in_turns_as_one_that_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
     monkeypatch.setattr(module, "WARM_BYTES", 1)
@@ -150,6 +154,7 @@ async def test_long_replay_goes_on_in_turns_as_one_that_is_waited_for(monkeypatc
     assert rests[-1] < rests[0]
 
 
+@pytest.mark.interpreted
 async def test_replay_goes_on_without_a_turn_for_as_long_as_it_may() -> None:
     log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
     turns.until_s = math.inf
@@ -159,6 +164,7 @@ async def test_replay_goes_on_without_a_turn_for_as_long_as_it_may() -> None:
     assert len(turns.asked) == 1
 
 
+@pytest.mark.interpreted
 async def test_state_fits_a_log_that_goes_on_and_none_that_was_written_anew() -> None:
     log, turns = log_of(batch(0, 3)), Turns()
     standby, _ = standby_of(log, turns)

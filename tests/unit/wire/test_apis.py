@@ -48,6 +48,7 @@ def test_every_version_is_one_of_kafkas(api: Api) -> None:
     assert set(range(api.min_version, api.max_version + 1)) <= set(kio_oracle.versions(api.name))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.API.name)
 def test_module_header_tells_the_table(module: ModuleType) -> None:
     """Key, range, first flexible version, and a line for each version behind the first."""
@@ -68,6 +69,7 @@ def test_module_header_tells_the_table(module: ModuleType) -> None:
     assert [version for version in lines if version > api.min_version] == wanted
 
 
+@pytest.mark.interpreted
 def test_page_is_generated_from_the_table() -> None:
     page = ROOT / "docs" / "protocol.md"
     assert page.read_text() == document(), "run: python -m muster_coordinator.wire.document > docs/protocol.md"

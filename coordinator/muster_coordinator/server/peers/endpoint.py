@@ -11,9 +11,10 @@ __all__ = ["connect", "listen"]
 _P = TypeVar("_P", bound=asyncio.Protocol)
 
 
-async def listen(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
-    """Raises OSError when the address cannot be had."""
-    return await asyncio.get_running_loop().create_server(factory, host, port, ssl=None)
+async def listen(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> tuple[asyncio.Server, int]:
+    """The server, and the port that it has. Raises OSError when the address cannot be had."""
+    server = await asyncio.get_running_loop().create_server(factory, host, port, ssl=None)
+    return server, int(server.sockets[0].getsockname()[1])
 
 
 async def connect(factory: Callable[[], _P], host: str, port: int, timeout_s: float) -> _P:

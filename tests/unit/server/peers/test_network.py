@@ -55,6 +55,7 @@ async def test_messages_arrive_in_order_and_with_their_partition() -> None:
         assert (a.network.counters.messages_sent, b.network.counters.messages_received) == (3000, 3000)
 
 
+@pytest.mark.interpreted
 async def test_what_is_sent_in_one_turn_leaves_with_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async with pods("a", "b", times=dataclasses.replace(NEVER_SILENT, ping_ms=60_000)) as (a, b):
         (peer,) = a.network._peers.values()

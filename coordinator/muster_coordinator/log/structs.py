@@ -1,0 +1,33 @@
+"""What a look at a segment finds. Apart from the code that looks: that is compiled, and msgspec needs its Structs as
+Python sees them (ADR 13)."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["BatchInfo", "Damage", "SegmentScan"]
+
+
+class BatchInfo(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch lies and what its header says. ``position`` and ``size`` in bytes."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    crc: int
+    position: int
+    size: int
+
+
+class Damage(msgspec.Struct, frozen=True, gc=False):
+    """The first byte from which a segment cannot be read. ``valid_behind``: a whole batch lies behind it."""
+
+    position: int
+    reason: str
+    valid_behind: bool
+
+
+class SegmentScan(msgspec.Struct, frozen=True):
+    batches: list[BatchInfo]
+    size: int  # of the file
+    damage: Damage | None

@@ -1,0 +1,45 @@
+"""What records say, decoded. Apart from the functions that read and write them: those modules are compiled, and
+msgspec needs its Structs as Python sees them (ADR 13)."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["BatchRecord", "OffsetCommitRecord", "OffsetCommitValue", "UnknownRecord"]
+
+
+class BatchRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record of a batch. Headers are skipped: the coordinator neither writes nor reads any."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class OffsetCommitValue(msgspec.Struct, frozen=True, gc=False):
+    """``leader_epoch`` -1: unknown. ``expire_timestamp_ms`` -1: the group's retention decides (KIP-211)."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+
+
+class OffsetCommitRecord(msgspec.Struct, frozen=True, gc=False):
+    """``value`` None: tombstone, the offset was removed."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: OffsetCommitValue | None
+
+
+class UnknownRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record of a type that this coordinator does not hold; ``name`` is Kafka's, "" if it is not even known by
+    name.
+    """
+
+    type: int
+    name: str

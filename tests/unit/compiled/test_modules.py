@@ -1,0 +1,49 @@
+"""What may be compiled (ADR 13): mypyc drops options of msgspec.Structs, and defaults of exceptions, without a word."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HOOK = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
+PACKAGE = REPOSITORY / HOOK["custom"]["package"]
+MODULES = [f"{folder}/{name}" for folder, names in HOOK["custom"]["modules"].items() for name in names]
+
+
+def classes_of(module: str) -> list[ast.ClassDef]:
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+
+
+def bases_of(node: ast.ClassDef) -> str:
+    return " ".join(ast.unparse(base) for base in node.bases)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_compiled_module_defines_no_struct(module: str) -> None:
+    assert [node.name for node in classes_of(module) if "Struct" in bases_of(node)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_exception_of_a_compiled_module_sets_its_attributes_itself(module: str) -> None:
+    with_defaults = [
+        node.name
+        for node in classes_of(module)
+        if "Error" in node.name and any(isinstance(each, ast.Assign | ast.AnnAssign) for each in node.body)
+    ]
+    assert with_defaults == []
+
+
+@pytest.mark.skipif("MUSTER_TEST_COMPILED" not in os.environ, reason="for the tests that run compiled")
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_tested_is_compiled(module: str) -> None:
+    file = importlib.import_module(f"{PACKAGE.name}.{module.replace('/', '.')}").__file__
+    assert file is not None
+    assert file.endswith(".so")
+    assert file.startswith(os.environ["MUSTER_TEST_COMPILED"])
