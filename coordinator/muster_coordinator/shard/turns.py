@@ -1,7 +1,8 @@
 """The turns of a pod: which shards have work, one durable write for all of them, and when their timers fire.
 
 While a write is on its way nothing is drained: it would wait for that write anyway, and what comes meanwhile makes one
-larger batch. So a turn is as long as a write takes, and no linger is involved.
+larger batch. A turn of a pod with many clients also waits for most of those that came with the turns before, for up to
+REST_S: half as many turns, each with its write and its messages to other replicas (ADR 14).
 """
 
 from __future__ import annotations
@@ -13,6 +14,18 @@ from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.storage import Storage
+
+REST_S = 0.004
+"""At most, from the start of a turn to the start of the next."""
+
+REST_FROM = 4
+"""Shards with work in one turn: with fewer clients than that, waiting gains nothing."""
+
+MOST = 0.75
+"""Of the shards that had work recently: when so many have it again, the turn comes."""
+
+RECENT = 0.9
+"""What a turn counts for in the next one: a client that stays away is waited for about ten times at most."""
 
 
 class Turns:
@@ -29,6 +42,9 @@ class Turns:
         self._running = False
         self._staged = False  # something besides the batches of dirty shards waits for the write
         self._scheduled = False
+        self._resting: asyncio.TimerHandle | None = None
+        self._started_s = 0.0  # of the last turn, in loop time
+        self._shards_recently = 0.0
         self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
         self._submitted_s = 0.0  # when the last turn handed over its write
         self._waiting: list[asyncio.Future[None]] = []
@@ -41,6 +57,10 @@ class Turns:
         self._dirty.append(shard)
         if not self._storage.is_writing:
             self._run_soon()
+            if self._resting is not None and self._have_come:
+                self._resting.cancel()
+                self._resting = None
+                asyncio.get_running_loop().call_soon(self.run)
 
     def write_soon(self) -> None:
         """Something was staged, or is to be sent to other replicas, by others than shards: a turn is due."""
@@ -53,16 +73,29 @@ class Turns:
     def _run_soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.run)
+            loop = asyncio.get_running_loop()
+            if self._have_come or loop.time() >= self._started_s + REST_S:
+                loop.call_soon(self.run)
+            else:
+                self._resting = loop.call_at(self._started_s + REST_S, self.run)
+
+    @property
+    def _have_come(self) -> bool:
+        """Who is to be waited for."""
+        recently = self._shards_recently
+        return recently < REST_FROM or len(self._dirty) >= recently * MOST
 
     def run(self) -> None:
         """One turn, unless a write is on its way: every shard with work drains its queue, then one write follows."""
         self._scheduled = False
+        self._resting = None
         if self._storage.is_writing or not (self._dirty or self._staged):
             return
         self._staged = False
         self._running = True
         started_s = self._clock.monotonic_s()
+        self._started_s = asyncio.get_running_loop().time()
+        self._shards_recently = max(len(self._dirty), self._shards_recently * RECENT)
         if self._dirty:
             dirty, self._dirty = self._dirty, []
             now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()

@@ -1,0 +1,107 @@
+"""When a turn comes: at once for few clients; for many, when most of those have come again, or after REST_S."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from muster_coordinator.server.clock import SystemClock
+from muster_coordinator.shard import turns as module
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.turns import MOST, REST_FROM, Turns
+
+pytestmark = pytest.mark.interpreted  # doubles of shards and of the storage
+
+
+class Storage:
+    is_writing = False
+    submitted = 0
+
+    def submit(self) -> None:
+        self.submitted += 1
+
+
+class Shard:
+    def __init__(self) -> None:
+        self.drained = 0
+
+    def drain(self, now_ms: int, monotonic_ms: int) -> None:
+        self.drained += 1
+
+
+class Pod:
+    def __init__(self) -> None:
+        self.storage = Storage()
+        self.turns = Turns(cast(Any, self.storage), SystemClock(), ShardMetrics())
+
+    async def turn_of(self, count: int) -> list[Shard]:
+        """``count`` shards get work, and the loop goes round once."""
+        shards = [Shard() for _ in range(count)]
+        for shard in shards:
+            self.turns.flush_soon(cast(Any, shard))
+        await asyncio.sleep(0)
+        return shards
+
+
+@pytest.fixture
+def rest_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REST_S", 1e6)
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_few_clients_never_wait_for_one_another() -> None:
+    pod = Pod()
+    for count in (REST_FROM - 1, 1, 2, 1):
+        assert all(shard.drained for shard in await pod.turn_of(count))
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_turn_comes_at_once_when_most_have_come_again() -> None:
+    pod = Pod()
+    await pod.turn_of(20)
+    first = await pod.turn_of(1)
+    assert not first[0].drained
+    await pod.turn_of(int(20 * MOST) - 2)
+    assert not first[0].drained
+    await pod.turn_of(1)
+    assert first[0].drained
+    assert pod.storage.submitted == 2
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_what_is_staged_alone_waits_too_and_leaves_with_the_next_turn() -> None:
+    pod = Pod()
+    await pod.turn_of(20)
+    pod.turns.write_soon()
+    await asyncio.sleep(0)
+    assert pod.storage.submitted == 1
+    await pod.turn_of(20)
+    assert pod.storage.submitted == 2
+
+
+async def test_rest_ends_though_nobody_else_comes_and_who_stays_away_is_soon_forgotten() -> None:
+    pod = Pod()
+    await pod.turn_of(20)
+    for _ in range(30):
+        shard = (await pod.turn_of(1))[0]
+        async with asyncio.timeout(30):
+            while not shard.drained:
+                await asyncio.sleep(0)
+    pod.turns.flush_soon(cast(Any, shard))
+    await asyncio.sleep(0)
+    assert shard.drained == 2
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_nothing_is_drained_while_a_write_is_on_its_way() -> None:
+    pod = Pod()
+    await pod.turn_of(20)
+    pod.storage.is_writing = True
+    shards = await pod.turn_of(20)
+    assert not any(shard.drained for shard in shards)
+    pod.storage.is_writing = False
+    pod.turns.write_ended()
+    await asyncio.sleep(0)
+    assert all(shard.drained for shard in shards)
