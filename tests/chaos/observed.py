@@ -132,6 +132,9 @@ class ObservedCluster(ABC):
         led = {index: status for pod in statuses.values() for index, status in _led(pod).items()}
         if len(led) < self.partitions:
             return f"{len(led)} of {self.partitions} partitions are led"
+        shut = sum(each.log_end_offset < 0 for pod in statuses.values() for each in pod.partitions)
+        if shut:  # of a pod that was started again: its leader does not know yet how far behind it is
+            return f"{shut} logs are not open"
         behind = [str(index) for index, status in led.items() if not _caught_up(status, self.factor)]
         return f"partitions with replicas that have not caught up: {', '.join(behind)}" if behind else ""
 
