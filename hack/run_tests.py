@@ -115,7 +115,7 @@ def run_compiled(outcome: Outcome) -> None:
 
 def run_processes(outcome: Outcome) -> None:
     fetch_kafka()
-    pytest(outcome, "-m", "not kubernetes and not interpreted", *PROCESSES, environment=compiled())
+    pytest(outcome, "-m", "not kubernetes", *PROCESSES, environment=compiled())
 
 
 def compiled() -> dict[str, str]:

@@ -43,7 +43,7 @@ class Turns:
         self._staged = False  # something besides the batches of dirty shards waits for the write
         self._scheduled = False
         self._resting: asyncio.TimerHandle | None = None
-        self._started_s = 0.0  # of the last turn, in loop time
+        self._started_s = 0.0  # of the last turn, on the monotonic clock
         self._shards_recently = 0.0
         self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
         self._submitted_s = 0.0  # when the last turn handed over its write
@@ -57,10 +57,6 @@ class Turns:
         self._dirty.append(shard)
         if not self._storage.is_writing:
             self._run_soon()
-            if self._resting is not None and self._have_come:
-                self._resting.cancel()
-                self._resting = None
-                asyncio.get_running_loop().call_soon(self.run)
 
     def write_soon(self) -> None:
         """Something was staged, or is to be sent to other replicas, by others than shards: a turn is due."""
@@ -71,13 +67,19 @@ class Turns:
             self._run_soon()
 
     def _run_soon(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            loop = asyncio.get_running_loop()
-            if self._have_come or loop.time() >= self._started_s + REST_S:
-                loop.call_soon(self.run)
-            else:
-                self._resting = loop.call_at(self._started_s + REST_S, self.run)
+        """Now, or when the pod has rested; called again while it rests, now if most have come by then."""
+        if self._scheduled:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._have_come:
+            if self._resting is not None:
+                return
+            rest_s = self._started_s + REST_S - self._clock.monotonic_s()
+            if rest_s > 0:
+                self._resting = loop.call_later(rest_s, self.run)
+                return
+        self._scheduled = True
+        loop.call_soon(self.run)
 
     @property
     def _have_come(self) -> bool:
@@ -88,13 +90,14 @@ class Turns:
     def run(self) -> None:
         """One turn, unless a write is on its way: every shard with work drains its queue, then one write follows."""
         self._scheduled = False
-        self._resting = None
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
         if self._storage.is_writing or not (self._dirty or self._staged):
             return
         self._staged = False
         self._running = True
-        started_s = self._clock.monotonic_s()
-        self._started_s = asyncio.get_running_loop().time()
+        started_s = self._started_s = self._clock.monotonic_s()
         self._shards_recently = max(len(self._dirty), self._shards_recently * RECENT)
         if self._dirty:
             dirty, self._dirty = self._dirty, []

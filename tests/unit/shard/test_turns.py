@@ -71,6 +71,26 @@ async def test_turn_comes_at_once_when_most_have_come_again() -> None:
 
 
 @pytest.mark.usefixtures("rest_without_end")
+async def test_one_timer_at_a_time_and_none_after_a_turn_that_came_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_later = loop.call_later
+
+    def noted(*args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    pod = Pod()
+    await pod.turn_of(20)
+    await pod.turn_of(1)
+    await pod.turn_of(1)
+    assert [timer.cancelled() for timer in timers] == [False]
+    await pod.turn_of(18)
+    assert [timer.cancelled() for timer in timers] == [True]
+
+
+@pytest.mark.usefixtures("rest_without_end")
 async def test_what_is_staged_alone_waits_too_and_leaves_with_the_next_turn() -> None:
     pod = Pod()
     await pod.turn_of(20)
