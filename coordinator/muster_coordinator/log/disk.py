@@ -6,15 +6,23 @@ results are checked here: a write that comes back short is carried on, and one t
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Protocol
 
 __all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
 
+_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)  # of Linux; the os module does not have it
+SYNC_FILE_RANGE_WRITE = 2
+"""Without the two that wait: those would take an error away from the next fdatasync."""
 _ZEROS = bytes(1 << 20)
+REST_SHARE = 2
+"""How long ``fill_with_zeros`` rests after a piece, for each second that the piece took."""
+REST_MIN_S = 0.002
 
 
 class Disk(Protocol):
@@ -48,10 +56,18 @@ class Disk(Protocol):
         """All that was written to the file is on stable storage, its length included."""
         ...
 
+    def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
+        """Let the operating system begin to write what it has of these bytes, and do not wait for it. A hint: what
+        becomes of it is said by the next ``fdatasync``.
+        """
+        ...
+
     def truncate(self, descriptor: int, size: int) -> None: ...
 
-    def fill_with_zeros(self, descriptor: int, size: int) -> None:
-        """Make the file ``size`` bytes of written zeros, durably, so that later writes in place need no metadata."""
+    def fill_with_zeros(self, descriptor: int, size: int, *, gently: bool = False) -> None:
+        """Make the file ``size`` bytes of written zeros, durably, so that later writes in place need no metadata.
+        ``gently``: with rests, for the others that write to the disk meanwhile.
+        """
         ...
 
     def mkdir(self, path: Path) -> None:
@@ -99,12 +115,20 @@ class OsDisk:
     def fdatasync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 
+    def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
+        if _SYNC_FILE_RANGE is not None:
+            _SYNC_FILE_RANGE(descriptor, ctypes.c_int64(position), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE)
+
     def truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
-    def fill_with_zeros(self, descriptor: int, size: int) -> None:
+    def fill_with_zeros(self, descriptor: int, size: int, *, gently: bool = False) -> None:
         for position in range(0, size, len(_ZEROS)):
+            started_s = monotonic()
             write_fully(self, descriptor, _ZEROS[: size - position], position)
+            if gently:
+                os.fdatasync(descriptor)
+                sleep(max(REST_MIN_S, REST_SHARE * (monotonic() - started_s)))
         os.fsync(descriptor)
 
     def mkdir(self, path: Path) -> None:

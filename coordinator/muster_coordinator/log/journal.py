@@ -200,12 +200,14 @@ class Journal:
     def prepare_spare(self) -> None:
         """Have a file of zeros ready, so that changing files costs a rename. Does nothing if one is there."""
         with self._files_lock:
-            self._prepare_spare()
+            self._prepare_spare(gently=True)
 
-    def _prepare_spare(self) -> None:
+    def _prepare_spare(self, *, gently: bool) -> None:
         if not self._has_spare:
             making = self._directory / f"{SPARE_NAME}.new"
-            self._disk.close(self._make_zeros(making))
+            descriptor = self._disk.open(making, create=True)
+            self._disk.fill_with_zeros(descriptor, self._settings.file_bytes, gently=gently)
+            self._disk.close(descriptor)
             self._disk.rename(making, self._directory / SPARE_NAME)
             self._has_spare = True
 
@@ -268,7 +270,7 @@ class Journal:
     def _open_file(self, sequence: int) -> None:
         path = self._path(sequence)
         with self._files_lock:
-            self._prepare_spare()
+            self._prepare_spare(gently=False)  # a write waits for it
             self._disk.rename(self._directory / SPARE_NAME, path)
             self._has_spare = False
             self._disk.fsync_dir(self._directory)
@@ -276,11 +278,6 @@ class Journal:
         self._file, self._sequence, self._position = path, sequence, 0
         self._mark = file_mark(sequence)
         self._announced = False
-
-    def _make_zeros(self, path: Path) -> int:
-        descriptor = self._disk.open(path, create=True)
-        self._disk.fill_with_zeros(descriptor, self._settings.file_bytes)
-        return descriptor
 
     def _announcement(self) -> bytes:
         """START and the end of every log that the journal knows."""

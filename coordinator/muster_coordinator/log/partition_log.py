@@ -26,7 +26,7 @@ from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, rewrite_
 from muster_coordinator.log.salvage import FOLDER, refusal
 from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
 from muster_coordinator.log.swap import CleanedTo, finish_cleaning
-from muster_coordinator.log.sync import Holds, LogFiles, SyncTask
+from muster_coordinator.log.sync import Holds, LogFiles, SyncTask, WriteBack
 from muster_coordinator.records.batch import RecordBatch
 
 __all__ = ["LogSettings", "PartitionLog", "partition_directory"]
@@ -252,6 +252,18 @@ class PartitionLog:
         task = self._files.sync_task(dirty, checkpoint, self._names_dirty or everything)
         self._checkpoint_dirty = self._names_dirty = False
         return task
+
+    def begin_write_back(self) -> WriteBack | None:
+        """What the segment files got since the last call shall go to the disk soon; None if that is nothing."""
+        grown: list[tuple[Segment, int, int]] = []
+        for segment in reversed(self._segments):
+            if segment.written_back >= segment.size:
+                if segment.size:
+                    break
+                continue
+            grown.append((segment, segment.written_back, segment.size - segment.written_back))
+            segment.written_back = segment.size
+        return self._files.write_back(grown) if grown else None
 
     def _name_end(self) -> None:
         """No batch says where the log ends: an empty segment's name does."""

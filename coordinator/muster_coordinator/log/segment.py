@@ -54,6 +54,7 @@ class Segment:
         "path",
         "pending_bytes",
         "size",
+        "written_back",
     )
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int) -> None:
@@ -64,6 +65,7 @@ class Segment:
         self.size = 0
         self.pending_bytes = 0
         self.dirty = False  # written to since the last fdatasync
+        self.written_back = 0  # bytes of the file that the operating system was told to write
         self._descriptor = -1
         self._pending: list[tuple[int, bytes]] = []  # (end offset, batch)
         self._index: list[tuple[int, int]] = [(base_offset, 0)]
@@ -73,7 +75,7 @@ class Segment:
     def open(cls, disk: Disk, directory: Path, base_offset: int) -> Segment:
         segment = cls(disk, directory, base_offset)
         segment._descriptor = disk.open(segment.path)
-        segment.size = disk.size(segment._descriptor)
+        segment.size = segment.written_back = disk.size(segment._descriptor)
         return segment
 
     @property
@@ -150,6 +152,7 @@ class Segment:
     def shorten(self, size: int) -> None:
         """The other part."""
         self.size = size
+        self.written_back = min(self.written_back, size)
         self._index = [entry for entry in self._index if entry[1] < size] or [(self.base_offset, 0)]
         self._last_indexed = self._index[-1][1]
 

@@ -12,7 +12,7 @@ from muster_coordinator.log.epochs import CHECKPOINT_NAME
 from muster_coordinator.log.segment import Segment
 from muster_coordinator.log.swap import CleanedTo
 
-__all__ = ["Holds", "LogFiles", "SyncTask"]
+__all__ = ["Holds", "LogFiles", "SyncTask", "WriteBack"]
 
 
 class Holds:
@@ -67,6 +67,9 @@ class LogFiles:
     def sync_task(self, segments: list[Segment], checkpoint: bytes | None, names: bool) -> SyncTask:
         self._tasks += 1
         return SyncTask(self, self._tasks, segments, checkpoint, names)
+
+    def write_back(self, grown: list[tuple[Segment, int, int]]) -> WriteBack:
+        return WriteBack(self, grown)
 
     def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
         """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: ``failed``."""
@@ -123,5 +126,25 @@ class SyncTask:
         """Raises OSError; see ``LogFiles.sync``."""
         try:
             self._files.sync(*self._work)
+        finally:
+            self._files.holds.__exit__()
+
+
+class WriteBack:
+    """Has the operating system begin to write what some segments got, each (segment, position, size in bytes). Nothing
+    is durable by that; but a sync, of these files or of the whole file system, finds less to do, and those who write
+    beside it wait less. ``run`` is to be called in any thread, once.
+    """
+
+    def __init__(self, files: LogFiles, grown: list[tuple[Segment, int, int]]) -> None:
+        self._files = files
+        self._grown = grown
+        files.holds.__enter__()  # until it has run: a segment may be replaced before
+
+    def run(self) -> None:
+        """Raises OSError, with which nothing is lost."""
+        try:
+            for segment, position, size in self._grown:
+                self._files.disk.begin_write_back(segment.descriptor, position, size)
         finally:
             self._files.holds.__exit__()

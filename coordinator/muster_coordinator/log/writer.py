@@ -7,15 +7,16 @@ involved. What is only staged waits for the next ``submit``.
 A write is done by the event loop itself while the disk is fast, else by a thread (ADR 12): one hand-over to it and one
 back cost more than a write to a fast disk, and on a busy machine each of them waits for a processor.
 
-In the background, full journal files are given back: the logs with batches in them are synced one after the other,
-then the file is used again.
+In the background, the operating system is told each second to begin to write what the segments got: what it keeps
+longer makes somebody wait, for a hundred milliseconds, at the next sync of anybody. And full journal files are given
+back: the logs with batches in them are synced one after the other, then the file is used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
 
@@ -23,6 +24,7 @@ import structlog
 
 from muster_coordinator.log.journal import Journal, JournalFile, Staged
 from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.sync import WriteBack
 
 __all__ = ["JournalWriter"]
 
@@ -84,6 +86,7 @@ class JournalWriter:
         self._again = False  # ``submit`` was called during the write that is on its way
         self._closing = False
         self._idle = asyncio.Event()
+        self._written_to: set[int] = set()  # partitions, since the last write-back
         self._housekeeping: asyncio.Task[None] | None = None
         self._next_housekeeping = 0.0  # in loop time
 
@@ -185,6 +188,7 @@ class JournalWriter:
             log = self._log_of(partition)
             if log is not None:
                 log.journaled_end = end_offset
+        self._written_to.update(ends)
         self._on_durable(ends)
         self._keep_house()
 
@@ -197,9 +201,11 @@ class JournalWriter:
     # --- in the background -------------------------------------------------------------------------------------------
 
     def _keep_house(self) -> None:
-        """Give files back, if there are some and that is not going on."""
+        """If there is something to do and that is not going on."""
         assert self._loop is not None
-        if self._housekeeping is not None or self._closing or not self._journal.wants_housekeeping:
+        if self._housekeeping is not None or self._closing:
+            return
+        if not self._written_to and not self._journal.wants_housekeeping:
             return
         if self._loop.time() >= self._next_housekeeping:
             self._next_housekeeping = self._loop.time() + HOUSEKEEPING_INTERVAL_S
@@ -213,6 +219,11 @@ class JournalWriter:
             logger.error("journal_housekeeping_failed", error=str(exc))
 
     async def _house_keeping(self) -> None:
+        logs = [log for partition in self._written_to if (log := self._log_of(partition)) is not None]
+        self._written_to.clear()
+        tasks = [task for log in logs if (task := log.begin_write_back()) is not None]
+        if tasks:
+            await asyncio.to_thread(_run_all, tasks)
         for file in self._journal.closed_files():
             if not await self._sync_logs(file):
                 break
@@ -233,3 +244,11 @@ class JournalWriter:
                 self._on_failed(exc)
                 return False
         return True
+
+
+def _run_all(tasks: Sequence[WriteBack]) -> None:
+    for task in tasks:
+        try:
+            task.run()
+        except OSError as exc:
+            logger.warning("write_back_not_begun", error=str(exc))  # the next sync will say more

@@ -118,13 +118,16 @@ class FakeDisk:
         self._ask("fdatasync", path)
         inode.sync()
 
+    def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
+        self._ask("begin_write_back", self._open[descriptor][0], size)  # what is unsynced may be lost nevertheless
+
     def truncate(self, descriptor: int, size: int) -> None:
         inode = self._open[descriptor][1]
         del inode.cached[size:]
         put(inode.cached, size, b"")
         inode.unsynced.append(size)
 
-    def fill_with_zeros(self, descriptor: int, size: int) -> None:
+    def fill_with_zeros(self, descriptor: int, size: int, *, gently: bool = False) -> None:
         path, inode = self._open[descriptor]
         self._taken("fill_with_zeros", path, bytes(size))
         inode.cached = bytearray(size)

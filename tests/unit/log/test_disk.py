@@ -30,6 +30,7 @@ def test_written_bytes_are_read_back_and_gaps_are_zeros(disk: Disk, tmp_path: Pa
     file = disk.open(tmp_path / "file", create=True)
     write_fully(disk, file, b"behind", 10)
     write_fully_durably(disk, file, b"front", 0)
+    disk.begin_write_back(file, 0, 16)
     disk.fdatasync(file)
     assert disk.size(file) == 16
     assert read_fully(disk, file, 100, 0) == b"front\0\0\0\0\0behind"
@@ -38,10 +39,11 @@ def test_written_bytes_are_read_back_and_gaps_are_zeros(disk: Disk, tmp_path: Pa
     assert read_whole_file(disk, tmp_path / "file") == b"fro"
 
 
-def test_zeros_fill_the_file_in_place_of_what_was_there(disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gently", [False, True])
+def test_zeros_fill_the_file_in_place_of_what_was_there(disk: Disk, tmp_path: Path, gently: bool) -> None:
     file = disk.open(tmp_path / "file", create=True)
     write_fully(disk, file, b"old", 0)
-    disk.fill_with_zeros(file, 3 << 20)
+    disk.fill_with_zeros(file, 3 << 20, gently=gently)
     assert read_fully(disk, file, 4 << 20, 0) == bytes(3 << 20)
 
 

@@ -12,6 +12,7 @@ from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
 from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
+from muster_coordinator.log.segment import segment_name
 from muster_coordinator.log.writer import JournalWriter
 
 
@@ -85,6 +86,29 @@ async def test_what_comes_during_a_write_goes_with_the_next_one(host: Host) -> N
     if len(host.reports) < 2:
         await host.report()
     assert host.reports == [{0: 1}, {0: 2, 1: 1}]
+
+
+async def test_what_a_segment_got_is_told_to_the_operating_system_once(
+    roomy: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
+    told: list[int] = []
+
+    def note(operation: str, path: object, size: int) -> int | None:
+        if operation == "begin_write_back":
+            told.append(size)
+        return None
+
+    roomy.pod.disk.fault = note
+    segment = roomy.pod.directory(0) / segment_name(0)
+    for _ in range(5):
+        await roomy.commit()
+        roomy.pod.log.flush_segment()
+    size = len(roomy.pod.disk.content(segment))
+    async with asyncio.timeout(10):
+        while sum(told) < size:
+            await roomy.commit()
+    assert sum(told) == size, "what is buffered has nothing to write back"
 
 
 class Times:
