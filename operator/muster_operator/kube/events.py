@@ -1,8 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows of an object's history.
 
 One is posted when the reason of a Ready condition changes to something that lasts, and when a pod finds damage in a
-log; passing states (placing, electing) are in the log. Posting is best effort and one at a time, so that it never
-competes with a failover's writes.
+log; passing states (placing, electing, moving) are in the log. Posting is best effort and one at a time, so that it
+never competes with a failover's writes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ __all__ = ["EventRecorder", "noteworthy"]
 
 log = structlog.get_logger(__name__)
 
-REST_S = 0.1
-"""After each event: a pod that dies makes one of every partition that it led, while groups look for coordinators."""
+REST_S = 0.25
+"""After each event: a pod that goes makes one of every partition that it led, while groups look for coordinators."""
 PENDING_EVENTS = 200
 """More than this, and new ones are dropped: the conditions say how things are in any case."""
 
 NOTE_LIMIT = 1024
 """Characters of a note; the API server's limit."""
 
-PASSING = frozenset({Reason.NOT_SEEN, Reason.PLACING, Reason.ELECTING, Reason.LOADING, Reason.CREATING_PARTITIONS})
+PASSING = frozenset(
+    {
+        Reason.NOT_SEEN,
+        Reason.PLACING,
+        Reason.ELECTING,
+        Reason.MOVING,
+        Reason.LOADING,
+        Reason.CREATING_PARTITIONS,
+    }
+)
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:

@@ -20,7 +20,7 @@ from muster_operator.store.workload import Workload
 __all__ = ["Context", "Memory", "Outcome"]
 
 FAILOVERS_KEPT = 20
-TELL_EVERY_S = 0.25
+TELL_EVERY_S = 1.0
 """What is written for people only (counts, conditions) is written at most so often."""
 
 

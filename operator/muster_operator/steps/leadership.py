@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 RESIGN_TIMEOUT_S = 2.0
 LEAD_AT_ONCE = 8
 """Elections in one call: what became of the first ones is known before the others are answered."""
-LATER_EVERY_S = 0.1
+LATER_EVERY_S = 0.2
 LATER_AT_ONCE = 2
 LATER_SHARE = 10
 """What no election waits for is written in portions: so many records, or one of so many of all that there are, each so

@@ -110,6 +110,8 @@ def test_event_is_for_a_new_reason_that_lasts() -> None:
     assert noteworthy((), led) == led[0]
     assert noteworthy(led, led) is None
     assert noteworthy(led, ready("False", "Electing")) is None
+    assert noteworthy(led, ready("True", "Moving")) is None
+    assert noteworthy(ready("True", "Moving"), led) == led[0]
     assert noteworthy(led, ready("False", "PodDown")) is not None
     accepted = ready("False", "DataLossAllowed", "what only the others had is lost")
     assert noteworthy(ready("False", "NoMajority"), accepted) == accepted[0]
