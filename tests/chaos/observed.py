@@ -6,7 +6,7 @@ import signal
 import time
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -80,7 +80,9 @@ class ObservedCluster(ABC):
             pass
 
     def wait(self, holds: Callable[[], bool], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """``holds`` is asked for the first time after POLL_S: what was just done has its first moment to itself."""
         deadline = time.monotonic() + timeout_s
+        time.sleep(POLL_S)
         while not holds():
             if time.monotonic() > deadline:
                 raise HarnessError(f"not within {timeout_s:g} s: {what}; {self.describe()}")
@@ -97,12 +99,13 @@ class ObservedCluster(ABC):
 
     def wait_settled(self) -> None:
         """Until every pod runs, every partition is led, every replica of it has caught up, and no leader moves."""
-        stable_since, before = time.monotonic(), self._epochs()
+        stable_since, before = time.monotonic(), dict[int, int]()
 
         def settled() -> bool:
             nonlocal stable_since, before
-            now = self._epochs()
-            if now != before or self._unsettled():
+            statuses = self.statuses()
+            now = {index: each.leader_epoch for pod in statuses.values() for index, each in _led(pod).items()}
+            if now != before or self._unsettled(statuses):
                 stable_since, before = time.monotonic(), now
             return time.monotonic() - stable_since > STABLE_S
 
@@ -121,11 +124,7 @@ class ObservedCluster(ABC):
 
         self.wait(even, "the pods lead equally many partitions")
 
-    def _epochs(self) -> dict[int, int]:
-        return {index: each.leader_epoch for pod in self.statuses().values() for index, each in _led(pod).items()}
-
-    def _unsettled(self) -> str:
-        statuses = self.statuses()
+    def _unsettled(self, statuses: Mapping[str, PodStatus]) -> str:
         missing = [name for name in self.names if name not in statuses]
         if missing:
             return f"{', '.join(missing)} does not answer"
@@ -140,7 +139,7 @@ class ObservedCluster(ABC):
 
     def describe(self) -> str:
         """Where things stand, for a failure."""
-        said = f"{self._unsettled() or 'settled'}; leaders: {self.leaders()}"
+        said = f"{self._unsettled(self.statuses()) or 'settled'}; leaders: {self.leaders()}"
         return f"{said}; {self.last_words()}"
 
 

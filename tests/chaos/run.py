@@ -16,6 +16,8 @@ from tests.chaos.observed import ObservedCluster
 
 CALM_S = 1.0
 """How long the groups are watched on after a fault's effects seem to be over."""
+HUSH_S = 0.5
+"""How long the harness asks nothing of the cluster before a fault: what answers cost is no part of the fault."""
 QUIET_S = 2.0
 """How long the groups are watched before the first fault: what this machine does to them by itself."""
 MAX_LINES = 20
@@ -44,7 +46,9 @@ class Run:
     @contextmanager
     def fault(self, cluster: ObservedCluster, what: str, *victims: str) -> Iterator[Fault]:
         """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
-        fault = Fault(what, tuple(cluster.kafka_address(each) for each in victims), time.monotonic())
+        addresses = tuple(cluster.kafka_address(each) for each in victims)
+        time.sleep(HUSH_S)
+        fault = Fault(what, addresses, time.monotonic())
         self.faults.append(fault)
         try:
             yield fault
