@@ -63,6 +63,7 @@ class KilledDisk(OsDisk):
     """After ``kill`` every write fails, as if the process had ended: what is on the disk stays as it is."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.dead = False
 
     def _live(self) -> None:

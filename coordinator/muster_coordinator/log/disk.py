@@ -14,6 +14,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
+from muster_coordinator.log.direct import DirectWriter
+
 __all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
 
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)  # of Linux; the os module does not have it
@@ -28,8 +30,10 @@ REST_MIN_S = 0.002
 class Disk(Protocol):
     """Files by path and descriptor. Every method raises OSError."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
-        """A descriptor for reading and writing; ``create``: make it if it is not there."""
+    def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
+        """A descriptor for reading and writing; ``create``: make it if it is not there. ``direct``: it is for
+        ``pwritev_durably`` alone, which goes past the page cache then, and may put zeros behind what it writes.
+        """
         ...
 
     def close(self, descriptor: int) -> None: ...
@@ -94,10 +98,17 @@ class Disk(Protocol):
 class OsDisk:
     """The operating system's files."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+    def __init__(self) -> None:
+        self._direct: dict[int, DirectWriter] = {}
+
+    def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        if direct:
+            self._direct[descriptor] = DirectWriter(descriptor)
+        return descriptor
 
     def close(self, descriptor: int) -> None:
+        self._direct.pop(descriptor, None)
         os.close(descriptor)
 
     def size(self, descriptor: int) -> int:
@@ -110,6 +121,9 @@ class OsDisk:
         return os.pwritev(descriptor, buffers, position)
 
     def pwritev_durably(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        direct = self._direct.get(descriptor)
+        if direct is not None:
+            return direct.write(buffers, position)
         return os.pwritev(descriptor, buffers, position, os.RWF_DSYNC)
 
     def fdatasync(self, descriptor: int) -> None:

@@ -274,10 +274,13 @@ class Journal:
             self._disk.rename(self._directory / SPARE_NAME, path)
             self._has_spare = False
             self._disk.fsync_dir(self._directory)
-        self._descriptor = self._disk.open(path)
+        self._descriptor = self._open_to_write(path)
         self._file, self._sequence, self._position = path, sequence, 0
         self._mark = file_mark(sequence)
         self._announced = False
+
+    def _open_to_write(self, path: Path) -> int:
+        return self._disk.open(path, direct=self._settings.durable)
 
     def _announcement(self) -> bytes:
         """START and the end of every log that the journal knows."""
@@ -311,8 +314,9 @@ class Journal:
         data = read_fully(self._disk, descriptor, self._disk.size(descriptor), 0)
         scan = scan_frames(data, sequence)
         self._file_partitions = self._take_over(scan, path, is_first=is_first)
+        self._disk.close(descriptor)
         self._sequence = sequence
-        self._file, self._descriptor = path, descriptor
+        self._file, self._descriptor = path, self._open_to_write(path)
         if not is_last or len(data) < self._settings.file_bytes:
             # shorter than it should be: it was being made when the pod died, or settings changed
             self._close_file()
@@ -322,7 +326,7 @@ class Journal:
         if scan.frames:
             # It may be in the page cache only, if its write failed and the pod died then.
             last = scan.frames[-1].position
-            write_fully_durably(self._disk, descriptor, data[last : scan.end], last)
+            write_fully_durably(self._disk, self._descriptor, data[last : scan.end], last)
 
     def _take_over(self, scan: FrameScan, path: Path, *, is_first: bool) -> set[int]:
         """Add a file's entries to the history; returns the partitions with batches in it."""

@@ -77,7 +77,7 @@ class FakeDisk:
 
     # --- Disk --------------------------------------------------------------------------------------------------------
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
         self._ask("open", path)
         if path not in self.names:
             if not create:

@@ -45,6 +45,7 @@ def test_unreadable_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
 
 class FullDisk(OsDisk):
     def __init__(self) -> None:
+        super().__init__()
         self.full = True
 
     def rename(self, source: Path, target: Path) -> None:
