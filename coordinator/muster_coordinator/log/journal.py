@@ -11,6 +11,7 @@ a new file only after ``start_new_file``, which the caller may call once all seg
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,8 @@ class JournalFile:
 
 class Journal:
     """``stage``, ``take`` and ``recovered`` belong to the event loop; ``write``, ``start_new_file`` and
-    ``prepare_spare`` to one thread at a time. ``retire`` may run in another one.
+    ``prepare_spare`` to one thread at a time. ``retire`` may run in another one. ``end`` and ``close``: nobody else
+    runs any more.
     """
 
     def __init__(self, disk: Disk, directory: Path, settings: JournalSettings, boot_id: str) -> None:
@@ -245,6 +247,23 @@ class Journal:
         log_hash = self._hashes.pop(partition, None)
         if log_hash is not None:
             self._durable_ends.pop((partition, log_hash), None)
+
+    def end(self, synced: Set[int]) -> None:
+        """At an orderly end, before ``close``: give up every file with batches of none but these partitions, whose
+        logs are synced as they are now. The next start then finds where the logs end, and nothing else to read.
+
+        Nothing is given up without a spare file to write that to: making one takes too long for an end. Raises OSError.
+        """
+        if self.failed is not None:
+            return
+        while self._closed and self._closed[0].partitions <= synced:
+            self.retire(self._closed[0])
+        if self._closed or not self._has_spare or not self._position or not self._file_partitions <= synced:
+            return
+        self.start_new_file()
+        self._write_frame(self._announcement())
+        self._announced = True
+        self.retire(self._closed[0])
 
     def close(self, *, sync: bool = False) -> None:
         """``sync``: what was written may not be durable yet. Raises OSError."""

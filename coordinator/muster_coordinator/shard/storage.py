@@ -129,17 +129,29 @@ class Storage:
         self._flush_segments()
 
     async def close(self) -> None:
-        """Write everything out and close the files. A log that has failed is left as it is: the next process recovers
-        it from disk and journal. Raises OSError."""
+        """Write everything out, make it durable and close the files: the next start need not read the journal. A log
+        that fails is left as it is: the next process recovers it from disk and journal. Raises OSError: the journal
+        failed."""
         if self._flushing is not None:
             self._flushing.cancel()
         if self._writer is not None:
             await self._writer.close()
         failed = self.failed_logs
+        synced: set[int] = set()
         for replica in self.replicas.values():
             if replica.is_open and replica.partition not in failed:
-                await asyncio.to_thread(replica.close_log, sync=self._mark.needs_end)
+                try:
+                    await asyncio.to_thread(replica.close_log, sync=True)
+                except OSError as error:
+                    failed[replica.partition] = str(error)
+                    logger.error("log_not_synced", partition=replica.partition, error=str(error))
+                else:
+                    synced.add(replica.partition)
         if self._journal is not None:
+            try:
+                await asyncio.to_thread(self._journal.end, synced)
+            except OSError as error:
+                logger.warning("journal_kept", error=str(error))  # the next start reads it
             await asyncio.to_thread(self._journal.close, sync=self._mark.needs_end)
         if not failed:
             await asyncio.to_thread(self._mark.ended)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.journal import Journal
 from muster_coordinator.log.journal_format import encode_frame_head, file_mark, scan_frames
+from muster_coordinator.log.segment import segment_name
 
 FIRST = JOURNAL / "00000000000000000001.journal"
 SECOND = JOURNAL / "00000000000000000002.journal"
@@ -172,6 +176,89 @@ def test_spare_is_prepared_once_and_taken_by_the_next_file() -> None:
         pod.commit()
     assert pod.disk.names[SECOND] is spare
     assert pod.journal.wants_housekeeping
+
+
+def ended_pod(*synced: int) -> Pod:
+    """Two partitions with batches in three files; the logs of ``synced`` are, and the journal ends in order."""
+    pod = Pod(partitions=2, journal_bytes=1024)
+    while len(pod.journal.closed_files()) < 2:
+        pod.commit(0)
+        pod.commit(1)
+    pod.journal.prepare_spare()
+    for p in synced:
+        pod.logs[p].sync()
+    pod.journal.end(set(synced))
+    pod.journal.close()
+    return pod
+
+
+def test_orderly_end_leaves_nothing_to_read_but_where_the_logs_end() -> None:
+    pod = ended_pod(0, 1)
+    assert len(pod.disk.listdir(JOURNAL)) == 2, "the file of the ends, and a spare"
+    pod.boot += 1
+    pod.disk.lose_power(Random(1))
+    journal = Journal.open(pod.disk, JOURNAL, pod.journal_settings, "boot-2")
+    for p in (0, 1):
+        history = journal.recovered(p, f"log-{p}")
+        assert (history.batches, history.known_end) == ((), pod.acknowledged[p])
+    journal.close()
+    pod.start()
+    assert [pod.content(p) for p in (0, 1)] == [pod.written[p] for p in (0, 1)]
+    pod.commit(0)
+    pod.reboot()
+    assert pod.content(0) == pod.written[0]
+
+
+def test_end_of_a_log_is_known_though_the_journal_has_no_batch_of_it() -> None:
+    pod = ended_pod(0, 1)
+    segment = pod.directory(0) / segment_name(0)
+    del pod.disk.names[segment].cached[-1]
+    with pytest.raises(DamagedLogError, match=f"durable up to {pod.acknowledged[0]}"):
+        pod.start()
+
+
+@pytest.mark.parametrize("synced", [(), (0,), (1,)])
+def test_journal_keeps_what_a_log_that_was_not_synced_needs(synced: tuple[int, ...]) -> None:
+    pod = ended_pod(*synced)
+    pod.reboot()
+    assert [pod.content(p) for p in (0, 1)] == [pod.written[p] for p in (0, 1)]
+
+
+def test_current_file_is_kept_for_a_log_that_was_not_synced() -> None:
+    pod = unflushed_pod(4, partitions=2)
+    pod.journal.prepare_spare()
+    pod.logs[0].sync()
+    pod.journal.end({0})
+    pod.reboot()
+    assert [pod.content(p) for p in (0, 1)] == [pod.written[p] for p in (0, 1)]
+
+
+def test_end_without_a_spare_file_makes_none() -> None:
+    pod = Pod(journal_bytes=1 << 16)
+    pod.commit()
+    pod.logs[0].sync()
+    pod.disk.fail_with(errno.EIO, "fill_with_zeros")
+    pod.journal.end({0})
+    pod.reboot()
+    assert pod.content() == pod.written[0]
+
+
+@pytest.mark.parametrize("operation", ["rename", "unlink", "fsync_dir", "pwritev_durably"])
+@pytest.mark.parametrize("seed", range(5))
+def test_power_loss_during_the_end_loses_nothing(operation: str, seed: int) -> None:
+    pod = Pod(partitions=2, journal_bytes=1024)
+    while len(pod.journal.closed_files()) < 2:
+        pod.commit(0)
+        pod.commit(1)
+    pod.journal.prepare_spare()
+    for log in pod.logs.values():
+        log.sync()
+    pod.disk.fail_with(errno.EIO, operation)
+    with suppress(OSError):
+        pod.journal.end({0, 1})
+    pod.disk.fault = None
+    pod.reboot(seed)
+    assert [pod.content(p) for p in (0, 1)] == [pod.written[p] for p in (0, 1)]
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])

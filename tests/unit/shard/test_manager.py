@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.replication.promise import EPOCH_JUMP_MAX
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.shard import manager as manager_module
@@ -91,6 +93,26 @@ async def test_bootstrapped_replica_leads_and_keeps_what_it_acknowledged_over_a_
     assert (await pod.lead(1, bootstrap=True)).code is OutcomeCode.ACCEPTED
     assert await pod.commit(41) == 0
     await pod.restart()
+    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert await pod.fetch() == 41
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(pod: PodUnderTest, fails: bool) -> None:
+    await pod.lead(1, bootstrap=True)
+    log_id = (await pod.manager.create_replica(0)).log_id
+    assert await pod.commit(41) == 0
+    pod.manager._storage._open_journal.prepare_spare()
+    if fails:
+        pod.disk.fail_with(errno.EIO, "fdatasync", only=lambda path: path.suffix == ".log")
+    await pod.manager.stop()
+    pod.disk.fault = None
+    pod.disk.lose_power(Random(0))
+    journal = Journal.open(pod.disk, DATA / "journal", JournalSettings(1 << 20), "boot")
+    assert bool(journal.recovered(0, log_id).batches) == fails
+    journal.close()
+    pod.manager = pod._new_manager()
+    await pod.manager.start()
     assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
     assert await pod.fetch() == 41
 
