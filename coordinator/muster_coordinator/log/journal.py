@@ -256,14 +256,19 @@ class Journal:
         """
         if self.failed is not None:
             return
+        if not self._announced:  # the files that go may be the only ones that say where the logs end
+            self._announce()
         while self._closed and self._closed[0].partitions <= synced:
             self.retire(self._closed[0])
-        if self._closed or not self._has_spare or not self._position or not self._file_partitions <= synced:
+        if self._closed or not self._has_spare or not self._file_partitions or not self._file_partitions <= synced:
             return
         self.start_new_file()
+        self._announce()
+        self.retire(self._closed[0])
+
+    def _announce(self) -> None:
         self._write_frame(self._announcement())
         self._announced = True
-        self.retire(self._closed[0])
 
     def close(self, *, sync: bool = False) -> None:
         """``sync``: what was written may not be durable yet. Raises OSError."""

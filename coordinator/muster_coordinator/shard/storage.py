@@ -36,6 +36,8 @@ logger = structlog.get_logger(__name__)
 
 LOST_NAME = "lost"
 REMOVED_NAME = "removed"
+SYNC_AT_END_S = 5.0
+"""An orderly end that takes longer leaves what is not synced yet to the journal: a pod has its grace period only."""
 _DIRECTORY_PREFIX = "__consumer_offsets-"
 
 
@@ -137,16 +139,7 @@ class Storage:
         if self._writer is not None:
             await self._writer.close()
         failed = self.failed_logs
-        synced: set[int] = set()
-        for replica in self.replicas.values():
-            if replica.is_open and replica.partition not in failed:
-                try:
-                    await asyncio.to_thread(replica.close_log, sync=True)
-                except OSError as error:
-                    failed[replica.partition] = str(error)
-                    logger.error("log_not_synced", partition=replica.partition, error=str(error))
-                else:
-                    synced.add(replica.partition)
+        synced = await self._close_logs(failed)
         if self._journal is not None:
             try:
                 await asyncio.to_thread(self._journal.end, synced)
@@ -155,6 +148,24 @@ class Storage:
             await asyncio.to_thread(self._journal.close, sync=self._mark.needs_end)
         if not failed:
             await asyncio.to_thread(self._mark.ended)
+
+    async def _close_logs(self, failed: dict[int, str]) -> set[int]:
+        """Partitions whose logs were synced; of others that fail now ``failed`` says why."""
+        time = asyncio.get_running_loop().time
+        until, synced = time() + SYNC_AT_END_S, set[int]()
+        for replica in self.replicas.values():
+            if not replica.is_open or replica.partition in failed:
+                continue
+            sync = self._mark.needs_end or time() < until
+            try:
+                await asyncio.to_thread(replica.close_log, sync=sync)
+            except OSError as error:
+                failed[replica.partition] = str(error)
+                logger.error("log_not_synced", partition=replica.partition, error=str(error))
+                continue
+            if sync:
+                synced.add(replica.partition)
+        return synced
 
     @property
     def _open_journal(self) -> Journal:

@@ -224,6 +224,19 @@ def test_journal_keeps_what_a_log_that_was_not_synced_needs(synced: tuple[int, .
     assert [pod.content(p) for p in (0, 1)] == [pod.written[p] for p in (0, 1)]
 
 
+def test_end_right_behind_a_recovery_says_where_the_logs_end() -> None:
+    """The new file has nothing yet, and those that said it go."""
+    pod = unflushed_pod(4, partitions=2)
+    for log in pod.logs.values():
+        log.sync()
+    pod.journal.start_new_file()
+    pod.journal.end({0, 1})
+    pod.journal.close()
+    pod.disk.lose_power(Random(1))
+    journal = Journal.open(pod.disk, JOURNAL, pod.journal_settings, "boot-2")
+    assert [journal.recovered(p, f"log-{p}").known_end for p in (0, 1)] == [2, 2]
+
+
 def test_current_file_is_kept_for_a_log_that_was_not_synced() -> None:
     pod = unflushed_pod(4, partitions=2)
     pod.journal.prepare_spare()

@@ -22,6 +22,7 @@ from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.replication.promise import EPOCH_JUMP_MAX
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.shard import manager as manager_module
+from muster_coordinator.shard import storage as storage_module
 from muster_coordinator.shard.manager import ShardManager
 from muster_coordinator.shard.outcome import Outcome, OutcomeCode
 from muster_coordinator.shard.states import ShardState
@@ -97,19 +98,23 @@ async def test_bootstrapped_replica_leads_and_keeps_what_it_acknowledged_over_a_
     assert await pod.fetch() == 41
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(pod: PodUnderTest, fails: bool) -> None:
+@pytest.mark.parametrize("sync", ["succeeds", "fails", "has no time"])
+async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(
+    pod: PodUnderTest, sync: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await pod.lead(1, bootstrap=True)
     log_id = (await pod.manager.create_replica(0)).log_id
     assert await pod.commit(41) == 0
     pod.manager._storage._open_journal.prepare_spare()
-    if fails:
+    if sync == "fails":
         pod.disk.fail_with(errno.EIO, "fdatasync", only=lambda path: path.suffix == ".log")
+    elif sync == "has no time":
+        monkeypatch.setattr(storage_module, "SYNC_AT_END_S", 0.0)
     await pod.manager.stop()
     pod.disk.fault = None
     pod.disk.lose_power(Random(0))
     journal = Journal.open(pod.disk, DATA / "journal", JournalSettings(1 << 20), "boot")
-    assert bool(journal.recovered(0, log_id).batches) == fails
+    assert bool(journal.recovered(0, log_id).batches) == (sync != "succeeds")
     journal.close()
     pod.manager = pod._new_manager()
     await pod.manager.start()
