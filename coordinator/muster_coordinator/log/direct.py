@@ -15,7 +15,7 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 __all__ = ["BLOCK_BYTES", "BUFFER_BYTES", "DirectWriter"]
 
@@ -35,7 +35,7 @@ class DirectWriter:
         self._view = memoryview(mmap.mmap(-1, BUFFER_BYTES))  # begins at a page
         self._start = 0  # where the buffer's first byte is in the file, a multiple of BLOCK_BYTES
         self._kept = -1  # bytes from there on that the file has; -1: not known
-        self._is_direct = self._set_direct(True)
+        self._set_direct(True)
 
     def write(self, buffers: Sequence[bytes], position: int) -> int:
         """How many bytes were taken, possibly not all; these are on stable storage. The rest of their last block is
@@ -49,7 +49,11 @@ class DirectWriter:
         self._view[kept:end] = data[: end - kept]
         self._view[end:whole] = bytes(whole - end)
         self._kept = -1
-        written = min(self._pwritev(self._view[:whole]), end)
+        blocks = self._view[:whole]
+        taken = self._through_cache_if_refused(
+            lambda: os.pwritev(self._descriptor, (blocks,), self._start, os.RWF_DSYNC)
+        )
+        written = min(taken, end)
         if written <= kept:
             return 0
         front = written // BLOCK_BYTES * BLOCK_BYTES
@@ -63,33 +67,24 @@ class DirectWriter:
         self._start = position // BLOCK_BYTES * BLOCK_BYTES
         block = self._view[:BLOCK_BYTES]
         block[:] = bytes(BLOCK_BYTES)
-        try:
-            os.preadv(self._descriptor, (block,), self._start)
-        except OSError as exc:
-            self._give_up_direct(exc)
-            os.preadv(self._descriptor, (block,), self._start)
+        self._through_cache_if_refused(lambda: os.preadv(self._descriptor, (block,), self._start))
         self._kept = position - self._start
 
-    def _pwritev(self, blocks: memoryview) -> int:
+    def _through_cache_if_refused(self, call: Callable[[], int]) -> int:
+        """Once more without O_DIRECT, if that is what the file system does not take."""
         try:
-            return os.pwritev(self._descriptor, (blocks,), self._start, os.RWF_DSYNC)
+            return call()
         except OSError as exc:
-            self._give_up_direct(exc)
-            return os.pwritev(self._descriptor, (blocks,), self._start, os.RWF_DSYNC)
+            if exc.errno != errno.EINVAL:
+                raise
+            self._set_direct(False)
+            return call()
 
-    def _give_up_direct(self, exc: OSError) -> None:
-        """If it is that which the file system does not take; else raises ``exc``."""
-        if exc.errno != errno.EINVAL or not self._is_direct:
-            raise exc
-        self._is_direct = not self._set_direct(False)
-
-    def _set_direct(self, value: bool) -> bool:
-        """False: the file system does not have it."""
+    def _set_direct(self, value: bool) -> None:
+        """A file system that does not have it is left alone."""
         flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL) & ~os.O_DIRECT
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags | (os.O_DIRECT if value else 0))
         except OSError as exc:
             if exc.errno != errno.EINVAL:
                 raise
-            return False
-        return True

@@ -28,7 +28,7 @@ REST_MIN_S = 0.002
 
 
 class Disk(Protocol):
-    """Files by path and descriptor. Every method raises OSError."""
+    """Files by path and descriptor. Every method raises OSError, but ``begin_write_back``."""
 
     def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
         """A descriptor for reading and writing; ``create``: make it if it is not there. ``direct``: it is for
@@ -61,8 +61,8 @@ class Disk(Protocol):
         ...
 
     def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
-        """Let the operating system begin to write what it has of these bytes, and do not wait for it. A hint: what
-        becomes of it is said by the next ``fdatasync``.
+        """Let the operating system begin to write what it has of these bytes, and do not wait for it. A hint, which
+        raises nothing: what becomes of it is said by the next ``fdatasync``.
         """
         ...
 

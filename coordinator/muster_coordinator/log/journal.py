@@ -337,14 +337,15 @@ class Journal:
         descriptor = self._disk.open(path)
         data = read_fully(self._disk, descriptor, self._disk.size(descriptor), 0)
         scan = scan_frames(data, sequence)
-        self._file_partitions = self._take_over(scan, path, is_first=is_first)
+        partitions = self._take_over(scan, path, is_first=is_first)
         self._disk.close(descriptor)
         self._sequence = sequence
-        self._file, self._descriptor = path, self._open_to_write(path)
         if not is_last or len(data) < self._settings.file_bytes:
             # shorter than it should be: it was being made when the pod died, or settings changed
-            self._close_file()
+            self._closed.append(JournalFile(path, partitions))
             return
+        self._file, self._file_partitions = path, partitions
+        self._descriptor = self._open_to_write(path)
         self._mark = file_mark(sequence)
         self._position = scan.end
         if scan.frames:

@@ -255,15 +255,10 @@ class PartitionLog:
 
     def begin_write_back(self) -> WriteBack | None:
         """What the segment files got since the last call shall go to the disk soon; None if that is nothing."""
-        grown: list[tuple[Segment, int, int]] = []
-        for segment in reversed(self._segments):
-            if segment.written_back >= segment.size:
-                if segment.size:
-                    break
-                continue
-            grown.append((segment, segment.written_back, segment.size - segment.written_back))
+        grown = [(s, s.written_back, s.size - s.written_back) for s in self._segments if s.size > s.written_back]
+        for segment, _, _ in grown:
             segment.written_back = segment.size
-        return self._files.write_back(grown) if grown else None
+        return WriteBack(self._files, grown) if grown else None
 
     def _name_end(self) -> None:
         """No batch says where the log ends: an empty segment's name does."""

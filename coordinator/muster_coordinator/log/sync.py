@@ -68,9 +68,6 @@ class LogFiles:
         self._tasks += 1
         return SyncTask(self, self._tasks, segments, checkpoint, names)
 
-    def write_back(self, grown: list[tuple[Segment, int, int]]) -> WriteBack:
-        return WriteBack(self, grown)
-
     def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
         """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: ``failed``."""
         with self._lock, self._no_doubt():
@@ -142,7 +139,6 @@ class WriteBack:
         files.holds.__enter__()  # until it has run: a segment may be replaced before
 
     def run(self) -> None:
-        """Raises OSError, with which nothing is lost."""
         try:
             for segment, position, size in self._grown:
                 self._files.disk.begin_write_back(segment.descriptor, position, size)

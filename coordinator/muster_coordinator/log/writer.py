@@ -219,17 +219,20 @@ class JournalWriter:
             logger.error("journal_housekeeping_failed", error=str(exc))
 
     async def _house_keeping(self) -> None:
-        logs = [log for partition in self._written_to if (log := self._log_of(partition)) is not None]
-        self._written_to.clear()
-        tasks = [task for log in logs if (task := log.begin_write_back()) is not None]
-        if tasks:
-            await asyncio.to_thread(_run_all, tasks)
+        await self._write_back()
         for file in self._journal.closed_files():
             if not await self._sync_logs(file):
                 break
             await asyncio.to_thread(self._journal.retire, file)
         if self._journal.wants_spare:
             await asyncio.to_thread(self._journal.prepare_spare)
+
+    async def _write_back(self) -> None:
+        logs = [log for partition in self._written_to if (log := self._log_of(partition)) is not None]
+        self._written_to.clear()
+        tasks = [task for log in logs if (task := log.begin_write_back()) is not None]
+        if tasks:
+            await asyncio.to_thread(_run_all, tasks)
 
     async def _sync_logs(self, file: JournalFile) -> bool:
         """False if a log with batches in the file is not open or cannot be synced: the file may be all that it has."""
@@ -248,7 +251,4 @@ class JournalWriter:
 
 def _run_all(tasks: Sequence[WriteBack]) -> None:
     for task in tasks:
-        try:
-            task.run()
-        except OSError as exc:
-            logger.warning("write_back_not_begun", error=str(exc))  # the next sync will say more
+        task.run()

@@ -178,13 +178,19 @@ def test_spare_is_prepared_once_and_taken_by_the_next_file() -> None:
     assert pod.journal.wants_housekeeping
 
 
-def ended_pod(*synced: int) -> Pod:
-    """Two partitions with batches in three files; the logs of ``synced`` are, and the journal ends in order."""
+def pod_with_three_files() -> Pod:
+    """Two partitions with batches in each of them, and a spare."""
     pod = Pod(partitions=2, journal_bytes=1024)
     while len(pod.journal.closed_files()) < 2:
         pod.commit(0)
         pod.commit(1)
     pod.journal.prepare_spare()
+    return pod
+
+
+def ended_pod(*synced: int) -> Pod:
+    """The logs of ``synced`` are, and the journal ends in order."""
+    pod = pod_with_three_files()
     for p in synced:
         pod.logs[p].sync()
     pod.journal.end(set(synced))
@@ -259,11 +265,7 @@ def test_end_without_a_spare_file_makes_none() -> None:
 @pytest.mark.parametrize("operation", ["rename", "unlink", "fsync_dir", "pwritev_durably"])
 @pytest.mark.parametrize("seed", range(5))
 def test_power_loss_during_the_end_loses_nothing(operation: str, seed: int) -> None:
-    pod = Pod(partitions=2, journal_bytes=1024)
-    while len(pod.journal.closed_files()) < 2:
-        pod.commit(0)
-        pod.commit(1)
-    pod.journal.prepare_spare()
+    pod = pod_with_three_files()
     for log in pod.logs.values():
         log.sync()
     pod.disk.fail_with(errno.EIO, operation)
