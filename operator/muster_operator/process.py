@@ -39,7 +39,7 @@ async def run_operator(
 
 
 def main() -> None:
-    """Entry point of `muster-operator`; set up by the environment (kube.run.KubeOptions)."""
+    """What `muster-operator` runs when all is imported (`__main__`)."""
     # Here, so that embedded mode needs neither kopf nor a Kubernetes client.
     import uvloop
 
@@ -64,7 +64,3 @@ def main() -> None:
     gc.freeze()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(KubeOptions.from_environment(), reconcile, metrics.render))
-
-
-if __name__ == "__main__":
-    main()

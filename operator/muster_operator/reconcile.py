@@ -210,5 +210,6 @@ def _next_steady(cluster: CoordinatorCluster | None, pods: tuple[PodView, ...]) 
         return None
     failover = cluster.spec.failover
     up_s, away_s = parse_duration(failover.rebalance_after), parse_duration(failover.replace_after)
-    left = [(up_s if pod.is_up else away_s) - pod.steady_s for pod in pods]
+    bounds = [(pod, bound_s) for pod in pods for bound_s in ((up_s,) if pod.is_up else (up_s, away_s))]
+    left = [bound_s - pod.steady_s for pod, bound_s in bounds]
     return min((each for each in left if 0 < each < RESYNC_S), default=None)

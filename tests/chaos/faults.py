@@ -6,25 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.figures import latencies, longest_gap, percentile, worst_lag
+from tests.chaos.figures import gaps_by_move, latencies, longest_gap, percentile, worst_lag
 from tests.chaos.history import GroupHistory, History
 
 
 @dataclass
 class Fault:
     """``victims``: Kafka addresses of the pods whose groups are expected to be interrupted. The times are seconds of
-    the monotonic clock; ``until``: when its effects were over, as far as the harness could see."""
+    the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``of_all_in_turn``:
+    no victims, as every group is moved, and more than once; a move is one interruption, the rest of the time it is
+    elsewhere."""
 
     what: str
     victims: tuple[str, ...]
     at: float
     until: float = 0.0
+    of_all_in_turn: bool = False
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """In ms; None: not bounded. ``interrupted``: percentiles over the longest gap of each group that a victim led;
-    ``elsewhere``: the same of all other groups; ``slowest``: p99 of the other groups' commit latencies."""
+    """In ms; None: not bounded. ``interrupted``: percentiles over the longest gap of each group that a victim led, or
+    over the moves of all groups; ``elsewhere``: the same of all other groups; ``slowest``: p99 of the other groups'
+    commit latencies."""
 
     interrupted_p50: float | None = None
     interrupted_max: float | None = None
@@ -62,8 +66,14 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
     figures = Figures(faults=len(faults))
     for fault in faults:
         hit, spared = _split(history, fault)
-        figures.interrupted += [longest_gap(group, fault.at, fault.until) for group in hit]
-        figures.elsewhere += [longest_gap(group, fault.at, fault.until) for group in spared]
+        if fault.of_all_in_turn:
+            for group in spared:
+                moves, other = gaps_by_move(group, fault.at, fault.until)
+                figures.interrupted += moves
+                figures.elsewhere.append(other)
+        else:
+            figures.interrupted += [longest_gap(group, fault.at, fault.until) for group in hit]
+            figures.elsewhere += [longest_gap(group, fault.at, fault.until) for group in spared]
         figures.waits += [each for group in spared for each in latencies(group, fault.at, fault.until)]
         figures.own_lag = max(figures.own_lag, worst_lag(history, fault.at, fault.until))
     return figures

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from tests.chaos.history import GroupHistory, History
@@ -20,13 +19,24 @@ def percentile(values: Sequence[float], share: float) -> float:
 def longest_gap(group: GroupHistory, start: float, end: float) -> float:
     """Seconds of the longest time between two acknowledged commits that overlaps [start, end]; up to ``end`` when no
     commit was acknowledged after ``start`` any more."""
+    return max(gap for gap, _ in _gaps(group, start, end))
+
+
+def gaps_by_move(group: GroupHistory, start: float, end: float) -> tuple[list[float], float]:
+    """The gaps over which the group's coordinator changed, and the longest of the others; seconds."""
+    gaps = _gaps(group, start, end)
+    return [gap for gap, moved in gaps if moved], max((gap for gap, moved in gaps if not moved), default=0.0)
+
+
+def _gaps(group: GroupHistory, start: float, end: float) -> list[tuple[float, bool]]:
+    """Each time between two acknowledged commits that overlaps the window, and whether another pod took the second."""
     first = max(bisect_left(group.acked, start) - 1, 0)
     last = bisect_right(group.acked, end) + 1
-    moments = group.acked[first:last]
-    gaps = [late - early for early, late in pairwise(moments)]
+    moments, pods = group.acked[first:last], group.pods[first:last]
+    gaps = [(moments[i] - moments[i - 1], pods[i] != pods[i - 1]) for i in range(1, len(moments))]
     if not moments or moments[-1] < end:
-        gaps.append(end - max(moments[-1] if moments else start, start))
-    return max(gaps)
+        gaps.append((end - max(moments[-1] if moments else start, start), False))
+    return gaps
 
 
 def back_at(group: GroupHistory, moment: float) -> float | None:

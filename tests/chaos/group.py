@@ -25,7 +25,7 @@ class Directory(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Cuts the stream into frames."""
+    """Cuts the stream into frames. ``transport``: None before it stands, and when it has ended."""
 
     def __init__(self, frame: Callable[[Connection, bytes], None], closed: Callable[[Connection], None]) -> None:
         self._frame = frame
@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self._received = received
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
         self._closed(self)
 
 
@@ -100,6 +101,8 @@ class Group:
             return
         finally:
             self._connecting = False
+        if connection.transport is None:  # the pod was dying: it took the connection, and ended it at once
+            return
         if not self.is_lost or self.stopped:  # the overdue answer came first
             self._drop(connection)
             return

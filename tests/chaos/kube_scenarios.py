@@ -68,14 +68,15 @@ def drain(run: Run, cluster: KubeCluster) -> None:
 
 def operator(run: Run, cluster: KubeCluster) -> None:
     for _ in run.rounds(cluster):
+        before = cluster.operators()
         with run.fault(cluster, "the operator's pods deleted by force"):
-            cluster.delete_operator()
-            cluster.wait_operator()
+            cluster.delete_operators(before)
+            cluster.wait_operators_replaced(before)
 
 
 def api_down(run: Run, cluster: KubeCluster) -> None:
     cluster.wait_before_fault()
-    with run.fault(cluster, f"API server away for {API_SERVER_AWAY_S:g} s"), api_server_away():
+    with run.fault(cluster, f"API server away for {API_SERVER_AWAY_S:g} s"), api_server_away(cluster.api):
         time.sleep(API_SERVER_AWAY_S)
     cluster.wait_settled()
 
@@ -93,7 +94,8 @@ def node_lost(run: Run, cluster: KubeCluster) -> None:
 def rolling(run: Run, cluster: KubeCluster) -> None:
     cluster.wait_before_fault()
     before = {name: cluster.uid(name) for name in cluster.names}
-    with run.fault(cluster, "pod template changed: every pod replaced", *cluster.names):
+    with run.fault(cluster, "pod template changed: every pod replaced") as fault:
+        fault.of_all_in_turn = True
         cluster.restart_all(str(run.random.random()))
         cluster.wait_replaced(before)
 

@@ -55,6 +55,22 @@ def test_only_groups_of_the_victim_count_as_interrupted() -> None:
     assert figures["own_lag_max"] == 200.0
 
 
+def test_where_all_pods_have_their_turn_each_move_counts_and_the_time_between_is_elsewhere() -> None:
+    moved = group("moved", [0.5, 1.0, 3.0, 3.5, 4.5, 4.75, 7.0])
+    moved.pods = [0, 0, 1, 1, 0, 0, 1]  # over 2 s and 1 s; the last one begins behind the window
+    stayed = group("stayed", [0.5, 1.0, 2.5, 5.0])
+    seen = History(["a:1", "b:2"], [moved, stayed], 0.01)
+    figures = measure(seen, [Fault("rolling", (), 1.1, 4.6, of_all_in_turn=True)])
+    assert figures.interrupted == [2.0, 1.0]
+    assert figures.elsewhere == [0.5, 2.5]
+
+
+def test_group_that_never_came_back_is_no_move() -> None:
+    seen = History(["a:1"], [group("g", [1.0, 2.0])], 0.01)
+    figures = measure(seen, [Fault("rolling", (), 2.5, 10.0, of_all_in_turn=True)])
+    assert (figures.interrupted, figures.elsewhere) == ([], [7.5])
+
+
 @pytest.mark.parametrize(("bounds", "lines"), [(Bounds(interrupted_max=2000), 0), (Bounds(interrupted_max=1999), 1)])
 def test_bound_is_exceeded_only_above_it(bounds: Bounds, lines: int) -> None:
     figures = {"interrupted_p50": None, "interrupted_max": 2000.0, "elsewhere_p99": 1.0, "slowest_p99": None}

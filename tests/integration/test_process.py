@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -13,6 +14,12 @@ from tests.support.kafka import KafkaClient
 from tests.support.pod import SoloPod, free_ports
 
 pytestmark = pytest.mark.integration
+
+
+def pod_options(data_dir: Path, kafka_port: int, api_port: int, peer_port: int) -> list[str]:
+    ports = {"--kafka-listen": kafka_port, "--api-listen": api_port, "--peer-listen": peer_port}
+    listen = [word for option, port in ports.items() for word in (option, f"127.0.0.1:{port}")]
+    return ["--pod", "pod-0", "--data-dir", str(data_dir), *listen]
 
 
 def coordinator(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -49,21 +56,14 @@ def test_port_in_use_is_named_and_exits_with_1(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ended = coordinator(
-            *("--pod", "pod-0", "--data-dir", str(tmp_path / "data"), "--kafka-listen", f"127.0.0.1:{port}"),
-            *("--api-listen", f"127.0.0.1:{api_port}", "--peer-listen", f"127.0.0.1:{peer_port}"),
-        )
+        ended = coordinator(*pod_options(tmp_path / "data", port, api_port, peer_port))
     assert ended.returncode == 1
     assert str(port) in ended.stderr
 
 
 async def test_second_process_on_one_data_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     async with SoloPod(tmp_path / "data") as pod:
-        kafka_port, api_port, peer_port = free_ports(3)
-        ended = coordinator(
-            *("--pod", "pod-0", "--data-dir", str(tmp_path / "data"), "--kafka-listen", f"127.0.0.1:{kafka_port}"),
-            *("--api-listen", f"127.0.0.1:{api_port}", "--peer-listen", f"127.0.0.1:{peer_port}"),
-        )
+        ended = coordinator(*pod_options(tmp_path / "data", *free_ports(3)))
         assert ended.returncode == 1
         assert pod.process is not None
         assert f"in use by another coordinator (pid {pod.process.pid}" in ended.stderr
@@ -85,6 +85,41 @@ async def test_sigterm_ends_in_order_and_keeps_every_commit(tmp_path: Path) -> N
         client = await pod.client()
         assert await client.fetch("g") == (9, 0)
         await client.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux has the class")
+async def test_what_serves_does_not_stand_back_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    async with SoloPod(tmp_path / "data") as pod:
+        client = await pod.client()
+        assert await client.commit("g", 1) == 0
+        await client.close()
+        assert pod.process is not None
+        threads = [int(thread.name) for thread in Path(f"/proc/{pod.process.pid}/task").iterdir()]
+        standing_back = [thread for thread in threads if os.sched_getscheduler(thread) == os.SCHED_IDLE]
+        assert len(standing_back) == 1, "the one that opened the journal and the logs"
+        assert pod.process.pid not in standing_back
+
+
+TELLING = """
+import muster_coordinator.server.run as run
+run.stand_back_altogether = lambda: print("stands back", flush=True)
+from muster_coordinator.server.process import main
+raise SystemExit(main())
+"""
+
+
+def test_a_pod_that_has_nothing_to_serve_any_more_stands_back_and_then_writes_its_logs(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TELLING, *pod_options(tmp_path / "data", *free_ports(3))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pod:
+        assert pod.stdout is not None
+        told: list[str] = []
+        for line in pod.stdout:
+            told += [word for word in ("listening", "stopping", "stands back", "stopped") if word in line]
+            if told[-1:] == ["listening"]:
+                pod.send_signal(signal.SIGTERM)
+    assert pod.returncode == 0
+    assert told == ["listening", "stopping", "stands back", "stopped"]
 
 
 async def test_sigint_ends_in_order_too(tmp_path: Path) -> None:

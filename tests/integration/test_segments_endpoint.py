@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,22 @@ async def test_all_that_is_committed_is_served_before_the_segment_files_have_it(
                 async with session.get(path) as answer:
                     assert answer.status == 404
     assert sorted(committed) == sorted((group, offset) for group in GROUPS for offset in range(20))
+
+
+async def test_partitions_whose_commits_are_not_known_yet_are_named(tmp_path: Path) -> None:
+    """A pod that came back does not know what is committed before a leader says so: that is not nothing."""
+    async with SoloPod(tmp_path / "data", PARTITIONS) as pod:
+        client = await pod.client()
+        assert await client.commit("group-0", 1) == 0
+        await client.close()
+        pod.kill()
+        await pod.start(elect=False)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{pod.api_port}") as session:
+            async with session.get("/v1/segments") as answer:
+                assert await answer.json() == {"partitions": [], "unserved": list(range(PARTITIONS))}
+            await pod.elect_all()
+            async with asyncio.timeout(30):
+                while len(await listing(session)) < PARTITIONS:
+                    await asyncio.sleep(0.01)
+            async with session.get("/v1/segments") as answer:
+                assert (await answer.json())["unserved"] == []

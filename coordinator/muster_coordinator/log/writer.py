@@ -37,6 +37,8 @@ FAST_S = 0.0005
 """A write that takes longer is slow."""
 STALLED_S = 0.1
 """A write that takes so long is not the processor's fault."""
+TOLD_S = 0.05
+"""A write that takes longer is logged: every group of the pod waited for it."""
 WINDOW = 32
 """Of so many writes, about, less than half may be slow for the event loop to write itself."""
 INLINE_BYTES_MAX = 64 << 10
@@ -177,6 +179,8 @@ class JournalWriter:
 
     def _written(self, ends: dict[int, int], took_s: float) -> None:
         self._pace.note(took_s)
+        if took_s > TOLD_S:
+            logger.warning("journal_write_slow", ms=round(took_s * 1000))
         self._busy = False
         again, self._again = self._again, False
         staged = self._journal.take() if again else None

@@ -85,8 +85,10 @@ class Context:
         else:
             stored()
 
-    def read(self, start: int, bytes_max: int, done: ReadDone) -> None:
-        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile."""
+    def read(self, start: int, bytes_max: int, done: ReadDone, *, waited_for: bool) -> None:
+        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile.
+        ``waited_for``: by an election.
+        """
         generation = self.log.generation
         log = self.log
 
@@ -96,7 +98,7 @@ class Context:
 
         self._last_ticket += 1
         self._reads[self._last_ticket] = check
-        self._effects.append(ReadLog(self._last_ticket, start, bytes_max))
+        self._effects.append(ReadLog(self._last_ticket, start, bytes_max, waited_for))
 
     def read_done(self, ticket: int, end: int, batches: tuple[Batch, ...]) -> None:
         done = self._reads.pop(ticket, None)

@@ -96,11 +96,14 @@ class AppendRange(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False):
-    """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket."""
+    """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket.
+    ``waited_for``: by an election.
+    """
 
     ticket: int
     start: int
     bytes_max: int
+    waited_for: bool
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

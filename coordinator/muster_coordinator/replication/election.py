@@ -279,7 +279,7 @@ class Candidate:
             return
         self._sent_ms = context.now_ms
         context.send(
-            Fetch(context.log_id, best.sender, self.epoch, self._filling.end, context.settings.append_bytes_max)
+            Fetch(context.log_id, best.sender, self.epoch, self._filling.end, context.settings.fetch_bytes_max)
         )
 
     def on_fetched(self, fetched: Fetched) -> None:

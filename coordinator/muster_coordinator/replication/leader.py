@@ -309,7 +309,7 @@ class Leader:
                 self._send(peer, start, end, batches)
                 self._fill(peer)
 
-        context.read(start, context.settings.append_bytes_max, read)
+        context.read(start, context.settings.append_bytes_max, read, waited_for=not self.active)
 
     def _send(self, peer: Peer, start: int, end: int, batches: tuple[Batch, ...]) -> None:
         context = self._context

@@ -21,7 +21,10 @@ class ReplicationSettings:
     """A planned move waits so long for the log of the leader that it ends, when a majority is sealed already."""
     resend_ms: int = 300
     """What was sent and not answered is sent again."""
-    append_bytes_max: int = 1 << 20
-    """Of records in one message to a replica that is behind."""
+    append_bytes_max: int = 128 << 10
+    """Of records in one message to a replica that is behind. It takes the sender a few milliseconds, and the receiver
+    tens of them, in which neither does anything else."""
+    fetch_bytes_max: int = 1 << 20
+    """Of records in one answer to a candidate, for which an election waits."""
     chunks_in_flight_max: int = 4
     """Messages of that kind that a replica which is behind may have unanswered."""

@@ -66,6 +66,6 @@ def answer_fetch(context: Context, message: Fetch) -> None:
         )
 
     if message.start < context.log.end:
-        context.read(message.start, message.bytes_max, read)
+        context.read(message.start, message.bytes_max, read, waited_for=True)
     else:
         read(message.start, ())

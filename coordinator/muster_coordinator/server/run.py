@@ -24,6 +24,7 @@ from muster_coordinator.log.archive import DirectoryArchive
 from muster_coordinator.log.disk import Disk, OsDisk
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.records import batch as records_batch
+from muster_coordinator.scheduling import stand_back_altogether
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.data_dir import DataDirInUseError, DataDirLock
@@ -81,6 +82,8 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
             await asyncio.wait_for(pod.drain(), longest_s + RESIGN_S)
         except TimeoutError:
             logger.warning("drain_timed_out", pod=options.pod)
+        else:
+            stand_back_altogether()  # what is left is writing: nobody waits for it
     logger.info("stopped", pod=options.pod)
 
 

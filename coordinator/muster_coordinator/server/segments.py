@@ -1,6 +1,7 @@
 """GET /v1/segments: the committed part of this pod's logs, read-only, for those who read logs and not groups.
 
-    GET /v1/segments                              JSON: partitions with their segments and committed sizes
+    GET /v1/segments                              JSON: partitions with their segments and committed sizes, and those
+                                                  that are here, but not served yet
     GET /v1/segments/<partition>/<base offset>    the segment's bytes; a Range header asks for a part of them
 
 What the journal has and the segment file not yet is served as well, so a reader sees every committed batch; nothing
@@ -62,8 +63,12 @@ class _Api:
 
     async def list(self, request: web.Request) -> web.Response:
         listed = self._offsets_partitions()
-        found = [_partition(host) for p, host in sorted(self._hosts.items()) if p in listed and _is_served(host)]
-        return web.Response(body=msgspec.json.encode({"partitions": found}), content_type="application/json")
+        hosts = [host for partition, host in sorted(self._hosts.items()) if partition in listed]
+        found = {
+            "partitions": [_partition(host) for host in hosts if _is_served(host)],
+            "unserved": [host.partition for host in hosts if _is_unserved(host)],
+        }
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
     async def read(self, request: web.Request) -> web.Response:
         """404: no such segment here (any more); 416: the range begins behind the committed bytes."""
@@ -83,6 +88,11 @@ class _Api:
 
 def _is_served(host: ReplicaHost) -> bool:
     return host.replica.is_open and host.commit_point >= 0
+
+
+def _is_unserved(host: ReplicaHost) -> bool:
+    """Its log is being opened, or damaged, or no leader has said yet how much of it is committed; or all of these."""
+    return not _is_served(host) and not (host.replica.is_open and host.replica.never_used)
 
 
 def _partition(host: ReplicaHost) -> PartitionEntry:

@@ -27,7 +27,7 @@ from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
-from muster_coordinator.shard.batches import checked, read_log
+from muster_coordinator.shard.batches import checked
 from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.outcome import PendingCalls
 from muster_coordinator.shard.replica import Replica
@@ -318,7 +318,7 @@ class ReplicaHost:
             elif self.generation == generation:  # else the log was cut or swapped meanwhile
                 self._failed(error)
 
-        read_log(self.replica, self._runtime, effect, read)
+        self._runtime.log_reads.read(self.replica, effect, read)
 
     # -- leading ------------------------------------------------------------------------------------------------------
 

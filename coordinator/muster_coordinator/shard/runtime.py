@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.replication.settings import ReplicationSettings
+from muster_coordinator.scheduling import stand_back
 from muster_coordinator.shard.loading import LoadTurns
+from muster_coordinator.shard.log_reads import LogReads
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Host, Peers
 from muster_coordinator.shard.shard import Shard
@@ -50,13 +52,20 @@ class Runtime:
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     shards: dict[int, Shard] = field(default_factory=dict)
     load_turns: LoadTurns = field(default_factory=LoadTurns)
+    log_reads: LogReads = field(init=False)
     opening: Opening = field(init=False)
     hosts: dict[int, ReplicaHost] = field(default_factory=dict)
     _with_turn: list[ReplicaHost] = field(default_factory=list)
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=STORAGE_THREADS, thread_name_prefix="storage")
     )
+    _thread_behind: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind", initializer=stand_back)
+    )
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.log_reads = LogReads(self.blocking, self.spawn)
 
     def end_turn_of(self, host: ReplicaHost) -> None:
         """Call ``host.end_turn`` at the end of this turn, or of the next one."""
@@ -68,6 +77,12 @@ class Runtime:
             hosts, self._with_turn = self._with_turn, []
             for host in hosts:
                 host.end_turn()
+
+    async def behind(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """``function`` in a thread that stands back (``scheduling``): for what nobody waits for, while this pod leads
+        nothing: whoever needs the interpreter waits for such a thread too.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread_behind, function, *arguments)
 
     async def blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """``function`` in a thread."""
@@ -92,3 +107,4 @@ class Runtime:
     def close(self) -> None:
         """When nothing runs any more."""
         self._threads.shutdown(wait=True)
+        self._thread_behind.shutdown(wait=True)

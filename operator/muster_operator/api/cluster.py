@@ -84,7 +84,7 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     rebalance_after: Annotated[
         Duration,
         Meta(
-            description="Partitions go back to their preferred leader when its pod has been up for so long. 0s: never."
+            description="Partitions go back to their preferred leaders when no pod came or went for so long. 0s: never."
         ),
     ] = "10s"
     replace_after: Annotated[

@@ -158,7 +158,6 @@ def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
         rebalance_after_s=rebalance_after_s,
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=next_to_restart(seen, rebalance_after_s),
-        rolling=any(pod.outdated or pod.draining for pod in seen.pods),
         count=lambda: _count(seen, objects),
     )
 

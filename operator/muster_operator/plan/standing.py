@@ -52,7 +52,6 @@ class Scene:
     rebalance_after_s: float = 0.0
     replace_after_s: float = 0.0
     emptying: str = ""
-    rolling: bool = False
     count: Callable[[], Tally] = Tally
     depends_on_others: bool = False
     """A decision has asked for the tally since this was set to False."""
@@ -71,7 +70,7 @@ class Scene:
         """
         pods = tuple((_flags_of(pod), self.is_young(pod), self.is_away_for_long(pod)) for pod in self.pods.values())
         bounds = (self.rebalance_after_s, self.replace_after_s)
-        return (pods, self.replication_factor, self.declared, bounds, self.emptying, self.rolling)
+        return (pods, self.replication_factor, self.declared, bounds, self.emptying)
 
     def shall_leave(self, pod: PodView) -> bool:
         """Its leaders shall go elsewhere, if somebody else can lead."""
@@ -80,6 +79,12 @@ class Scene:
     def is_young(self, pod: PodView | None) -> bool:
         """It has just come up: its replicas may still load, and a warm one leads sooner."""
         return pod is not None and pod.steady_s < self.rebalance_after_s
+
+    @property
+    def is_restless(self) -> bool:
+        """A pod is missing, about to go, or has just come or gone."""
+        pods = self.pods.values()
+        return len(pods) < self.declared or any(pod.outdated or pod.draining or self.is_young(pod) for pod in pods)
 
     def is_away_for_long(self, pod: PodView) -> bool:
         """It does not come back: its replicas are made elsewhere."""

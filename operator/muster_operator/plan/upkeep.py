@@ -192,14 +192,15 @@ def _hand_over(
 
 
 def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision) -> Decision:
+    """To the preferred leader, if it is not that. Not while pods come and go: each such move would cost its groups a
+    part of what the pods need for that, and the next pod that goes may undo it.
+    """
     scene = standing.scene
     wanted = preferred_pod(standing.partition)
-    if wanted == pod.name or scene.rolling or not scene.rebalance_after_s:
+    if wanted == pod.name or scene.is_restless or not scene.rebalance_after_s:
         return idle
     target = next((each for each in standing.replicas if each.replica.pod == wanted), None)
     if target is None or target.pod is None or not _may_take_over(standing, target, view):
-        return idle
-    if scene.is_young(target.pod):
         return idle
     if not is_caught_up(view, target.log_id):
         return Decision(idle.status, idle.message, refresh=pod.name)

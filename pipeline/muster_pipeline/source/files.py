@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import InvalidURL
 from pathlib import Path
 
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError
-from muster_pipeline.source.places import is_pod, is_uri, list_pod, list_uri, open_segment
+from muster_pipeline.source.places import PodLog, is_pod, is_uri, list_uri, open_segment, served_logs
 
 __all__ = [
     "OFFSETS_TOPIC",
@@ -67,30 +69,38 @@ class Split:
 
 def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
     """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, a directory of those, an
-    archive, or a place of ``places``; sorted by path. Of pods with a replica of one partition the first named is read.
-    Raises InputError: none found, unless there may be none; one
-    offsets partition in two directories. SegmentReadError: a pod does not answer.
+    archive, or a place of ``places``; sorted by path. Of pods with a replica of one partition the first named that
+    serves it is read. Raises InputError: none found, unless there may be none; one offsets partition in two
+    directories. SegmentReadError: a pod does not answer; they do not serve all they have, unless there may be none.
     """
     given = list(paths)
+    pods = [path for path in given if is_pod(path)]
     found: list[SegmentFile] = []
+    with _named(", ".join(pods)):
+        for log in served_logs(pods, wait=not may_be_none):
+            found += _segments_of(log)
     for path in given:
-        try:
-            if is_pod(path):
-                served = {each.offsets_partition for each in found if is_pod(each.path)}
-                found += (each for each in _served(path) if each.offsets_partition not in served)
-            else:
+        if not is_pod(path):
+            with _named(path):
                 found += _stored(path) if is_uri(path) else _under(Path(path))
-        except (OSError, ValueError) as exc:  # ValueError: no URI that pyarrow knows
-            reason = getattr(exc, "strerror", None) or exc
-            raise InputError(f"{getattr(exc, 'filename', None) or path}: {reason}") from exc
     if not found and not may_be_none:
         raise InputError(f"no segments under {', '.join(given) or 'no path'}")
     _refuse_two_logs(found)
     return sorted(set(found))
 
 
-def _served(address: str) -> list[SegmentFile]:
-    return [SegmentFile(*each) for each in list_pod(address)]
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """What cannot be used at the path is an InputError that names it."""
+    try:
+        yield
+    except (OSError, ValueError, InvalidURL) as exc:  # ValueError: no URI that pyarrow knows, no URL
+        reason = getattr(exc, "strerror", None) or exc
+        raise InputError(f"{getattr(exc, 'filename', None) or path}: {reason}") from exc
+
+
+def _segments_of(log: PodLog) -> list[SegmentFile]:
+    return [SegmentFile(f"{log.home}/{base}", log.partition, base) for base in log.base_offsets]
 
 
 def _stored(address: str) -> Iterator[SegmentFile]:

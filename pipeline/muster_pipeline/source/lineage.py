@@ -52,7 +52,7 @@ class Lineages:
             return Lineage(_identity(home), _epochs(_text(f"{home}/{_EPOCHS}")))
         root = root_of(home)
         if root not in self._pods:
-            self._pods[root] = {each.home: each for each in list_logs(root)}
+            self._pods[root] = {each.home: each for each in list_logs(root).logs}
         found = self._pods[root].get(home)
         return Lineage() if found is None else Lineage(found.log_id, found.epochs)
 

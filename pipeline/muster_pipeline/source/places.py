@@ -11,9 +11,10 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyarrow import fs
@@ -21,7 +22,19 @@ from pyarrow import fs
 from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
 from muster_pipeline.decode.errors import SegmentReadError
 
-__all__ = ["OpenSegment", "PodLog", "is_pod", "is_uri", "list_logs", "list_pod", "list_uri", "open_segment", "root_of"]
+__all__ = [
+    "UNREACHABLE_FOR_S",
+    "OpenSegment",
+    "PodLog",
+    "PodLogs",
+    "is_pod",
+    "is_uri",
+    "list_logs",
+    "list_uri",
+    "open_segment",
+    "root_of",
+    "served_logs",
+]
 
 REQUEST_TIMEOUT_S = 30.0
 UNREACHABLE_FOR_S = 30.0
@@ -51,6 +64,15 @@ class PodLog:
     base_offsets: tuple[int, ...]
     log_id: str
     epochs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PodLogs:
+    """``unserved``: partitions with a log here of which the pod cannot say yet what is committed: it has just started,
+    or no leader has told it."""
+
+    logs: tuple[PodLog, ...]
+    unserved: frozenset[int]
 
 
 def is_uri(path: str) -> bool:
@@ -87,28 +109,56 @@ def root_of(home: str) -> str:
     return home.rpartition("/")[0]
 
 
-def list_logs(address: str) -> list[PodLog]:
+def served_logs(addresses: Sequence[str], *, wait: bool) -> list[PodLog]:
+    """The log of each partition that one of the pods serves, of the first named that does. ``wait``: until none of the
+    pods has another one, so that none is left out. Raises SegmentReadError: no answer from a pod, or a log that
+    none of them serves in the end.
+    """
+    deadline = time.monotonic() + UNREACHABLE_FOR_S
+    while True:
+        found: dict[int, PodLog] = {}
+        unserved: dict[int, str] = {}
+        for address in addresses:
+            listed = list_logs(address)
+            unserved |= dict.fromkeys(listed.unserved, address)
+            for log in listed.logs:
+                found.setdefault(log.partition, log)
+        missing = sorted(unserved.keys() - found.keys())
+        if not missing or not wait:
+            return list(found.values())
+        if time.monotonic() > deadline:
+            numbers = ", ".join(map(str, missing))
+            raise SegmentReadError(
+                unserved[missing[0]],
+                0,
+                f"offsets partitions {numbers} are here, but not served: their logs are damaged, still being opened, or"
+                " have no leader. See the pod's log, or name further pods",
+            )
+        time.sleep(_RETRY_EVERY_S)
+
+
+def list_logs(address: str) -> PodLogs:
     """The logs of the pod, of which it serves what is committed. Raises SegmentReadError."""
     root = address.rstrip("/").removesuffix(_SEGMENTS) + _SEGMENTS
     _, body = _get(root, "", MAX_LIST_BYTES)
     try:
-        return [
-            PodLog(
-                f"{root}/{each['partition']}",
-                each["partition"],
-                tuple(segment["baseOffset"] for segment in each["segments"]),
-                each.get("logId", ""),
-                tuple((epoch, offset) for epoch, offset in each.get("epochs", ())),
-            )
-            for each in json.loads(body)["partitions"]
-        ]
+        listed = json.loads(body)
+        return PodLogs(
+            tuple(_pod_log(root, each) for each in listed["partitions"]), frozenset(listed.get("unserved", ()))
+        )
     except (ValueError, TypeError, KeyError) as exc:
         raise SegmentReadError(root, 0, f"no list of segments: {exc}") from exc
 
 
-def list_pod(address: str) -> list[tuple[str, int, int]]:
-    """(URL, offsets partition, base offset) of every segment of the pod. Raises SegmentReadError."""
-    return [(f"{log.home}/{base}", log.partition, base) for log in list_logs(address) for base in log.base_offsets]
+def _pod_log(root: str, listed: dict[str, Any]) -> PodLog:
+    """Raises ValueError, TypeError, KeyError."""
+    return PodLog(
+        f"{root}/{listed['partition']}",
+        listed["partition"],
+        tuple(segment["baseOffset"] for segment in listed["segments"]),
+        listed.get("logId", ""),
+        tuple((epoch, offset) for epoch, offset in listed.get("epochs", ())),
+    )
 
 
 def list_uri(uri: str) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
@@ -177,6 +178,17 @@ async def test_after_a_write_that_stalled_the_thread_writes_for_long(
     assert await times.commits(roomy, 1, STALLED) == [True]
     assert not any(await times.commits(roomy, 100, FAST))
     assert (await times.commits(roomy, 50, FAST))[-1]
+
+
+async def test_write_that_all_groups_of_the_pod_waited_for_is_logged(
+    roomy: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = Times(roomy, monkeypatch)
+    with structlog.testing.capture_logs() as logs:
+        await times.commits(roomy, 40, SLOW)
+        assert logs == []
+        await times.commits(roomy, 1, STALLED)
+    assert [(each["event"], each["log_level"], each["ms"]) for each in logs] == [("journal_write_slow", "warning", 200)]
 
 
 async def test_large_write_and_change_of_the_file_are_the_threads(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

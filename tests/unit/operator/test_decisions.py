@@ -103,6 +103,39 @@ def test_preferred_leader_waits_until_its_pod_has_been_up_for_a_while(model: Mod
     assert (move.pod, move.force, move.resign) == ("c-0", True, "c-1")
 
 
+def moves_of_first(observation: Observation) -> list[str]:
+    """Where the first partition, which "c-0" should lead, is moved to."""
+    return [each.pod for each in elections(plan(observation, 1.0)) if each.partition == "t-0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        ({"steady_s": 9.9}, 0),
+        ({"outdated": True}, 0),
+        ({"draining": True}, 0),
+        ({"connection": Connection.DOWN, "steady_s": 9.9}, 0),
+        ({"connection": Connection.DOWN, "steady_s": 10.0}, 1),
+    ],
+)
+def test_preferred_leader_waits_while_another_pod_comes_or_goes(
+    model: Model, change: dict[str, Any], moves: int
+) -> None:
+    model.stop("c-0")
+    Operator(model, token=2).settle()
+    model.restart("c-0")
+    assert len(moves_of_first(seen(model, c_2=change))) == moves
+
+
+def test_preferred_leader_waits_while_another_pod_is_missing(model: Model) -> None:
+    model.stop("c-0")
+    Operator(model, token=2).settle()
+    model.restart("c-0")
+    there = seen(model)
+    assert moves_of_first(with_fields(there, pods=there.pods[:2])) == []
+    assert moves_of_first(there) == ["c-0"]
+
+
 def test_pod_that_is_away_for_long_is_replaced_only_where_there_is_another_one() -> None:
     for pods, replaced in ((3, False), (4, True)):
         model = Model(pods=pods, partitions=1, replication_factor=3)

@@ -135,6 +135,7 @@ def situations() -> tuple[Observation, ...]:
     replaced = operator.observe()
     model.restart("c-0")
     operator.settle()
+    model.steady_s = 60.0
     return well, dead, replaced, operator.observe()
 
 

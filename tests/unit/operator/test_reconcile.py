@@ -16,6 +16,8 @@ from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 
 from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
+from muster_operator.plan.observation import Connection, PodView
+from muster_operator.reconcile import _next_steady
 from muster_operator.store.port import ClusterKey
 
 
@@ -335,3 +337,18 @@ async def test_metrics_count_elections_and_leaderless_partitions(town: World) ->
     assert 'muster_operator_leaderless_partitions{cluster="c",namespace="ns"} 0.0' in text
     assert "muster_operator_cas_conflicts_total" in text
     assert "muster_operator_election_seconds_count 6.0" in text
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds"),
+    [
+        ([PodView("c-0", 0, Connection.UP, steady_s=4.0), PodView("c-1", 1, Connection.UP, steady_s=9.0)], 1.0),
+        ([PodView("c-0", 0, Connection.DOWN, steady_s=4.0), PodView("c-1", 1, Connection.UP, steady_s=60.0)], 6.0),
+        ([PodView("c-0", 0, Connection.DOWN, steady_s=599.0), PodView("c-1", 1, Connection.UP, steady_s=60.0)], 1.0),
+        ([PodView("c-0", 0, Connection.UP, steady_s=599.0)], None),
+    ],
+)
+def test_next_plan_comes_when_a_pod_has_been_up_or_away_for_long_enough(
+    pods: list[PodView], seconds: float | None
+) -> None:
+    assert _next_steady(cluster(2), tuple(pods)) == seconds

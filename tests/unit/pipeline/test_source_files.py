@@ -263,6 +263,35 @@ def test_pod_that_serves_less_after_its_restart_is_waited_for(pod: Pod, monkeypa
         open_segment(url, len(content) + 1)
 
 
+def with_unserved(listed: bytes, *partitions: int) -> bytes:
+    return json.dumps(json.loads(listed) | {"unserved": partitions}).encode()
+
+
+def test_partition_that_a_pod_does_not_serve_yet_is_waited_for(pod: Pod, other_pod: Pod) -> None:
+    none = b'{"partitions": []}'
+    pod.bodies = {"/v1/segments": with_unserved(none, 4)}
+    assert find_segments([pod.address], may_be_none=True) == []
+    threading.Timer(0.5, lambda: pod.bodies.update({"/v1/segments": listing("a", (4, 0))})).start()
+    assert find_segments([pod.address]) == [SegmentFile(f"{pod.address}/v1/segments/4/0", 4, 0)]
+    other_pod.bodies = {"/v1/segments": with_unserved(none, 4)}
+    [found] = find_segments([other_pod.address, pod.address])
+    assert found.path.startswith(pod.address), "one that serves it is enough"
+
+
+def test_partition_that_no_pod_serves_in_the_end_is_an_error(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    pod.bodies = {"/v1/segments": with_unserved(listing("a", (4, 0)), 5, 7)}
+    with pytest.raises(SegmentReadError, match=r"http://127.*offsets partitions 5, 7 are here, but not served"):
+        find_segments([pod.address])
+
+
+@pytest.mark.parametrize("address", ["http://[bad", "http://pod:port"])
+def test_address_that_is_none_is_named(pod: Pod, address: str) -> None:
+    pod.bodies = {"/v1/segments": b'{"partitions": []}'}
+    with pytest.raises(InputError, match=re.escape(f"{pod.address}, {address}: ")):
+        find_segments([pod.address, address])
+
+
 def listing(log_id: str, *epochs: tuple[int, int]) -> bytes:
     segments = [{"baseOffset": 0, "size": 5}]
     return json.dumps(

@@ -202,6 +202,48 @@ def test_reads_that_wait_while_the_set_shrinks_to_one_replica_are_confirmed() ->
     assert net["a"].core.confirm_read() == 0
 
 
+def reads_waited_for(net: Net, name: str) -> list[bool]:
+    """Of the reads of its log that ``name`` wanted since last asked, whether an election waits for them."""
+    node = net[name]
+    found = [effect.waited_for for effect in node.seen if isinstance(effect, fx.ReadLog)]
+    node.seen.clear()
+    return found
+
+
+def behind(net: Net, name: str) -> None:
+    """``name`` lacks five commits."""
+    net[name].down = True
+    for _ in range(5):
+        net["a"].append(b"x")
+        net.deliver()
+    net.advance(400)
+    net[name].down = False
+
+
+def test_nothing_waits_for_a_replica_that_catches_up_while_its_leader_serves() -> None:
+    net = led()
+    behind(net, "c")
+    reads_waited_for(net, "a")
+    net.advance(400)
+    assert net["c"].batches == net["a"].batches
+    assert reads_waited_for(net, "a") == [False]
+
+
+@pytest.mark.parametrize("candidate", ["b", "c"])
+def test_an_election_waits_for_what_its_candidate_or_its_majority_lacks(candidate: str) -> None:
+    net = led()
+    behind(net, "c")
+    net["a"].down = True
+    reads_waited_for(net, "b")
+    net.now += 2_000
+    net[candidate].elect(1, ABC, force=True)
+    net.deliver()
+    net.advance(400)
+    assert net[candidate].core.is_active
+    assert net["c"].batches == net["b"].batches
+    assert set(reads_waited_for(net, "b")) == {True}
+
+
 def test_message_for_another_log_id_changes_nothing_and_is_not_answered() -> None:
     net = led()
     net["b"].do(net["b"].core.receive(Seal("c", "the log that was here before", 9), net.now))

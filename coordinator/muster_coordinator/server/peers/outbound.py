@@ -39,7 +39,7 @@ logger = structlog.get_logger(__name__)
 
 _PING_FRAME = encode_frame(PING)
 
-LARGE_BYTES = 256 << 10
+LARGE_BYTES = 64 << 10
 """A message from this size on helps a replica catch up. Such ones may fill only a quarter of the buffer, so that what
 the present commits need does not wait behind them."""
 

@@ -35,7 +35,7 @@ from muster_coordinator.server.peers.frames import (
     encode_frame,
     encode_hello,
 )
-from muster_coordinator.server.peers.outbound import PeerTimes
+from muster_coordinator.server.peers.outbound import LARGE_BYTES, PeerTimes
 
 NEVER_SILENT = PeerTimes(silent_ms=60_000, dead_ms=60_000)
 """So that only a closed or refused connection makes a pod lost."""
@@ -261,12 +261,15 @@ async def test_catching_up_leaves_room_for_the_present() -> None:
             a.network.update(image({"a": a.network.address, "b": b.address}))
             await until(lambda: a.network.states == {"b": True})
             while not a.network.counters.dropped:
-                a.network.send(0, append("a", "b", 300_000))
+                a.network.send(0, append("a", "b", LARGE_BYTES))
                 await asyncio.sleep(0)
             assert a.network.waiting_bytes < 2 << 20
             a.send("b", 1)
-            a.network.send(0, append("a", "b", 100_000))
+            a.network.send(0, append("a", "b", LARGE_BYTES // 2))
+            a.network.send(0, append("a", "b", LARGE_BYTES // 2))
             assert a.network.counters.dropped == {"buffer_full": 1}
+            a.network.send(0, append("a", "b", LARGE_BYTES))
+            assert a.network.counters.dropped == {"buffer_full": 2}
     finally:
         await a.network.stop()
 

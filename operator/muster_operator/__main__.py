@@ -1,0 +1,25 @@
+"""`muster-operator`: imports what it is made of in a thread that stands back, runs, and ends at once when it is done.
+
+The imports take half a second, in which groups should not wait. The operator itself stands back for nobody: groups
+whose leader died wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from muster_coordinator.ending import exit_at_once
+from muster_coordinator.scheduling import import_standing_back
+
+
+def main() -> NoReturn:
+    """Entry point of `muster-operator`; set up by the environment (kube.run.KubeOptions)."""
+    import_standing_back("uvloop", "muster_operator.kube.run", "muster_operator.process")
+    from muster_operator.process import main as run
+
+    run()
+    exit_at_once(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""A committing group of the load, and what its connections do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.chaos.group import Group
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.pods: list[str] = []
+        self.lost_count = 0
+
+    def pod_index(self, address: str) -> int:
+        if address not in self.pods:
+            self.pods.append(address)
+        return self.pods.index(address)
+
+    def lost(self, group: Group) -> None:
+        self.lost_count += 1
+
+
+async def test_connection_that_a_dying_pod_takes_and_ends_at_once_leaves_the_group_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its end is told before whoever made it goes on: a request sent there would be answered never."""
+    directory = Directory()
+    group = Group(0, "g", 0.01, directory)
+
+    async def create_connection(protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
+        made = protocol()
+        made.connection_made(asyncio.Transport())
+        made.connection_lost(ConnectionResetError())
+        return asyncio.Transport(), made
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+    await group.connect("127.0.0.1:1")
+    assert group.is_lost
+    assert not group.busy
+    assert group.history.coordinators == []
+
+
+async def test_group_that_is_lost_goes_on_where_its_coordinator_is_and_hears_of_the_end() -> None:
+    directory = Directory()
+    group = Group(0, "g", 0.01, directory)
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, asyncio.timeout(30):
+        await group.connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        assert not group.is_lost
+        await ended.wait()
+        while not group.is_lost:
+            await asyncio.sleep(0.001)
+    assert directory.lost_count == 1
+    group.close()
