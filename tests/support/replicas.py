@@ -16,7 +16,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.log.disk import OsDisk, write_fully
 from muster_coordinator.replication.messages import Message, decode_message, encode_message
 from muster_coordinator.server.clock import SystemClock
 from muster_coordinator.shard.checkpointing import CheckpointerSettings
@@ -27,7 +27,7 @@ from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import ShardState
 from muster_coordinator.shard.storage import StorageSettings
 
-__all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "ReplicaPod", "ReplicaPods"]
+__all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "PatientClock", "ReplicaPod", "ReplicaPods"]
 
 LIMIT_S = 30.0
 """For what takes milliseconds on an idle machine."""
@@ -59,8 +59,28 @@ class Asked:
         self.done.set_result(code)
 
 
+class PatientClock(SystemClock):
+    """For all pods of a test: time in which nobody asked for it, as when the whole process stands still, counts
+    ``STEP_MS`` at most. So no leader steps down because this machine had other work.
+    """
+
+    STEP_MS = 50
+
+    def __init__(self) -> None:
+        self._asked_ms = self._now_ms = super().monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        asked_ms = super().monotonic_ms()
+        self._now_ms += min(asked_ms - self._asked_ms, self.STEP_MS)
+        self._asked_ms = asked_ms
+        return self._now_ms
+
+
 class KilledDisk(OsDisk):
-    """After ``kill`` every write fails, as if the process had ended: what is on the disk stays as it is."""
+    """After ``kill`` every write fails, as if the process had ended: what is on the disk stays as it is.
+
+    Nothing is synced: pods are killed here, machines are not, and a disk busy for a second would depose a leader.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,13 +90,24 @@ class KilledDisk(OsDisk):
         if self.dead:
             raise OSError("the process was killed")
 
+    def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
+        return super().open(path, create=create)
+
     def pwritev(self, *arguments: Any) -> int:
         self._live()
         return super().pwritev(*arguments)
 
     def pwritev_durably(self, *arguments: Any) -> int:
-        self._live()
-        return super().pwritev_durably(*arguments)
+        return self.pwritev(*arguments)
+
+    def fdatasync(self, descriptor: int) -> None:
+        pass
+
+    def fsync_dir(self, path: Path) -> None:
+        pass
+
+    def fill_with_zeros(self, descriptor: int, size: int, *, gently: bool = False) -> None:
+        write_fully(self, descriptor, bytes(size), 0)
 
     def rename(self, *arguments: Any) -> None:
         self._live()
@@ -102,6 +133,7 @@ class InMemoryPeers:
     delay_s: float = 0.0
     drop: Callable[[Message], bool] = lambda message: False
     sent: int = 0
+    clock: PatientClock = field(default_factory=PatientClock)
 
     def pod_of(self, log_id: str) -> ReplicaPod | None:
         return next((pod for pod in self.pods.values() if log_id in pod.log_ids), None)
@@ -185,7 +217,7 @@ class ReplicaPod:
             data_dir=self.directory,
             disk=self.disk,
             storage_settings=storage,
-            clock=SystemClock(),
+            clock=self.network.clock,
             peers=_PortOf(self),
             new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
@@ -295,11 +327,17 @@ class ReplicaPods:
             await pod.stop()
 
     async def try_elect(self, index: int, partition: int = 0, **flags: Any) -> Outcome:
-        """An election of that pod in a new epoch, with the pods' set unless ``replicas`` says another one."""
+        """An election of that pod in a new epoch, with the pods' set unless ``replicas`` says another one; until it has
+        an outcome."""
         self.epochs[partition] = self.epochs.get(partition, 0) + 1
         replicas = flags.pop("replicas", self.sets[partition])
         epoch = flags.pop("epoch", self.epochs[partition])
-        return await self.pods[index].up.elect(partition, epoch, replicas, flags.pop("previous", ()), **flags)
+        previous = flags.pop("previous", ())
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                outcome = await self.pods[index].up.elect(partition, epoch, replicas, previous, **flags)
+                if outcome.code is not OutcomeCode.LOADING:
+                    return outcome
 
     async def elect(self, index: int, partition: int = 0, **flags: Any) -> None:
         """Until that pod is ACTIVE."""

@@ -162,7 +162,7 @@ async def test_pod_that_falls_silent_is_suspected(http: aiohttp.ClientSession) -
     session._changed = lambda: views.append((session.view().connection, session.view().detail))
     session.start()
     await eventually(lambda: (Connection.SUSPECT, "it is silent") in views)
-    assert views[0][0] is Connection.UP
+    assert Connection.UP in {connection for connection, _ in views}  # the first line may have been late, too
     session.stop()
     server.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -86,7 +87,10 @@ def draining_pod(tmp_path: Path, manager: FakeManager, drain_timeout_ms: int) ->
     return pod
 
 
-async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(tmp_path: Path) -> None:
+async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 3600.0)
     manager = FakeManager()
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
     draining = asyncio.create_task(pod.drain())
@@ -112,7 +116,9 @@ async def test_replicas_hear_of_the_operator_and_of_their_places(tmp_path: Path)
     await pod.stop()
 
 
-async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path) -> None:
+async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 3600.0)
+    monkeypatch.setattr(pod_module, "HAND_OVER_S", 3600.0)
     manager, core = FakeManager(), FakeCore()
     manager.hosts = {0: SimpleNamespace(core=core)}
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
@@ -151,9 +157,8 @@ async def test_what_nobody_moves_is_resigned_after_the_limit(tmp_path: Path) -> 
 async def test_drain_goes_on_for_as_long_as_partitions_are_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each move takes most of the time that a drain waits for one."""
+    """Each move gives the next one the whole time."""
     timeout_s, moves = 0.5, 4
-    monkeypatch.setattr(pod_module, "LONGEST_DRAIN_S", 60.0)
     manager = FakeManager()
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=round(timeout_s * 1000))
     for partition in range(2, 2 + moves):
@@ -161,17 +166,19 @@ async def test_drain_goes_on_for_as_long_as_partitions_are_moved(
         manager.shards[partition] = SimpleNamespace(state=ShardState.ACTIVE, partition=partition)
     places = [ReplicaPlace(p, f"log-{p}-{n}", f"pod-{n}") for p in range(2, 2 + moves) for n in range(3)]
     pod.update_metadata(msgspec.structs.replace(IMAGE, version=2, places=(*IMAGE.places, *places)))
-    draining = asyncio.create_task(pod.drain())
-    await until(lambda: manager.resigned == [(1, 5)])
-    loop = asyncio.get_running_loop()
-    for partition in range(2, 2 + moves):
-        moves_at = loop.time() + timeout_s * 0.6
-        while loop.time() < moves_at:
-            pod.operator_heard()
-            await asyncio.sleep(pod_module.DRAIN_POLL_S)
-        del manager.shards[partition]
-        assert manager.resigned == [(1, 5)], f"given up before partition {partition} was moved"
-    await draining
+    waits: list[float] = []
+
+    async def move_one(done: Callable[[], bool], timeout_s: float) -> bool:
+        """As if that had taken nearly all the time."""
+        waits.append(timeout_s)
+        if len(waits) <= moves:
+            assert manager.resigned == [(1, 5)], f"given up before wait {waits}"
+            del manager.shards[1 + len(waits)]
+        return done()
+
+    monkeypatch.setattr(pod, "_while_operator_is_near", move_one)
+    await pod.drain()
+    assert waits == [timeout_s] * (moves + 1) + [pod_module.HAND_OVER_S]
     assert manager.resigned == [(1, 5), (0, 5)], "what nobody moved"
     await pod.stop()
 

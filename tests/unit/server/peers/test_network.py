@@ -354,8 +354,8 @@ async def test_wrong_listener_gets_no_message_and_its_pod_is_lost(answer: bytes,
 
 
 async def test_connection_without_a_hello_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbound, "HELLO_TIMEOUT_S", 0.02)
     async with pods("a", "x") as (a, _):
+        monkeypatch.setattr(inbound, "HELLO_TIMEOUT_S", 0.02)
         reader, writer = await connect_raw(a.network.address)
         async with asyncio.timeout(LIMIT_S):
             assert await reader.read(-1) == b""
