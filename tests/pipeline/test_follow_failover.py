@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,17 @@ class Pods:
             return {}
         return dict(found[0]) if found else {}
 
+    def next_leader(self, names: Sequence[str]) -> str:
+        """The first of them that is seen to lead. That answer stands: the next one may differ."""
+        found: list[str] = []
+
+        def leads() -> bool:
+            found.extend(name for name in names if _leads(self.partition(name)))
+            return bool(found)
+
+        wait_until(leads, "another pod leads")
+        return found[0]
+
     def freeze_next(self, name: str, pid: int) -> int:
         """Stops the process that comes after ``pid`` as soon as there is one, and returns its pid."""
         wait_until(lambda: self.pid(name) not in (-1, pid), "the killed pod was started again")
@@ -129,10 +140,17 @@ async def commits(address: str, first: int, last: int) -> None:
     await client.close()
 
 
-async def commits_without_answer(address: str, offset: int, count: int, appended: Callable[[], bool]) -> None:
-    """``count`` commits of ``offset`` that the leader writes, and cannot answer."""
+async def commits_without_answer(
+    address: str, offset: int, count: int, followers: Sequence[int], appended: Callable[[], bool]
+) -> None:
+    """``count`` commits of ``offset`` that the leader writes, and cannot answer: its ``followers`` (pids) are frozen.
+
+    At the last moment: it steps down when it has not heard them for a second, and must have the commits before.
+    """
     host, _, port = address.partition(":")
     client = await KafkaClient.connect(int(port), host)
+    for pid in followers:
+        os.kill(pid, signal.SIGSTOP)
     for _ in range(count):
         client.send(commit_request(GROUP, [(TOPIC, 0, offset)]))
     await asyncio.to_thread(wait_until, appended, "the leader wrote what it cannot commit")
@@ -164,15 +182,14 @@ def test_stream_ends_with_exactly_the_committed_records_after_a_tail_was_taken_b
         )
         asyncio.run(commits(pods.all()[leader]["kafkaAddress"], 1, 21))
         running.processAllAvailable()
-        for name in others:
-            os.kill(pods.pid(name), signal.SIGSTOP)
         before = pods.partition(leader)["logEndOffset"]
         asyncio.run(
             commits_without_answer(
                 pods.all()[leader]["kafkaAddress"],
                 LOST,
                 5,
-                lambda: pods.partition(leader)["logEndOffset"] >= before + 5,
+                [pods.pid(name) for name in others],
+                lambda: pods.partition(leader).get("logEndOffset", -1) >= before + 5,
             )
         )
         running.processAllAvailable()
@@ -181,8 +198,7 @@ def test_stream_ends_with_exactly_the_committed_records_after_a_tail_was_taken_b
         for name in others:
             os.kill(pods.pid(name), signal.SIGKILL)  # and with them what the leader sent and they did not read yet
         frozen = pods.freeze_next(leader, dead)
-        wait_until(lambda: any(_leads(pods.partition(name)) for name in others), "another pod leads")
-        new = next(name for name in others if _leads(pods.partition(name)))
+        new = pods.next_leader(others)
         asyncio.run(commits(pods.all()[new]["kafkaAddress"], 21, 41))
         os.kill(frozen, signal.SIGCONT)
         end = pods.partition(new)["logEndOffset"]

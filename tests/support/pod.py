@@ -28,6 +28,7 @@ from muster_coordinator.podapi.models import (
 _given: set[int] = set()
 
 START_TIMEOUT_S = 30.0
+ELECTION_TIMEOUT_S = 60.0
 POLL_S = 0.01
 
 
@@ -152,7 +153,12 @@ class SoloPod(PodProcess):
         elections = tuple(
             Election(r.partition, self.epoch, (r.log_id,), bootstrap=not r.used) for r in created.results if r.log_id
         )
-        response = await self.api.elect(ElectionsRequest(1, elections), timeout_s=60)
+        call = ElectionsRequest(1, elections)
+        async with asyncio.timeout(ELECTION_TIMEOUT_S):
+            response = await self.api.elect(call, timeout_s=ELECTION_TIMEOUT_S)
+            # The pod waits about a second for the end of an election; the same call again joins the one under way.
+            while any(result.status is CallStatus.LOADING for result in response.results):
+                response = await self.api.elect(call, timeout_s=ELECTION_TIMEOUT_S)
         await self.push_metadata()
         return response.results
 

@@ -1,6 +1,7 @@
 """Several real pods on loopback that replicate every partition, and a stand-in operator over the real pod API.
 
-The stand-in elects whom the test names, in ever higher epochs, and pushes the image; it watches nothing.
+The stand-in elects whom the test names, in ever higher epochs, and pushes the image; it watches nothing. Only clients
+that are refused have it look: a leader that stepped down, because the machine stalled for a second, is elected again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.support.kafka import KafkaClient, entity
 from tests.support.pod import POLL_S, PodProcess
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_coordinator.podapi.models import (
     CallStatus,
@@ -33,11 +35,23 @@ LIMIT_S = 30.0
 
 
 class ReplicatedPods:
-    """``count`` pods; each has a replica of each of ``partitions`` partitions. Partition p is led by pod p at first."""
+    """``count`` pods; each has a replica of each of ``partitions`` partitions. Partition p is led by pod p at first.
 
-    def __init__(self, directory: Path, count: int = 3, partitions: int = 3, config: Sequence[str] = ()) -> None:
+    ``elects_again``: the operator helps a leader that stepped down; without, replicas have to nominate themselves.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        partitions: int = 3,
+        config: Sequence[str] = (),
+        *,
+        elects_again: bool = True,
+    ) -> None:
         self.pods = [PodProcess(f"pod-{n}", directory / f"pod-{n}", config) for n in range(count)]
         self.partitions = partitions
+        self.elects_again = elects_again
         self.log_ids: dict[int, tuple[str, ...]] = {}  # by partition, in the order of the pods
         self.leaders: dict[int, tuple[int, int]] = {}  # partition -> (pod, epoch)
         self._image_version = 0
@@ -108,6 +122,23 @@ class ReplicatedPods:
             await self.push_image()
         return result
 
+    async def elect_again(self, partition: int) -> None:
+        """One try to have the leader that the test named last lead again, if it runs and hears no leader."""
+        pod, _ = self.leaders[partition]
+        if not self.elects_again or self.pods[pod].process is None:
+            return
+        try:
+            status = await self.status(partition, pod)
+            if status.role != "none":
+                return
+            call = Election(partition, status.epoch + 1, self.log_ids[partition])
+            (result,) = (await self.pods[pod].api.elect(ElectionsRequest(1, (call,)), timeout_s=LIMIT_S)).results
+        except PodApiError:  # it was killed meanwhile, say
+            return
+        begun = result.status in (CallStatus.ACCEPTED, CallStatus.LOADING)
+        if begun and call.epoch > self.leaders[partition][1]:
+            self.leaders[partition] = (pod, call.epoch)
+
     async def status(self, partition: int, pod: int) -> PartitionStatus:
         return (await self.pods[pod].api.partitions())[partition]
 
@@ -163,6 +194,7 @@ class GroupClient:
                         return
                 except (OSError, EOFError):
                     await self.close()
+                await self._pods.elect_again(partition_for(group, self._pods.partitions))
                 await asyncio.sleep(POLL_S)
 
     async def coordinator_port(self, group: str, ask: int | None = None) -> int:

@@ -43,9 +43,10 @@ async def first_member_is_the_leader(s: Session) -> None:
 
 @script()
 async def described_while_it_waits_for_members(s: Session) -> None:
-    a = Member(s, "a")
-    await a.ask_for_id()
-    await a.park_join()
+    a, b = Member(s, "a"), Member(s, "b")
+    await stable(a)
+    await b.ask_for_id()
+    await b.park_join()  # waits for the other's rebalance timeout; a first member would for the short initial delay
     await describe(s)
     await s.ask("list_groups", 5)
 
