@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
@@ -17,7 +18,7 @@ from muster_coordinator.replication.settings import ReplicationSettings
 class Node:
     """One replica. ``seen``: every effect but the messages; ``down``: it takes no message."""
 
-    def __init__(self, net: Net, name: str, nominate_ms: int = 0) -> None:
+    def __init__(self, net: Net, name: str, nominate_ms: Sequence[int] = ()) -> None:
         self.net = net
         self.name = name
         self.seen: list[fx.Effect] = []
@@ -25,7 +26,8 @@ class Node:
         self.down = False
         self.slow_disk = False  # nothing of the log becomes durable
         self.promise = fx.Promise()
-        delay: Callable[[], int] | None = (lambda: nominate_ms) if nominate_ms else None
+        delays = cycle(nominate_ms)
+        delay: Callable[[], int] | None = (lambda: next(delays)) if nominate_ms else None
         self.core = ReplicaCore(name, self.promise, LogState(), 0, ReplicationSettings(), delay)
 
     def do(self, effects: Sequence[fx.Effect]) -> None:
@@ -80,10 +82,12 @@ class Node:
 
 
 class Net:
-    def __init__(self, names: str, **options: int) -> None:
+    """``nominate_ms``: for whom nominates itself, how long it waits before that, again and again."""
+
+    def __init__(self, names: str, nominate_ms: Mapping[str, Sequence[int]] | None = None) -> None:
         self.now = 0
         self.queue: deque[Message] = deque()
-        self.nodes = {name: Node(self, name, **options) for name in names}
+        self.nodes = {name: Node(self, name, (nominate_ms or {}).get(name, ())) for name in names}
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]

@@ -304,7 +304,7 @@ def test_election_that_allows_loss_and_fails_leaves_the_replica_rebuilding() -> 
 
 
 def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard() -> None:
-    net = Net("abc", nominate_ms=3_000)
+    net = Net("abc", nominate_ms=dict.fromkeys("abc", (3_000,)))
     net["a"].elect(0, ABC, bootstrap=True)
     net.deliver()
     net["a"].down = True
@@ -313,3 +313,18 @@ def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard(
     net.advance(3_000)
     assert net["b"].core.is_active
     assert net["b"].core.leading_epoch == 1
+
+
+def test_replicas_that_nominated_themselves_at_the_same_time_do_not_so_again() -> None:
+    """Each waits anew from the end of its election, which may last longer than that wait."""
+    net = Net("abc", nominate_ms={"b": [300, 300], "c": [300, 500]})
+    net["a"].elect(0, ABC, bootstrap=True)
+    net.deliver()
+    net["a"].down = True
+    net.advance(2_000)
+    assert [net[name].core.promise for name in "bc"] == [fx.Promise(1, "b"), fx.Promise(1, "c")], (
+        "each has its own vote"
+    )
+    net.advance(2_000)
+    assert net["b"].core.is_active
+    assert net["c"].core.live_leader == "b"
