@@ -92,6 +92,16 @@ class Serving:
         if standby is not None:
             standby.stop()
 
+    @property
+    def state_at_rest(self) -> tuple[GroupCoordinator, int] | None:
+        """The state, and up to which offset it is that of the log, which may lie above the commit point. For whoever
+        looks at it before the event loop goes on. None while it is being built.
+        """
+        shard, standby = self.shard, self._standby
+        if shard is not None:
+            return (shard.coordinator, self._replica.end_offset) if shard.state is ShardState.ACTIVE else None
+        return (standby.coordinator, standby.replayed) if standby is not None and standby.is_at_rest else None
+
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def load(self, epoch: int) -> None:

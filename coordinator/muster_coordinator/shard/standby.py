@@ -85,6 +85,11 @@ class Standby:
     def _epoch_of_state(self) -> int:
         return self._replica.log.epochs.epoch_at(self.replayed - 1) if self.replayed > 0 else _UNKNOWN
 
+    @property
+    def is_at_rest(self) -> bool:
+        """The state is that of the log up to ``replayed``: nothing beyond it is half replayed."""
+        return self.replayed >= 0 and self._steps is None and not self.failed and self.fits
+
     def arrived(self, start: int, batches: Sequence[Batch]) -> None:
         """The log ended at ``start`` and got ``batches``: kept for a while, to save reading them again."""
         if self._arrived_bytes > ARRIVED_BYTES:

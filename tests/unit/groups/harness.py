@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from tests.unit.groups.checks import check_counts, check_group, check_timer
 
 from muster_coordinator.groups import messages as m
@@ -18,6 +19,7 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.result import Record, Result, SetTimer, TimerKey, Transaction
+from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.decode import decode_record
 
@@ -137,6 +139,13 @@ class Harness:
         self.coordinator = self._new()
         replay(self.coordinator, self.log)
         self._apply(self.coordinator.on_loaded(self.now_ms), None)
+
+    def restored(self) -> GroupCoordinator:
+        """One that has nothing but a snapshot of the leader's state."""
+        coordinator = self._new()
+        for part in self.coordinator.snapshot(3):
+            coordinator.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(part), type=StatePart))
+        return coordinator
 
     def lose_records(self, count: int) -> None:
         """The last records never reached the log: the leader steps down, and another one loads what is there."""

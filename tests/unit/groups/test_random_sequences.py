@@ -153,6 +153,11 @@ class RandomSequences(RuleBasedStateMachine):
         for group_id, offset in self.committed.items():
             assert self.h.offset(group_id) == offset
 
+    @invariant()
+    def snapshot_of_the_state_that_serves_is_that_of_its_log(self) -> None:
+        """Parked joins, members without a record and timers are no part of it: a checkpoint may be made of it."""
+        assert self.h.restored().durable_state() == self.h.follower.durable_state()
+
     def teardown(self) -> None:
         # Nothing is parked for ever: with nobody sending anything, every timer runs out.
         self.h.advance(1_200_000)

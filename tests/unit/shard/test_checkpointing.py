@@ -1,4 +1,5 @@
-"""Checkpoints of a running pod: when one is taken, what loading does with it, and when it is left aside."""
+"""Checkpoints of a running pod: when one is taken, what loading does with it, and when it is left aside. All are built
+from the log here; test_checkpoint_of_state.py has those that need not be."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class CheckpointedPod(PodUnderTest):
 
 
 @pytest_asyncio.fixture
-async def pod() -> AsyncIterator[CheckpointedPod]:
+async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CheckpointedPod]:
+    monkeypatch.setattr(checkpointing, "PARTS_AT_ONCE", 0)
     pod = CheckpointedPod()
     await pod.manager.start()
     await pod.lead(1, bootstrap=True)
