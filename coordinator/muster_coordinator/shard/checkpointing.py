@@ -132,14 +132,10 @@ class Checkpointer(Background):
     async def _take(self, host: ReplicaHost) -> CheckpointHead | None:
         replica = host.replica
         generation = host.generation
-        offset, parts = await self._at_hand(host, generation)
-        if parts is None:
-            coordinator = self._new_coordinator()
-            load = load_log(replica, coordinator, ShardMetrics(), to_offset=host.commit_point)
-            loaded = await self._load(load, host, generation)
-            if loaded is None or loaded <= replica.log.start_offset:
-                return None
-            offset, parts = loaded, _parts(coordinator)
+        made = await self._at_hand(host, generation) or await self._built(host, generation)
+        if made is None:
+            return None
+        offset, parts = made
         head = CheckpointHead(SNAPSHOT_VERSION, replica.log_id, offset, replica.log.epochs.epoch_at(offset - 1))
         writer = await self._blocking(CheckpointWriter, self._disk, replica.directory, head)
         try:
@@ -150,21 +146,29 @@ class Checkpointer(Background):
             await self._blocking(writer.discard)
         return head
 
-    async def _at_hand(self, host: ReplicaHost, generation: int) -> tuple[int, Iterable[bytes] | None]:
+    async def _at_hand(self, host: ReplicaHost, generation: int) -> tuple[int, Iterable[bytes]] | None:
         """Offset and parts of the replica's state; None where that is not small, or not committed in time."""
         at_rest = host.serving.state_at_rest
-        if at_rest is None:
-            return 0, None
+        if at_rest is None or at_rest[1] <= self._newest(host)[0]:
+            return None
         coordinator, offset = at_rest
         parts = list(islice(_parts(coordinator), PARTS_AT_ONCE + 1))
-        if len(parts) > PARTS_AT_ONCE or offset <= self._newest(host)[0]:
-            return 0, None
+        if len(parts) > PARTS_AT_ONCE:
+            return None
         until_s = self._clock.monotonic_s() + COMMITTED_WITHIN_S
         while host.commit_point < offset:
-            stops = await self.pause(COMMIT_POLL_S) or host.log_wanted or host.generation != generation
-            if stops or self._clock.monotonic_s() >= until_s:
-                return 0, None
+            if await self._paused_in_vain(COMMIT_POLL_S, host, generation) or self._clock.monotonic_s() >= until_s:
+                return None
         return offset, parts
+
+    async def _built(self, host: ReplicaHost, generation: int) -> tuple[int, Iterable[bytes]] | None:
+        """The same of a state of its own, made of the log; None if that was given up, or the log is empty."""
+        coordinator = self._new_coordinator()
+        load = load_log(host.replica, coordinator, ShardMetrics(), to_offset=host.commit_point)
+        offset = await self._load(load, host, generation)
+        if offset is None or offset <= host.replica.log.start_offset:
+            return None
+        return offset, _parts(coordinator)
 
     async def _load(self, load: Generator[None, None, int], host: ReplicaHost, generation: int) -> int | None:
         """Up to which offset; None if it was given up."""
@@ -191,9 +195,13 @@ class Checkpointer(Background):
         return True
 
     async def _rest(self, started_s: float, host: ReplicaHost, generation: int) -> bool:
-        """True if there is no use in going on: the pod stops, somebody else needs the log, a leadership ended."""
+        """After the work since ``started_s``; like ``_paused_in_vain``."""
         worked_s = self._clock.monotonic_s() - started_s
-        return await self.pause(worked_s * self._rest_factor) or host.log_wanted or host.generation != generation
+        return await self._paused_in_vain(worked_s * self._rest_factor, host, generation)
+
+    async def _paused_in_vain(self, seconds: float, host: ReplicaHost, generation: int) -> bool:
+        """True if there is no use in going on: the pod stops, somebody else needs the log, a leadership ended."""
+        return await self.pause(seconds) or host.log_wanted or host.generation != generation
 
 
 def _parts(coordinator: GroupCoordinator) -> Iterable[bytes]:

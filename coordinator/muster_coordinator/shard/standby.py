@@ -88,7 +88,7 @@ class Standby:
     @property
     def is_at_rest(self) -> bool:
         """The state is that of the log up to ``replayed``: nothing beyond it is half replayed."""
-        return self.replayed >= 0 and self._steps is None and not self.failed and self.fits
+        return self.replayed != NOTHING and self._steps is None and not self.failed and self.fits
 
     def arrived(self, start: int, batches: Sequence[Batch]) -> None:
         """The log ended at ``start`` and got ``batches``: kept for a while, to save reading them again."""
