@@ -70,7 +70,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	$(BIN)/mypy
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
-	for script in hack/localkube/cluster hack/image hack/helm hack/compiled .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/image hack/helm hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 
@@ -130,7 +130,7 @@ install: $(STAMP) ## install the locked dependencies and Muster itself into .ven
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
 	@echo "installing the locked dependencies into $(VENV)"
-	@$(UV) sync --quiet --frozen --all-extras
+	@python=$$(hack/python); $(UV) sync --quiet --frozen --all-extras $${python:+--python "$$python"}
 	@touch $@
 
 .cache/uv/bin/uv:
