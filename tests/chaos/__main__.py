@@ -26,6 +26,7 @@ from tests.chaos.catalogue import GROUPS, SCENARIOS, AnyScenario, Clusters, Shap
 from tests.chaos.errors import HarnessError, Skipped
 from tests.chaos.leftovers import end_leftovers
 from tests.chaos.loading import LoadProcess
+from tests.chaos.machine import Machine
 from tests.chaos.report import print_verdict, table
 from tests.chaos.run import Run, Verdict, judge
 from tests.chaos.scenarios import INTERVAL_MS
@@ -113,9 +114,9 @@ def run_one(scenario: AnyScenario, options: argparse.Namespace, clusters: Cluste
 
 
 def measured(scenario: AnyScenario, root: Path, options: argparse.Namespace, clusters: Clusters) -> Verdict:
-    run = Run(random.Random(f"{options.seed} {scenario.name}"), options.seconds)
+    run = Run(random.Random(f"{options.seed} {scenario.name}"), options.seconds, Machine())
     try:
-        with ExitStack() as stack:
+        with run.machine, ExitStack() as stack:
             cluster, make_faults = clusters.prepare(scenario, run, root, stack)
             load = stack.enter_context(
                 LoadProcess(cluster.bootstrap(), root, groups=options.groups, interval_ms=options.interval_ms)

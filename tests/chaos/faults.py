@@ -15,13 +15,14 @@ class Fault:
     """``victims``: Kafka addresses of the pods whose groups are expected to be interrupted. The times are seconds of
     the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``of_all_in_turn``:
     no victims, as every group is moved, and more than once; a move is one interruption, the rest of the time it is
-    elsewhere."""
+    elsewhere. ``stolen``: the largest share of the processors' time that went to other machines, of any half second."""
 
     what: str
     victims: tuple[str, ...]
     at: float
     until: float = 0.0
     of_all_in_turn: bool = False
+    stolen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,17 @@ class Bounds:
 
 @dataclass
 class Figures:
-    """Of all faults of one scenario together; times in seconds."""
+    """Of all faults of one scenario together; times in seconds. ``stolen``: of the fault with most."""
 
     faults: int = 0
     interrupted: list[float] = field(default_factory=list)
     elsewhere: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     own_lag: float = 0.0
+    stolen: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Milliseconds; None where there was no such group."""
+        """Milliseconds, and ``stolen`` in percent; None where there was no such group."""
         return {
             "faults": self.faults,
             "interrupted": len(self.interrupted),
@@ -59,6 +61,7 @@ class Figures:
             "elsewhere_max": _ms(self.elsewhere, 1.0),
             "slowest_p99": _ms(self.waits, 0.99),
             "own_lag_max": round(self.own_lag * 1000, 1),
+            "stolen": round(self.stolen * 100, 1),
         }
 
 
@@ -76,6 +79,7 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
             figures.elsewhere += [longest_gap(group, fault.at, fault.until) for group in spared]
         figures.waits += [each for group in spared for each in latencies(group, fault.at, fault.until)]
         figures.own_lag = max(figures.own_lag, worst_lag(history, fault.at, fault.until))
+        figures.stolen = max(figures.stolen, fault.stolen)
     return figures
 
 

@@ -19,6 +19,7 @@ COLUMNS = (
     ("commit p99", "slowest_p99"),
     ("quiet: gap p99", "quiet_p99"),
     ("load late", "own_lag_max"),
+    ("stolen %", "stolen"),
     ("commits", "commits"),
     ("lost", "lost"),
     ("reverted", "reverted"),
@@ -28,7 +29,7 @@ COLUMNS = (
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """One row per scenario; times in ms."""
+    """One row per scenario; times in ms, ``stolen`` in percent of the processors' time."""
     rows = [[title for title, _ in COLUMNS]] + [_row(verdict) for verdict in verdicts]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = []

@@ -12,12 +12,13 @@ from typing import Any
 from tests.chaos.checker import Finding, check, counts, violations
 from tests.chaos.faults import Bounds, Fault, exceeded, measure
 from tests.chaos.history import History
+from tests.chaos.machine import UNDISTURBED, Machine
 from tests.chaos.observed import ObservedCluster
 
 CALM_S = 1.0
 """How long the groups are watched on after a fault's effects seem to be over."""
 HUSH_S = 0.5
-"""How long the harness asks nothing of the cluster before a fault: what answers cost is no part of the fault."""
+"""How long, at least, the harness asks nothing of the cluster before a fault: what answers cost is no part of it."""
 QUIET_S = 2.0
 """How long the groups are watched before the first fault: what this machine does to them by itself."""
 MAX_LINES = 20
@@ -29,12 +30,14 @@ class Run:
 
     random: random.Random
     seconds: float
+    machine: Machine
     faults: list[Fault] = field(default_factory=list)
     quiet: Fault | None = None
     started: float = 0.0
 
     def begin(self) -> None:
         """Watch the groups for a while, and let the time for faults begin."""
+        self.machine.wait_undisturbed(HUSH_S)
         self.quiet = Fault("nothing", (), time.monotonic())
         time.sleep(QUIET_S)
         self.quiet.until = self.started = time.monotonic()
@@ -47,7 +50,7 @@ class Run:
     def fault(self, cluster: ObservedCluster, what: str, *victims: str) -> Iterator[Fault]:
         """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
         addresses = tuple(cluster.kafka_address(each) for each in victims)
-        time.sleep(HUSH_S)
+        self.machine.wait_undisturbed(HUSH_S)
         fault = Fault(what, addresses, time.monotonic())
         self.faults.append(fault)
         try:
@@ -55,6 +58,7 @@ class Run:
             time.sleep(CALM_S)
         finally:
             fault.until = time.monotonic()
+            fault.stolen = self.machine.stolen(fault.at, fault.until)
 
     def rounds(self, cluster: ObservedCluster) -> Iterator[str]:
         """The pod that leads most, again and again until the time is up; at least once."""
@@ -95,9 +99,10 @@ class Verdict:
         yield from self.reasons
         for fault, seen in zip(self.faults, self.each, strict=False):
             hit = f"interrupted p50 {seen['interrupted_p50']}, max {seen['interrupted_max']} ms; "
+            stolen = f"stolen up to {seen['stolen']} %"
             yield (
                 f"{fault.at:.3f} to {fault.until:.3f}: {fault.what} ({', '.join(fault.victims) or 'no leader'}): "
-                f"{hit if fault.victims else ''}elsewhere max {seen['elsewhere_max']} ms"
+                f"{hit if fault.victims else ''}elsewhere max {seen['elsewhere_max']} ms; {stolen}"
             )
         for finding in violations(self.findings)[:MAX_LINES]:
             yield f"{finding.kind}: {finding.group}: {finding.commits} commits; {finding.text}"
@@ -109,6 +114,10 @@ def judge(scenario: str, history: History, run: Run, bounds: Bounds) -> Verdict:
     figures = measure(history, run.faults).as_dict() | counts(findings) | {"quiet_p99": quiet["elsewhere_p99"]}
     figures["commits"] = sum(len(group.offsets) for group in history.groups)
     reasons = exceeded(figures, bounds)
+    if reasons and figures["stolen"] > UNDISTURBED * 100:
+        reasons.append(
+            f"up to {figures['stolen']} % of the processors' time went to other machines meanwhile: run it again"
+        )
     bad = violations(findings)
     if bad:
         reasons.insert(0, f"{len(bad)} findings of the checker")
