@@ -1,31 +1,61 @@
-"""Work that others should not wait for, in Linux's class for it (SCHED_IDLE): see docs/adr/0016.
+"""When threads get a processor: soon, where somebody waits for an answer; behind all others, where nobody does.
 
-The class orders the threads of one container; what the container as a whole gets of the machine stays the same. But a
-processor that runs nothing else counts as idle when another container's thread wakes up and is given one. Without it
-a process that computes for long keeps a processor for itself, and all others share what is left: busy processors are
-evened out every 30 ms or more only.
+Soon (docs/adr/0017): with short slices. A thread that asks for less at a time than the one that runs gets the processor
+as soon as it wakes up, if it has not had more than its share. It gets no more of it for that.
 
-In Kubernetes only: elsewhere a process may share its cgroup with whatever else the machine runs, and would come behind
-all of it.
+Behind all others (docs/adr/0016): in Linux's class for it (SCHED_IDLE). The class orders the threads of one container;
+what the container as a whole gets of the machine stays the same. But a processor that runs nothing else counts as idle
+when another container's thread wakes up and is given one. Without it a process that computes for long keeps a
+processor for itself, and all others share what is left: busy processors are evened out every 30 ms or more only.
+
+The class in Kubernetes only: elsewhere a process may share its cgroup with whatever else the machine runs, and would
+come behind all of it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import struct
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from typing import ParamSpec, TypeVar
 
-__all__ = ["call_standing_back", "import_standing_back", "stand_back", "stand_back_altogether"]
+__all__ = ["call_standing_back", "import_standing_back", "run_in_short_slices", "stand_back", "stand_back_altogether"]
 
 IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """The kubelet gives it to every container."""
 THREADS = "/proc/self/task"
 
+SLICE_NS = 100_000
+"""The shortest that Linux gives; by default it is 1.4 ms with two processors, 2.8 with eight and more."""
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+"""sched_setattr(2), which neither libc nor Python has, by machine."""
+SCHED_ATTR = struct.Struct("=IIQiIQQQ")
+"""size | policy | flags | nice | priority | runtime ns | deadline | period."""
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+def run_in_short_slices() -> None:
+    """The thread that calls, and those that it starts. Without effect before Linux 6.12, and where the system does not
+    allow it.
+    """
+    _set_slice(0, SLICE_NS)
+
+
+def _set_slice(thread: int, slice_ns: int) -> None:
+    """Of a thread of the usual class; ``slice_ns`` 0: the system's."""
+    number = SCHED_SETATTR.get(platform.machine())
+    if number is not None and hasattr(os, "SCHED_OTHER"):
+        with suppress(OSError):  # it has ended
+            nice = os.getpriority(os.PRIO_PROCESS, thread)
+            attributes = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, slice_ns, 0, 0)
+            ctypes.CDLL(None).syscall(number, thread, attributes, 0)
 
 
 def stand_back() -> None:
@@ -45,6 +75,7 @@ def stand_back_altogether() -> None:
 def _stand_back(thread: int) -> None:
     """0: the one that calls."""
     if IN_KUBERNETES in os.environ and hasattr(os, "SCHED_IDLE"):
+        _set_slice(thread, 0)  # the class alone would keep short ones
         with suppress(OSError):  # it has ended, or may not
             os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from muster_coordinator.ending import exit_at_once
-from muster_coordinator.scheduling import import_standing_back
+from muster_coordinator.scheduling import import_standing_back, run_in_short_slices
 
 SWITCH_INTERVAL_S = 0.0005
 """How long the journal's thread may wait for the interpreter lock; Python's default of 5 ms would be a commit's whole
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from muster_coordinator.server.run import NewProcessNeededError, StartError, run
 
+    run_in_short_slices()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_collections_short()
     try:
