@@ -120,6 +120,15 @@ class JournalWriter:
             self._queue.put(staged)
 
     @property
+    def disk_is_fast(self) -> bool:
+        """The event loop may write a little by itself; whoever does says with ``wrote`` how long it took."""
+        return self._pace.is_fast
+
+    def wrote(self, seconds: float) -> None:
+        """Somebody else wrote a little to the same disk, durably."""
+        self._pace.note(seconds)
+
+    @property
     def is_writing(self) -> bool:
         """A write is on its way; ``on_durable`` or ``on_failed`` follows."""
         return self._busy

@@ -184,6 +184,16 @@ class Storage:
         """A journal write is on its way; ``on_durable`` or ``on_failed`` follows."""
         return self._writer is not None and self._writer.is_writing
 
+    @property
+    def disk_is_fast(self) -> bool:
+        """The event loop may write a little by itself; whoever does says with ``wrote`` how long it took."""
+        return self._writer is not None and self._writer.disk_is_fast
+
+    def wrote(self, seconds: float) -> None:
+        """Somebody else wrote a little to the disk of the journal, durably."""
+        if self._writer is not None:
+            self._writer.wrote(seconds)
+
     def submit(self) -> None:
         """End of a turn: write what was staged, in one durable write."""
         if self._writer is not None:

@@ -1,4 +1,7 @@
-"""The storage effects of one replica: promises, cuts, and a copy beside the log. In threads, durable when reported.
+"""The storage effects of one replica: promises, cuts, and a copy beside the log. Durable when reported.
+
+In threads, but for a promise while the disk is fast: the event loop writes that itself, as it does the journal
+(ADR 12). An election waits for two promises one after the other, and groups wait for the election.
 
 The core has one of them under way at a time. Cuts and swaps wait until all that was appended is durable, so that no
 news of a write of before comes behind them, and until nobody works on the log's files in the background.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from time import perf_counter
 from typing import Any
 
 from muster_coordinator.log.beside import LogCopy
@@ -49,7 +53,7 @@ class StorageWork:
         """Carry it out; ``done`` follows."""
         match effect:
             case fx.StorePromise(promise=promise):
-                self._start(self._runtime.blocking(self._replica.store_promise, promise))
+                self._start(self._store_promise(promise))
             case fx.Truncate(end_offset=end):
                 self._start(self._truncate(end))
             case fx.StartBeside():
@@ -83,6 +87,15 @@ class StorageWork:
     def _ended(self, future: asyncio.Future[Any]) -> None:
         if not future.cancelled():
             self._done(future.exception())
+
+    async def _store_promise(self, promise: fx.Promise) -> None:
+        storage = self._runtime.storage
+        if not storage.disk_is_fast:
+            await self._runtime.blocking(self._replica.store_promise, promise)
+            return
+        started_s = perf_counter()
+        self._replica.store_promise(promise)
+        storage.wrote(perf_counter() - started_s)
 
     async def _truncate(self, end_offset: int) -> None:
         replica, runtime = self._replica, self._runtime
