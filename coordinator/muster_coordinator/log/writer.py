@@ -33,8 +33,9 @@ logger = structlog.get_logger(__name__)
 HOUSEKEEPING_INTERVAL_S = 1.0
 """At most so often is it tried to give files back: one may have to wait for a log that is not open yet."""
 
-FAST_S = 0.0005
-"""A write that takes longer is slow."""
+FAST_S = 0.001
+"""A write that takes longer is slow. In a thread it is measured with its wait for the interpreter, which is longer than
+the write where processors are busy: a smaller bound would keep the writes of a fast disk there."""
 STALLED_S = 0.1
 """A write that takes so long is not the processor's fault."""
 TOLD_S = 0.05
