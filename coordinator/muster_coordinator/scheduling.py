@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +49,7 @@ def run_in_short_slices() -> None:
 
 def _set_slice(thread: int, slice_ns: int) -> None:
     """Of a thread of the usual class; ``slice_ns`` 0: the system's."""
-    number = SCHED_SETATTR.get(platform.machine())
+    number = SCHED_SETATTR.get(os.uname().machine)
     if number is not None and hasattr(os, "SCHED_OTHER"):
         with suppress(OSError):  # it has ended
             nice = os.getpriority(os.PRIO_PROCESS, thread)

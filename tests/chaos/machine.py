@@ -45,7 +45,7 @@ def worst(looks: list[ProcessorTime], start: float, end: float) -> float:
 
 
 class Machine:
-    """Looks from construction to ``end``. As a context manager it ends with the block."""
+    """Looks from construction to the end of the block that it is the context manager of."""
 
     def __init__(self, stat: Path = STAT) -> None:
         self._stat = stat
@@ -58,9 +58,6 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
         self._ended.set()
         self._thread.join()
 
@@ -72,11 +69,10 @@ class Machine:
         """At least ``for_s``, until almost nothing was stolen for so long. At the limit it goes on all the same:
         what is stolen from a fault is told with it."""
         deadline = time.monotonic() + limit_s
-        since = time.monotonic()
         while True:
             time.sleep(for_s)
             now = time.monotonic()
-            if self.stolen(max(since, now - for_s), now) <= UNDISTURBED or now > deadline:
+            if self.stolen(now - for_s, now) <= UNDISTURBED or now > deadline:
                 return
 
     def _look(self) -> None:

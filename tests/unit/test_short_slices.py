@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_one_that_was_made_nice_stays_so() -> None:
 
 
 def test_on_another_machine_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
     monkeypatch.setattr(ctypes, "CDLL", lambda *_: pytest.fail("a system call of another machine"))
     run_in_short_slices()
 

@@ -26,7 +26,7 @@ from muster_coordinator.log.journal import Journal, JournalFile, Staged
 from muster_coordinator.log.partition_log import PartitionLog
 from muster_coordinator.log.sync import WriteBack
 
-__all__ = ["JournalWriter"]
+__all__ = ["JournalWriter", "Pace"]
 
 logger = structlog.get_logger(__name__)
 
@@ -47,7 +47,9 @@ INLINE_BYTES_MAX = 64 << 10
 
 
 class Pace:
-    """How fast the disk is: ``is_fast`` after some twenty fast writes, and some hundred after one that stalled."""
+    """How fast the disk is: ``is_fast`` after some twenty fast writes, and some hundred after one that stalled.
+    Then the event loop may write a little by itself; whoever writes notes how long that took.
+    """
 
     def __init__(self) -> None:
         self._slow = 1.0  # share of the last writes that were slow; more than 1 after one that stalled
@@ -57,7 +59,7 @@ class Pace:
         return self._slow < 0.5
 
     def note(self, seconds: float) -> None:
-        """A write took so long."""
+        """A durable write took so long."""
         if seconds >= STALLED_S:
             self._slow = float(WINDOW)
         else:
@@ -76,6 +78,7 @@ class JournalWriter:
         log_of: Callable[[int], PartitionLog | None],
         on_durable: Callable[[dict[int, int]], None],
         on_failed: Callable[[OSError], None],
+        pace: Pace,
     ) -> None:
         self._journal = journal
         self._log_of = log_of
@@ -84,7 +87,7 @@ class JournalWriter:
         self._queue: SimpleQueue[Staged | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._run, name="journal", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pace = Pace()
+        self._pace = pace
         self._busy = False
         self._again = False  # ``submit`` was called during the write that is on its way
         self._closing = False
@@ -119,15 +122,6 @@ class JournalWriter:
             self._loop.call_soon(self._write_here, staged)  # what goes to other replicas is sent before
         else:
             self._queue.put(staged)
-
-    @property
-    def disk_is_fast(self) -> bool:
-        """The event loop may write a little by itself; whoever does says with ``wrote`` how long it took."""
-        return self._pace.is_fast
-
-    def wrote(self, seconds: float) -> None:
-        """Somebody else wrote a little to the same disk, durably."""
-        self._pace.note(seconds)
 
     @property
     def is_writing(self) -> bool:

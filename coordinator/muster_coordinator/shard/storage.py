@@ -25,7 +25,7 @@ from muster_coordinator.log.flush_mark import FlushMark
 from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.log.salvage import FOLDER, salvage
-from muster_coordinator.log.writer import JournalWriter
+from muster_coordinator.log.writer import JournalWriter, Pace
 from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import PROMISE_NAME, PromiseError, PromiseFile
 from muster_coordinator.shard.replica import Replica
@@ -79,6 +79,8 @@ class Storage:
         self._recovering = threading.Lock()  # the journal's history is handed out to one log at a time
         self._gone: set[int] = set()  # partitions whose log left its set and was deleted
         self._journal: Journal | None = None
+        self.pace = Pace()
+        """Of the disk that has journal and promises."""
         self._writer: JournalWriter | None = None
         self._flushing: asyncio.TimerHandle | None = None
 
@@ -126,7 +128,7 @@ class Storage:
 
     def start(self) -> None:
         """On the event loop: begin to write."""
-        self._writer = JournalWriter(self._open_journal, self._log_of, self._on_durable, self._on_failed)
+        self._writer = JournalWriter(self._open_journal, self._log_of, self._on_durable, self._on_failed, self.pace)
         self._writer.start()
         self._flush_segments()
 
@@ -183,16 +185,6 @@ class Storage:
     def is_writing(self) -> bool:
         """A journal write is on its way; ``on_durable`` or ``on_failed`` follows."""
         return self._writer is not None and self._writer.is_writing
-
-    @property
-    def disk_is_fast(self) -> bool:
-        """The event loop may write a little by itself; whoever does says with ``wrote`` how long it took."""
-        return self._writer is not None and self._writer.disk_is_fast
-
-    def wrote(self, seconds: float) -> None:
-        """Somebody else wrote a little to the disk of the journal, durably."""
-        if self._writer is not None:
-            self._writer.wrote(seconds)
 
     def submit(self) -> None:
         """End of a turn: write what was staged, in one durable write."""

@@ -89,13 +89,13 @@ class StorageWork:
             self._done(future.exception())
 
     async def _store_promise(self, promise: fx.Promise) -> None:
-        storage = self._runtime.storage
-        if not storage.disk_is_fast:
+        pace = self._runtime.storage.pace
+        if not pace.is_fast:
             await self._runtime.blocking(self._replica.store_promise, promise)
             return
         started_s = perf_counter()
         self._replica.store_promise(promise)
-        storage.wrote(perf_counter() - started_s)
+        pace.note(perf_counter() - started_s)
 
     async def _truncate(self, end_offset: int) -> None:
         replica, runtime = self._replica, self._runtime

@@ -14,7 +14,7 @@ from tests.unit.log.harness import JOURNAL, Pod
 from muster_coordinator.log import writer as writer_module
 from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.segment import segment_name
-from muster_coordinator.log.writer import JournalWriter
+from muster_coordinator.log.writer import JournalWriter, Pace
 
 
 class Host:
@@ -25,7 +25,7 @@ class Host:
         self.reports: list[dict[int, int]] = []
         self.failures: list[OSError] = []
         self.changed = asyncio.Event()
-        self.writer = JournalWriter(pod.journal, pod.logs.get, self.durable, self.failed)
+        self.writer = JournalWriter(pod.journal, pod.logs.get, self.durable, self.failed, Pace())
 
     def durable(self, ends: dict[int, int]) -> None:
         self.reports.append(ends)

@@ -24,8 +24,8 @@ class Bench:
         self.wrote: list[float] = []
         self.ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._error = error
-        storage = SimpleNamespace(disk_is_fast=fast, wrote=self.wrote.append)
-        runtime = SimpleNamespace(storage=storage, spawn=self._spawn, blocking=self._blocking)
+        pace = SimpleNamespace(is_fast=fast, note=self.wrote.append)
+        runtime = SimpleNamespace(storage=SimpleNamespace(pace=pace), spawn=self._spawn, blocking=self._blocking)
         replica = SimpleNamespace(store_promise=self._store)
         self.work = StorageWork(replica, runtime, self.ended.set_result, asyncio.Lock())  # type: ignore[arg-type]
 
