@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -129,6 +130,9 @@ def measured(scenario: AnyScenario, root: Path, options: argparse.Namespace, clu
         return Verdict(scenario.name, {}, skipped=str(missing))
     except HarnessError as error:
         return Verdict(scenario.name, {}, faults=run.faults, reasons=[str(error)])
+    except Exception as error:  # a call that nobody expected to fail: the other scenarios are run all the same
+        (root / "harness.log").write_text(traceback.format_exc(), encoding="utf-8")
+        return Verdict(scenario.name, {}, faults=run.faults, reasons=[f"{type(error).__name__}: {error}"])
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:

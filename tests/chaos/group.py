@@ -79,6 +79,10 @@ class Group:
     def acknowledged(self) -> int:
         return len(self.history.offsets)
 
+    @property
+    def _reads_next(self) -> bool:
+        return (self._correlation + 1) % FETCH_EVERY == 0
+
     def overdue(self, now: float, timeout_s: float) -> bool:
         return self._awaiting is not None and now - self.sent_at > timeout_s
 
@@ -126,8 +130,9 @@ class Group:
         connection = self._connection
         if self.stopped or self._awaiting is not None or connection is None or connection.transport is None:
             return
+        reads = self._reads_next
         self._correlation += 1
-        if self._correlation % FETCH_EVERY == 0:
+        if reads:
             self._awaiting = -1
             frame = self._fetch.numbered(self._correlation)
         else:
@@ -161,11 +166,12 @@ class Group:
             self._lose()
             return
         self.is_lost = False  # it may have been overdue
-        if awaiting < 0:
-            self._send()  # reading back takes no commit's turn: the gaps would be the load's own
-            return
-        self._due = max(self._due + self._interval_s, now)
-        asyncio.get_running_loop().call_later(self._due - now, self._send)
+        if awaiting >= 0:
+            self._due = max(self._due + self._interval_s, now)
+            if self._reads_next:  # while no commit is due: waiting for the answer then would be the load's own gap
+                self._send()
+                return
+        asyncio.get_running_loop().call_later(max(self._due - now, 0.0), self._send)
 
     def _closed(self, connection: Connection) -> None:
         if connection is self._connection:

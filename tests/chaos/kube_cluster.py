@@ -19,7 +19,7 @@ import requests
 from hack import kubernetes_machine as machine
 from tests.chaos.errors import HarnessError, Skipped
 from tests.chaos.network import Namespace
-from tests.chaos.observed import NetworkedCluster, OperatorRules, Place
+from tests.chaos.observed import SETTLE_TIMEOUT_S, NetworkedCluster, OperatorRules, Place
 from tests.support.kube import REPOSITORY, kubectl
 from tests.support.muster_cluster import process_of, process_with
 
@@ -87,6 +87,17 @@ class KubeCluster(NetworkedCluster):
 
     def _all_run(self) -> bool:
         return len(self.places()) == len(self.names)
+
+    def wait(self, holds: Callable[[], bool], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """An API server that does not answer is asked again."""
+
+        def known_to_hold() -> bool:
+            try:
+                return holds()
+            except UNREACHABLE:
+                return False
+
+        super().wait(known_to_hold, what, timeout_s)
 
     def remove(self) -> None:
         kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)

@@ -13,7 +13,7 @@ LOOK_EVERY_S = 0.1
 LOOKS = 5
 """How many looks apart the times are that are compared: half a second, so that 20 ms of a processor are 2 %."""
 UNDISTURBED = 0.03
-"""Of the processors' time. A machine that lacks more is not the one that the bounds are for."""
+"""Of the processors' time. A machine that lacks more is not the one that the bounds are for (ADR 18)."""
 WAIT_S = 60.0
 
 

@@ -17,7 +17,7 @@ from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import PartitionStatus, PodStatus
 
 ASK_TIMEOUT_S = 0.5
-DRAIN_TIMEOUT_S = 5.0
+DRAIN_TIMEOUT_S = 30.0
 POLL_S = 0.5
 """Each look costs the API server and the pods what their groups might have needed."""
 SETTLE_TIMEOUT_S = 60.0

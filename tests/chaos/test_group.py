@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.chaos import group as group_module
 from tests.chaos.group import Group
 
 
@@ -61,4 +62,30 @@ async def test_group_that_is_lost_goes_on_where_its_coordinator_is_and_hears_of_
         while not group.is_lost:
             await asyncio.sleep(0.001)
     assert directory.lost_count == 1
+    group.close()
+
+
+async def test_reading_back_waits_for_no_commit_to_be_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its answer would be waited for when a commit is due, and the gap between commits be the load's own."""
+    monkeypatch.setattr(group_module, "FETCH_EVERY", 2)
+    group = Group(0, "g", 1e9, Directory())
+    api_keys: list[int] = []
+    both = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            api_keys.append(int.from_bytes(frame[:2], "big"))
+            answer = frame[4:8] + bytes(10)  # the correlation id, and nothing but zeros: no error
+            if len(api_keys) == 2:
+                writer.close()
+                both.set()
+                return
+            writer.write(len(answer).to_bytes(4, "big") + answer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, asyncio.timeout(30):
+        await group.connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await both.wait()
+    assert api_keys == [8, 9]  # OffsetCommit, OffsetFetch
     group.close()
