@@ -1,6 +1,6 @@
 """Lost, reverted and invented commits in a history. Pure.
 
-A group's offsets only rise, and it has one request under way at a time. So a fetch must answer with an offset that is
+A group's offsets only rise, and it has one commit under way at a time. So a fetch must answer with an offset that is
 
 - not below the last one that was acknowledged before the fetch was sent, nor below an earlier fetch's (reverted; in the
   final fetch: lost, every acknowledged commit above it is gone);

@@ -1,17 +1,17 @@
-"""One committing group: a connection to its coordinator, one request under way, the next one when it is due."""
+"""One committing group: a connection to its coordinator, one commit under way, the next one when it is due."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from tests.chaos.history import OFFSETS_PER_GROUP, Abandoned, Fetch, GroupHistory
 from tests.chaos.requests import CommitFrame, commit_error, fetch_frame, fetched
 
 FETCH_EVERY = 50
-"""Each so many-th request reads the offset back."""
+"""Behind each so many-th commit the offset is read back."""
 CONNECT_TIMEOUT_S = 0.5
 
 
@@ -48,6 +48,17 @@ class Connection(asyncio.Protocol):
         self._closed(self)
 
 
+class Request(NamedTuple):
+    """``offset``: the one to be committed, or READ. ``sent``: seconds of the monotonic clock."""
+
+    correlation: int
+    offset: int
+    sent: float
+
+
+READ = -1
+
+
 class Group:
     """Commits rising offsets until ``stop``. After a refusal or a closed connection it asks its directory for the
     coordinator; while an answer is overdue it does so too, and still takes the answer if it comes first."""
@@ -58,7 +69,6 @@ class Group:
         self.name = name
         self.is_lost = True
         self.pod = -1
-        self.sent_at = 0.0
         self.stopped = False
         self._interval_s = interval_s
         self._directory = directory
@@ -66,30 +76,31 @@ class Group:
         self._fetch = fetch_frame(name)
         self._connection: Connection | None = None
         self._correlation = 0
-        self._awaiting: int | None = None  # the offset under way, -1: a fetch
+        self._under_way: list[Request] = []  # answered in this order: a commit, or a fetch and then perhaps a commit
         self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None  # for the next commit
         self._connecting = False
 
     @property
     def busy(self) -> bool:
         """A request is under way."""
-        return self._awaiting is not None
+        return bool(self._under_way)
 
     @property
     def acknowledged(self) -> int:
         return len(self.history.offsets)
 
     @property
-    def _reads_next(self) -> bool:
-        return (self._correlation + 1) % FETCH_EVERY == 0
+    def _is_committing(self) -> bool:
+        return any(request.offset != READ for request in self._under_way)
 
     def overdue(self, now: float, timeout_s: float) -> bool:
-        return self._awaiting is not None and now - self.sent_at > timeout_s
+        return self.busy and now - self._under_way[0].sent > timeout_s
 
     async def connect(self, address: str) -> None:
         """Go on at that pod, unless that is where the answer is overdue."""
         pod = self._directory.pod_index(address)
-        if self._connecting or not self.is_lost or (self._awaiting is not None and pod == self.pod):
+        if self._connecting or not self.is_lost or (self.busy and pod == self.pod):
             return
         if self._connection is not None and pod == self.pod:  # it refused before; now it may take it
             self.is_lost = False
@@ -126,56 +137,72 @@ class Group:
         self._drop(self._connection)
         self._connection = None
 
+    def _commit_when_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(self._due - time.monotonic(), 0.0), self._send)
+
     def _send(self) -> None:
+        """The next commit, also while a fetch is under way: a group that waited for it would make gaps of its own."""
         connection = self._connection
-        if self.stopped or self._awaiting is not None or connection is None or connection.transport is None:
+        if self.stopped or self.is_lost or self._is_committing or connection is None or connection.transport is None:
             return
-        reads = self._reads_next
+        self.history.last_sent += 1
+        request = self._begin(self.history.last_sent)
+        connection.transport.write(self._commit.of(request.offset, request.correlation))
+
+    def _read_back(self) -> None:
+        connection = self._connection
+        if self.stopped or connection is None or connection.transport is None:
+            return
+        connection.transport.write(self._fetch.numbered(self._begin(READ).correlation))
+
+    def _begin(self, offset: int) -> Request:
         self._correlation += 1
-        if reads:
-            self._awaiting = -1
-            frame = self._fetch.numbered(self._correlation)
-        else:
-            self.history.last_sent += 1
-            self._awaiting = self.history.last_sent
-            frame = self._commit.of(self._awaiting, self._correlation)
-        self.sent_at = time.monotonic()
-        connection.transport.write(frame)
+        request = Request(self._correlation, offset, time.monotonic())
+        self._under_way.append(request)
+        return request
 
     def _answered(self, connection: Connection, frame: bytes) -> None:
-        if connection is not self._connection or self._awaiting is None:
+        if connection is not self._connection or not self._under_way:
             return
-        if int.from_bytes(frame[:4], "big") != self._correlation & 0x7FFFFFFF:
+        request = self._under_way.pop(0)
+        if int.from_bytes(frame[:4], "big") != request.correlation & 0x7FFFFFFF:
             raise ValueError(f"{self.name}: answer to another request: {frame.hex()}")
-        now = time.monotonic()
-        awaiting, self._awaiting = self._awaiting, None
-        history = self.history
-        if awaiting < 0:
-            offset, error = fetched(frame)
-            if not error:
-                history.fetches.append(Fetch(self.sent_at, now, offset, self.pod, history.last_sent))
-        else:
-            error = commit_error(frame)
-            if not error:
-                history.offsets.append(awaiting)
-                history.sent.append(self.sent_at)
-                history.acked.append(now)
-                history.pods.append(self.pod)
+        error = self._fetched(request, frame) if request.offset == READ else self._committed(request, frame)
         if error:
-            history.refusals[error] = history.refusals.get(error, 0) + 1
+            self.history.refusals[error] = self.history.refusals.get(error, 0) + 1
             self._lose()
             return
         self.is_lost = False  # it may have been overdue
-        if awaiting >= 0:
+        if not self._is_committing:
+            self._commit_when_due()
+
+    def _fetched(self, request: Request, frame: bytes) -> int:
+        """The error code."""
+        offset, error = fetched(frame)
+        if not error:
+            last_sent = self.history.last_sent
+            self.history.fetches.append(Fetch(request.sent, time.monotonic(), offset, self.pod, last_sent))
+        return error
+
+    def _committed(self, request: Request, frame: bytes) -> int:
+        """The error code."""
+        error = commit_error(frame)
+        if not error:
+            now, history = time.monotonic(), self.history
+            history.offsets.append(request.offset)
+            history.sent.append(request.sent)
+            history.acked.append(now)
+            history.pods.append(self.pod)
             self._due = max(self._due + self._interval_s, now)
-            if self._reads_next:  # while no commit is due: waiting for the answer then would be the load's own gap
-                self._send()
-                return
-        asyncio.get_running_loop().call_later(max(self._due - now, 0.0), self._send)
+            if self.acknowledged % FETCH_EVERY == 0:
+                self._read_back()
+        return error
 
     def _closed(self, connection: Connection) -> None:
         if connection is self._connection:
-            self._awaiting = None  # carried out before this moment, or never
+            self._under_way.clear()  # carried out before this moment, or never
             self._connection = None
             self._lose()
 
@@ -185,9 +212,11 @@ class Group:
             self._directory.lost(self)
 
     def _abandon(self) -> None:
-        if self._awaiting is not None and self._awaiting >= 0:
-            self.history.abandoned.append(Abandoned(self._awaiting, self.pod, time.monotonic()))
-        self._awaiting = None
+        now = time.monotonic()
+        self.history.abandoned += [
+            Abandoned(each.offset, self.pod, now) for each in self._under_way if each.offset != READ
+        ]
+        self._under_way.clear()
 
     def _drop(self, connection: Connection | None) -> None:
         if connection is not None and connection.transport is not None:

@@ -1,7 +1,7 @@
 """What a load saw: every acknowledged commit and every fetch of each group, with times and pods.
 
 Times are seconds of this machine's monotonic clock, which all its processes share. Pods are indexes into
-``History.pods``. A group has one request under way at a time, so its events are in order.
+``History.pods``. A group has one commit under way at a time, so its commits are in order, and so are its fetches.
 """
 
 from __future__ import annotations

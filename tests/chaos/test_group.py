@@ -65,27 +65,43 @@ async def test_group_that_is_lost_goes_on_where_its_coordinator_is_and_hears_of_
     group.close()
 
 
-async def test_reading_back_waits_for_no_commit_to_be_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its answer would be waited for when a commit is due, and the gap between commits be the load's own."""
-    monkeypatch.setattr(group_module, "FETCH_EVERY", 2)
-    group = Group(0, "g", 1e9, Directory())
+async def test_commits_wait_for_no_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time until it is answered would be in the gap between two commits."""
+    monkeypatch.setattr(group_module, "FETCH_EVERY", 1)
+    monkeypatch.setattr(group_module, "fetched", lambda frame: (0, 0))
+    group = Group(0, "g", 0.001, Directory())
     api_keys: list[int] = []
-    both = asyncio.Event()
+    seen = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(2):
+        correlations: list[bytes] = []
+
+        def answer(request: int) -> None:
+            frame = correlations[request] + bytes(10)  # nothing but zeros behind it: no error
+            writer.write(len(frame).to_bytes(4, "big") + frame)
+
+        for number in range(3):
             frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
             api_keys.append(int.from_bytes(frame[:2], "big"))
-            answer = frame[4:8] + bytes(10)  # the correlation id, and nothing but zeros: no error
-            if len(api_keys) == 2:
-                writer.close()
-                both.set()
-                return
-            writer.write(len(answer).to_bytes(4, "big") + answer)
+            correlations.append(frame[4:8])
+            if number == 0:
+                answer(0)
+        group.stop()
+        answer(1)
+        answer(2)
+        await writer.drain()
+        await seen.wait()
+        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, asyncio.timeout(30):
         await group.connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        await both.wait()
-    assert api_keys == [8, 9]  # OffsetCommit, OffsetFetch
+        while group.acknowledged < 2:
+            await asyncio.sleep(0.001)
+        seen.set()
+    assert api_keys == [8, 9, 8]  # OffsetCommit, OffsetFetch, OffsetCommit
+    [fetch] = group.history.fetches
+    assert (fetch.offset, fetch.last_sent) == (0, 1)
+    assert fetch.answered <= group.history.acked[1]
+    assert not group.busy
     group.close()
