@@ -130,7 +130,7 @@ install: $(STAMP) ## install the locked dependencies and Muster itself into .ven
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
 	@echo "installing the locked dependencies into $(VENV)"
-	@python=$$(hack/python); $(UV) sync --quiet --frozen --all-extras $${python:+--python "$$python"}
+	@python=$$(hack/python); $(UV) sync --quiet --frozen --all-extras --compile-bytecode $${python:+--python "$$python"}
 	@touch $@
 
 .cache/uv/bin/uv:
