@@ -31,6 +31,8 @@ from tests.chaos.history import Fetch, History
 from tests.chaos.locator import Locator
 from tests.support.kafka import KafkaClient
 
+from muster_coordinator.scheduling import run_in_short_slices
+
 OVERDUE_S = 0.5
 """An answer that takes longer makes a group look for its coordinator, without giving the request up."""
 WATCH_EVERY_S = 0.02
@@ -160,6 +162,7 @@ def main() -> int:
     options = parser.parse_args()
     load = Load(options.bootstrap.split(","), options.groups, options.interval_ms / 1000, options.group_prefix)
     gc.disable()  # a pause of this process would look like one of the pods
+    run_in_short_slices()  # and so would its wait for a processor, which clients have to themselves elsewhere
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             history = runner.run(_run(load))

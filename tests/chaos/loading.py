@@ -24,7 +24,6 @@ class LoadProcess:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
-        _prefer(self._process.pid)
 
     def __enter__(self) -> LoadProcess:
         return self
@@ -50,12 +49,3 @@ class LoadProcess:
         if self._process.returncode not in (0, 1):
             raise HarnessError(f"the load failed: {self._output.read_text().strip()}")
         return History.read(self._history)
-
-
-def _prefer(pid: int) -> None:
-    """The clients measure, and would have machines of their own: their session gets the processor first, where this
-    user may say so."""
-    try:
-        Path(f"/proc/{pid}/autogroup").write_text("-10")
-    except OSError:
-        pass  # no such thing in this kernel, or no root: late answers are counted as such (load late)
