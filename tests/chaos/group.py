@@ -48,15 +48,15 @@ class Connection(asyncio.Protocol):
         self._closed(self)
 
 
+READ = -1
+
+
 class Request(NamedTuple):
     """``offset``: the one to be committed, or READ. ``sent``: seconds of the monotonic clock."""
 
     correlation: int
     offset: int
     sent: float
-
-
-READ = -1
 
 
 class Group:
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def _is_committing(self) -> bool:
-        return any(request.offset != READ for request in self._under_way)
+        return self.busy and self._under_way[-1].offset != READ
 
     def overdue(self, now: float, timeout_s: float) -> bool:
         return self.busy and now - self._under_way[0].sent > timeout_s

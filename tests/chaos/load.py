@@ -21,7 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,15 +182,11 @@ def _first_in_line() -> Iterator[None]:
     this user may say so. By class and not by weight: half of all weight on one of two processors would leave the other
     one to everything that is measured. Late answers are counted as such all the same (load late).
     """
-    try:
+    run_in_short_slices()  # all that there is where the class is refused
+    with suppress(AttributeError, OSError):  # AttributeError: not Linux
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except OSError:
-        run_in_short_slices()
-        yield
-        return
-    try:
-        yield
-    finally:
+    yield
+    with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from bisect import bisect_left, bisect_right
@@ -68,9 +67,7 @@ class Machine:
 
     def wait_undisturbed(self, for_s: float, limit_s: float = WAIT_S) -> None:
         """At least ``for_s``, until almost nothing was stolen for so long. At the limit it goes on all the same:
-        what is stolen from a fault is told with it. What was built, unpacked and deleted before is on the disk then,
-        and is not written in the middle of a fault."""
-        os.sync()
+        what is stolen from a fault is told with it."""
         deadline = time.monotonic() + limit_s
         while True:
             time.sleep(for_s)

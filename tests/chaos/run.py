@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Run:
 
     def begin(self) -> None:
         """Watch the groups for a while, and let the time for faults begin."""
-        self.machine.wait_undisturbed(HUSH_S)
+        self._hush()
         self.quiet = Fault("nothing", (), time.monotonic())
         time.sleep(QUIET_S)
         self.quiet.until = self.started = time.monotonic()
@@ -55,11 +56,16 @@ class Run:
         """While they lasted, the machine had its processors to itself."""
         return [fault for fault in self.faults if fault.stolen <= UNDISTURBED]
 
+    def _hush(self) -> None:
+        """What was built, unpacked and deleted before is on the disk then, and not written in the middle of a fault."""
+        os.sync()
+        self.machine.wait_undisturbed(HUSH_S)
+
     @contextmanager
     def fault(self, cluster: ObservedCluster, what: str, *victims: str) -> Iterator[Fault]:
         """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
         addresses = tuple(cluster.kafka_address(each) for each in victims)
-        self.machine.wait_undisturbed(HUSH_S)
+        self._hush()
         fault = Fault(what, addresses, time.monotonic())
         self.faults.append(fault)
         try:

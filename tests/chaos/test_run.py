@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from typing import Any
@@ -22,6 +23,7 @@ class Clock:
         self.now = 100.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(time, "sleep", self.advance)
+        monkeypatch.setattr(os, "sync", lambda: None)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
