@@ -29,6 +29,10 @@ log = structlog.get_logger(__name__)
 
 RESYNC_S = 30.0
 """Every cluster is looked at this often even if nothing happens."""
+RESTS = 2
+"""A rest between two planned moves lasts so many times as long as the last one took. Moves cost pods, operator and API
+server processor time of which the groups that move next are short; where there is enough of it both are short."""
+LONGEST_REST_S = 0.25
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 10.0
 SUSPECT_AFTER_S = 1.0
@@ -140,6 +144,9 @@ class Reconciler:
         pods = self._pods.views(key)
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
+        rest_s = memory.rests_until - self._clock.monotonic()
+        if rest_s > 0:
+            memory.steady_in_s = min(rest_s, memory.steady_in_s or rest_s)
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -154,6 +161,7 @@ class Reconciler:
             attempts=memory.attempts.view(self._clock.monotonic()),
             busy=frozenset(memory.busy),
             failovers=tuple(memory.failovers),
+            rests=rest_s > 0,
         )
 
     def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:
@@ -171,6 +179,10 @@ class Reconciler:
                 took_s = memory.attempts.settle(partition.metadata.name, now)
                 if took_s is not None:
                     self._metrics.election_seconds.observe(took_s)
+                epoch, began = memory.moves.get(partition.metadata.name, (-1, now))
+                if 0 <= epoch <= replica.leader_epoch:
+                    del memory.moves[partition.metadata.name]
+                    memory.rests_until = now + min((now - began) * RESTS, LONGEST_REST_S)
         self._metrics.leaderless.labels(*key).set(len(records.partitions) - led)
 
     def _next_look(self, key: ClusterKey) -> float:

@@ -46,9 +46,9 @@ class Caller:
         request = Request(message, answered)
         replicas = self.partition.replicas
         target = self._store.record.leader
-        active = [one.pod.name for one in replicas.values() if one.core is not None and one.core.is_active]
-        if active and world.random.random() < 0.8:
-            target = world.random.choice(active)
+        leading = [one.pod.name for one in replicas.values() if one.core is not None and one.core.leading_epoch >= 0]
+        if leading and world.random.random() < 0.8:
+            target = world.random.choice(leading)
         world.at(world.random.randint(0, world.options.delay_ms_max), lambda: replicas[target].request(request))
         world.at(patience_ms, lambda: finish(None))
 

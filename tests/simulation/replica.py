@@ -162,12 +162,12 @@ class Replica:
                 self.world.log(f"{self.name} opens epoch {epoch} at {self.log.end}")
                 checker.opens(self, epoch, sets)
                 self.append_own([leader_change(self.storage.log_id, sets)], control=True)
+                self.serving = Serving(self, epoch)
             case fx.AppendReplicaSet(replicas=replicas):
                 self.append_own([replica_set(replicas)], control=True)
             case fx.Active(epoch=epoch):
                 self.world.log(f"{self.name} is ACTIVE in {epoch}")
                 checker.active(self, epoch)
-                self.serving = Serving(self, epoch)
             case fx.SteppedDown(epoch=epoch, reason=reason):
                 self.world.log(f"{self.name} no longer leads {epoch}: {reason}")
                 self._end_serving()
@@ -325,7 +325,7 @@ class Replica:
     def _request(self, request: Request) -> None:
         if request.cancelled:
             return
-        if self.serving is None or not self.running.is_active:
+        if self.serving is None:
             request.answer(None)
         else:
             self.serving.request(request)

@@ -275,6 +275,14 @@ class ReplicaPod:
         request = m.OffsetCommitRequest(group, -1, "", None, -1, (("t", ((0, offset, -1, metadata),)),), 7)
         return self.ask(request, partition)
 
+    def ask_early(self, offset: int | None) -> Asked:
+        """A commit, or a fetch, that comes to a pod that does not lead partition 0."""
+        asked = Asked()
+        commit = m.OffsetCommitRequest("g", -1, "", None, -1, (("t", ((0, offset, -1, ""),)),), 7)
+        fetch = m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False)
+        self.up.submit_early(0, fetch if offset is None else commit, asked)
+        return asked
+
     async def commit(self, offset: int, partition: int = 0, group: str = "g", metadata: str = "") -> int:
         """The error code; 0 if it was committed."""
         response = await asyncio.wait_for(self.ask_commit(offset, partition, group, metadata).done, LIMIT_S)

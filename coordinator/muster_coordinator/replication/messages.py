@@ -30,6 +30,7 @@ __all__ = [
     "Sealed",
     "decode_message",
     "encode_message",
+    "is_awaited",
 ]
 
 Run: TypeAlias = tuple[int, int]
@@ -168,6 +169,16 @@ class Mismatch(_Message, frozen=True):
 
 
 Message: TypeAlias = Question | QuestionAnswer | Seal | Sealed | Refused | Fetch | Fetched | Append | Ack | Mismatch
+
+_OF_ELECTIONS = frozenset((Seal, Sealed, Fetch, Fetched))
+
+
+def is_awaited(message: Message) -> bool:
+    """An election goes on when it arrives: the seal and its answer, what the best log has more, the first record."""
+    if type(message) is Append:
+        return bool(message.batches) and message.batches[0].sets is not None
+    return type(message) in _OF_ELECTIONS
+
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

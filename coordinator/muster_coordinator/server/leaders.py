@@ -27,8 +27,9 @@ class PromisedLeaders:
             return epoch, ""
         if leader == replica.log_id:
             shard = self._manager.shards.get(partition)
+            host = self._manager.hosts.get(partition)
             leads = shard is not None and shard.state in LEADING_STATES
-            return epoch, self._pod if leads else ""
+            return epoch, self._pod if leads or (host is not None and host.is_electing) else ""
         pod = self._network.pod_of(leader)
         return epoch, "" if pod is None or self._network.is_lost(pod) else pod
 

@@ -105,7 +105,7 @@ async def _start(
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
     view.knowledge = PromisedLeaders(options.pod, manager, network)
-    listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards))
+    listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards, manager.submit_early))
     advertised = "{}:{}".format(*options.advertise)
     pod = Pod(
         PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),

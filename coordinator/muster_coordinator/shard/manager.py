@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -19,6 +20,7 @@ from muster_coordinator.log.disk import Disk
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.archiving import Archiver, ArchiverSettings
 from muster_coordinator.shard.background import Background
 from muster_coordinator.shard.checkpointing import Checkpointer, CheckpointerSettings
@@ -312,6 +314,14 @@ class ShardManager:
         """The connection to the pod that has the replica ``log_id`` was closed by it, or refused."""
         for host in self.hosts.values():
             host.disconnected(log_id)
+
+    def submit_early(self, partition: int, request: Any, answer: Answer) -> None:
+        """A request for a partition that no shard leads here; one may be about to."""
+        host = self.hosts.get(partition)
+        if host is not None and host.is_electing:
+            host.early.add(request, answer, self._runtime.clock.monotonic_ms())
+        else:
+            answer.refuse(ErrorCode.NOT_COORDINATOR)
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
         """Who else gets the log of ``partition`` while this pod leads it. Does nothing if that is so already."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.records.batch import CorruptBatchError
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
@@ -28,6 +29,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
 from muster_coordinator.shard.batches import checked
+from muster_coordinator.shard.early import EarlyRequests
 from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.outcome import PendingCalls
 from muster_coordinator.shard.replica import Replica
@@ -54,6 +56,7 @@ class ReplicaHost:
         self.core: ReplicaCore | None = None
         self.learners: tuple[str, ...] = ()
         self.serving = Serving(replica, runtime, self._loaded, self._load_failed, self._failed)
+        self.early = EarlyRequests()
         self.alone = False
         """This replica leads, is its whole set and feeds nobody: see the module's docstring."""
         self.log_lock = asyncio.Lock()
@@ -63,6 +66,7 @@ class ReplicaHost:
         self._carrying = False
         self._changed = False  # something that a status shows
         self._turn_due = False
+        self._stored = False  # the storage effect that was carried out is done, and the core does not know it yet
         self._work: StorageWork | None = None
         self._calls = PendingCalls()
         self._sample = CommitSample(runtime.metrics.commit_time)
@@ -76,6 +80,12 @@ class ReplicaHost:
     def shard(self) -> Shard | None:
         """While this replica leads, or is about to."""
         return self.serving.shard
+
+    @property
+    def is_electing(self) -> bool:
+        """This replica promised an epoch to itself, and does not lead yet."""
+        core = self.core
+        return core is not None and core.is_candidate and core.promise.leader == core.log_id
 
     @property
     def generation(self) -> int:
@@ -135,6 +145,7 @@ class ReplicaHost:
         self.replica.on_batch = None
         self.alone = False
         self.serving.end(reason)
+        self.early.refuse(ErrorCode.NOT_COORDINATOR)
         self._calls.end_all(status, core.promise.epoch, reason)
 
     async def storage_ended(self) -> None:
@@ -262,6 +273,9 @@ class ReplicaHost:
         finally:
             self._carrying = False
         self._settle()
+        if self._stored:
+            self._stored = False
+            self._storage_done(None)
 
     def _settle(self) -> None:
         """After an event: what follows from the role that the replica has now."""
@@ -271,6 +285,9 @@ class ReplicaHost:
         if shard is not None and core.leading_epoch < 0 and not core.is_candidate:
             self.serving.end("the election failed")
             shard = None
+        if self.early:
+            now_ms = self._runtime.clock.monotonic_ms()
+            self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
         alone = core.is_alone
         if alone != self.alone:
             self.alone = alone
@@ -288,7 +305,7 @@ class ReplicaHost:
         if self._work is not None:
             if not isinstance(effect, fx.StorePromise | fx.StartBeside):
                 self.serving.log_changes()
-            self._work.begin(effect)
+            self._stored = self._work.begin(effect)
 
     def _storage_done(self, error: BaseException | None) -> None:
         self._changed = True
@@ -305,7 +322,11 @@ class ReplicaHost:
         self.serving.end("another log was better")
         self.serving.arrived(self.replica.end_offset, effect.batches)
         self.replica.append_received(effect.batches, effect.end)
-        self._runtime.turns.write_soon()
+        core = self.core
+        if (core is not None and core.is_candidate) or any(batch.sets is not None for batch in effect.batches):
+            self._runtime.turns.write_now()
+        else:
+            self._runtime.turns.write_soon()
 
     def _read_log(self, effect: fx.ReadLog) -> None:
         core, generation = self.core, self.generation
@@ -332,8 +353,17 @@ class ReplicaHost:
             self._event(ReplicaCore.load_failed, epoch, f"{type(error).__name__}: {error}")
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        if self.shard is not None:
-            self.shard.open_epoch(effect.epoch, effect.sets)
+        """With what the requests append that wait for it, and at once: the coming turn is for all shards."""
+        shard, clock = self.shard, self._runtime.clock
+        if shard is None:
+            return
+        now_ms = clock.monotonic_ms()
+        shard.confirm_read = self._confirm_read
+        shard.open_epoch(effect.epoch, effect.sets)
+        self.early.settle(shard, electing=False, now_ms=now_ms)
+        shard.drain(clock.wall_ms(), now_ms)
+        self.end_turn()
+        self._runtime.turns.write_now()
 
     def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
         self.replica.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())

@@ -20,7 +20,7 @@ from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.runtime import Runtime
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.standby import NOTHING, Standby
-from muster_coordinator.shard.states import LEADING_STATES, OPEN_STATES, FailureReason, ShardState
+from muster_coordinator.shard.states import LEADING_STATES, FailureReason, ShardState
 
 __all__ = ["Serving"]
 
@@ -191,12 +191,12 @@ class Serving:
             return
         log_end = self._replica.end_offset
         log_stands = log_stands or shard.high_watermark >= log_end
-        if shard.state in OPEN_STATES:
+        leads = shard.state in LEADING_STATES
+        if leads and shard.is_opened:
             standby = self._new_standby(shard.coordinator, log_end)
         self.release()
         if self._runtime.shards.get(self._partition) is shard:
             del self._runtime.shards[self._partition]
-        leads = shard.state in LEADING_STATES
         shard.close(reason)
         if leads and log_stands:
             self._standby = standby

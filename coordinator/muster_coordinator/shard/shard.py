@@ -66,7 +66,10 @@ class Shard:
         self._commit_timeout_ms = commit_timeout_ms
         self._queue: deque[tuple[Any, Any]] = deque()
         self._scheduled = False
-        self._held = self._opened = False
+        self.is_opened = False
+        """The leader-change record of its epoch was appended: the state is that of the whole log."""
+        self._serves = False  # takes requests and runs them
+        self._held = False
         self._unanswered: Answer | None = None  # of the operation that runs; its response is not parked yet
         self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
         self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
@@ -90,30 +93,37 @@ class Shard:
         self._enter(ShardState.LOADING)
 
     def open_epoch(self, epoch: int, sets: Sets) -> None:
-        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued follows."""
-        self._held, self._opened = False, True
+        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued follows.
+
+        Requests are run from now on: what they append lies behind that record, so that none is answered before it is
+        committed, and groups do not wait for one round trip after the other (ADR 19).
+        """
+        self._held, self.is_opened = False, True
         self.epoch = epoch
         self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
+        fence = self.coordinator.fence
+        if self.state is ShardState.LOADING and (fence is None or not fence.closed):
+            self._serves = True
+            self._queue_internal(self.coordinator.on_loaded)
         self._host.flush_soon(self)
 
     def activate(self) -> None:
-        """The leader-change record is committed. What the group state does first is first in the queue."""
+        """The leader-change record is committed."""
         if self.state is ShardState.LOADING:
             self.committed_fence = self.coordinator.fence
-            early, self._queue = self._queue, deque()
             self._open_or_fence()
-            for request, answer in early:
-                self.submit(request, answer)
 
     def _open_or_fence(self) -> None:
         """What the last Fence record says."""
         fence = self.coordinator.fence
-        if fence is None or not fence.closed:
-            if self.state is not ShardState.ACTIVE:
-                self._enter(ShardState.ACTIVE)
+        if fence is not None and fence.closed:
+            if self.state is not ShardState.FENCED:
+                self._enter(ShardState.FENCED, "Resharding", f"re-shard {fence.reshard} is under way")
+        elif self.state is not ShardState.ACTIVE:
+            was_serving = self._serves
+            self._enter(ShardState.ACTIVE)
+            if not was_serving:
                 self._queue_internal(self.coordinator.on_loaded)
-        elif self.state is not ShardState.FENCED:
-            self._enter(ShardState.FENCED, "Resharding", f"re-shard {fence.reshard} is under way")
 
     def hold(self) -> None:
         """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised. Rounds count
@@ -163,6 +173,7 @@ class Shard:
         what = {"partition": self.partition, "epoch": self.epoch, "was": self.state.value, "now": state.value}
         log("shard_state", **what, reason=reason, message=message)
         self.state = state
+        self._serves = state is ShardState.ACTIVE
         self.reason = reason
         self.message = message
         self._host.state_changed(self)
@@ -171,7 +182,7 @@ class Shard:
 
     def submit(self, request: Any, answer: Answer) -> None:
         """Queue a request of ``groups.messages``; its answer comes when what it depends on is committed."""
-        if self.state is not ShardState.ACTIVE:
+        if not self._serves:
             self._refuse_inactive(request, answer)
             return
         self._queue.append((request, answer))
@@ -184,8 +195,6 @@ class Shard:
         wrong = self.coordinator.refuse(request)
         if wrong is not None:
             answer.answer(wrong)
-        elif self.state is ShardState.LOADING and self._opened:
-            self._queue.append((request, answer))  # a round trip to a majority, or the leader steps down
         elif self.state is ShardState.LOADING:
             answer.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         elif self.state is ShardState.FENCED:
@@ -216,7 +225,7 @@ class Shard:
         The times are those of the turn, wall clock and monotonic, in ms.
         """
         self._scheduled = False
-        if self.state is not ShardState.ACTIVE or self._held:
+        if not self._serves or self._held:
             return
         parked = self._parked
         parked_before = len(parked)
@@ -369,7 +378,7 @@ class Shard:
     def partitions_deleted(self, exists: Callable[[str, int], bool]) -> None:
         """Topics were deleted: offsets of partitions of which ``exists(topic, partition)`` is False go (as Kafka's
         GroupCoordinator#onPartitionsDeleted)."""
-        if self.state is ShardState.ACTIVE:
+        if self._serves:
             self._queue_internal(lambda now_ms: self.coordinator.partitions_deleted(exists))
 
     def _queue_internal(self, work: Callable[[int], Result]) -> None:

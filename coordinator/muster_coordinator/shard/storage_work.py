@@ -49,17 +49,21 @@ class StorageWork:
         self._future: asyncio.Future[Any] | None = None
         self.wants_log = False  # a cut or a swap waits for the log's files
 
-    def begin(self, effect: fx.StorageEffect) -> None:
-        """Carry it out; ``done`` follows."""
+    def begin(self, effect: fx.StorageEffect) -> bool:
+        """Carry it out. True: it is done; otherwise ``done`` follows. Raises OSError, and what ``done`` may hear."""
         match effect:
+            case fx.StorePromise(promise=promise) if self._runtime.storage.pace.is_fast:
+                self._store_promise(promise)
+                return True
             case fx.StorePromise(promise=promise):
-                self._start(self._store_promise(promise))
+                self._start(self._runtime.blocking(self._replica.store_promise, promise))
             case fx.Truncate(end_offset=end):
                 self._start(self._truncate(end))
             case fx.StartBeside():
                 self._start(self._start_copy())
             case fx.SwapBeside():
                 self._start(self._swap())
+        return False
 
     def stop(self) -> None:
         """The core was given up: what is under way ends, and nobody hears of it."""
@@ -88,14 +92,11 @@ class StorageWork:
         if not future.cancelled():
             self._done(future.exception())
 
-    async def _store_promise(self, promise: fx.Promise) -> None:
-        pace = self._runtime.storage.pace
-        if not pace.is_fast:
-            await self._runtime.blocking(self._replica.store_promise, promise)
-            return
+    def _store_promise(self, promise: fx.Promise) -> None:
+        """On the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
         started_s = perf_counter()
         self._replica.store_promise(promise)
-        pace.note(perf_counter() - started_s)
+        self._runtime.storage.pace.note(perf_counter() - started_s)
 
     async def _truncate(self, end_offset: int) -> None:
         replica, runtime = self._replica, self._runtime

@@ -66,6 +66,12 @@ class Turns:
         if not self._storage.is_writing:
             self._run_soon()
 
+    def write_now(self) -> None:
+        """An election waits for what was staged: neither for a rest, nor until all shards have drained their queues."""
+        if not self._running:  # else the write follows
+            self._storage.submit()
+            self._submitted_s = self._clock.monotonic_s()
+
     def _run_soon(self) -> None:
         """Now, or when the pod has rested; called again while it rests, now if most have come by then."""
         if self._scheduled:

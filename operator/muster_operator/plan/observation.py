@@ -180,6 +180,7 @@ class Observation:
 
     Objects that do not belong (`topics[1:]`, strange indexes) are in it too, to be told so. `busy`: (kind, pod) of
     calls under way, CREATE and the like. `failovers`: those that this operator brought about, newest first.
+    `rests`: the last planned move ended so lately that the next one waits.
     """
 
     namespace: str
@@ -195,3 +196,4 @@ class Observation:
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     busy: frozenset[tuple[str, str]] = frozenset()
     failovers: tuple[FailoverRecord, ...] = ()
+    rests: bool = False

@@ -166,7 +166,7 @@ def _count(seen: Observation, objects: _Sorted) -> Tally:
     """What is led, held and under way before anything is decided."""
     partitions = objects.counting.values()
     statuses = [each.status for each in partitions]
-    moves = max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
+    moves = 0 if seen.rests else max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
     if any(pod.gone for pod in seen.pods):
         moves = len(statuses)  # what is not moved before the process ends has to wait until its silence is noticed
     return Tally(

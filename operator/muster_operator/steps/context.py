@@ -50,6 +50,10 @@ class Memory:
     """Since when there is something to record for people only (monotonic seconds)."""
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
+    moves: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Epoch of a planned move, and when it was recorded (monotonic seconds), until its leader is there."""
+    rests_until: float = 0.0
+    """No planned move begins before (monotonic seconds)."""
     told_at: dict[str, float] = field(default_factory=dict)
     """When a step that must not do so all the time last did its work (monotonic seconds)."""
     said: dict[str, str] = field(default_factory=dict)

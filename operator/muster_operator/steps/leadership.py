@@ -188,6 +188,8 @@ def _remember(context: Context, record: RecordLeadership) -> None:
     """How long the partition was without a leader, for status and metrics."""
     name, before, after = record.seen.metadata.name, record.seen.status, record.status
     memory, now = context.memory, context.clock.monotonic()
+    if after.reason in PLANNED and after.epoch != before.epoch:
+        memory.moves[name] = after.epoch, now
     was_led = before.state is PartitionState.LED or name in memory.back_at
     back_at = memory.back_at.pop(name, now)
     if was_led and after.state is not PartitionState.LED:

@@ -319,6 +319,17 @@ def test_leaders_of_a_pod_that_was_deleted_by_force_move_all_at_once() -> None:
     assert [each.resign for each in moves] == ["c-0"] * 3
 
 
+def test_no_move_begins_while_the_last_one_rests_but_a_dead_leader_is_replaced() -> None:
+    model = Model(partitions=9, replication_factor=3)
+    Operator(model).settle()
+    model.running["c-0"].drained = True
+    assert elections(plan(with_fields(seen(model), rests=True), 1.0)) == []
+    assert len(elections(plan(with_fields(seen(model, c_0={"draining": True, "gone": True}), rests=True), 1.0))) == 3
+    model.running["c-0"].drained = False
+    model.stop("c-1")
+    assert {each.resign for each in elections(plan(with_fields(seen(model), rests=True), 1.0))} == {""}
+
+
 def draining(moved: int) -> tuple[Model, Observation, list[Elect]]:
     """Each of three pods leads two times as many partitions as move at once; c-0 drains, and the elections of the first
     plan are recorded and called, of which `moved` have made a leader; no call is answered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.server.test_handlers import image
+from tests.unit.server.test_handlers import image, refuse_early
 
 from muster_coordinator.groups import messages as m
 from muster_coordinator.server.authorization import CLUSTER_NAME, Operation, Resource
@@ -219,7 +219,7 @@ def test_markers_need_a_cluster_action() -> None:
 def test_topics_are_hidden_from_metadata_offsets_and_fetch() -> None:
     view = ClusterView()
     view.update(image())
-    table = handler_table(view, {}, Rights())
+    table = handler_table(view, {}, refuse_early, Rights())
 
     def answer(request: Any) -> Any:
         asked = Asked(request)

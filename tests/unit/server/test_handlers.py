@@ -11,6 +11,7 @@ from muster_coordinator.groups import messages as m
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.server.cluster_view import ClusterView, topic_id
 from muster_coordinator.server.handlers.table import handler_table
+from muster_coordinator.shard.answers import Answer
 from muster_coordinator.wire import messages as w
 from muster_coordinator.wire.apis import APIS
 
@@ -24,6 +25,11 @@ class Asked:
 
     def answer(self, response: Any) -> None:
         self.got.append(response)
+
+
+def refuse_early(partition: int, request: Any, answer: Answer) -> None:
+    """No replica here is being elected."""
+    answer.refuse(ErrorCode.NOT_COORDINATOR)
 
 
 def image(*, version: int = 1, leaders: tuple[PartitionLeader, ...] = ()) -> MetadataImage:
@@ -40,14 +46,14 @@ def image(*, version: int = 1, leaders: tuple[PartitionLeader, ...] = ()) -> Met
 
 def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
     asked = Asked(version)
-    handler_table(view, {})[type(request)](request, asked)  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early)[type(request)](request, asked)  # type: ignore[arg-type]
     (response,) = asked.got
     return response
 
 
 @pytest.mark.interpreted
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
-    handlers = handler_table(ClusterView(), {})
+    handlers = handler_table(ClusterView(), {}, refuse_early)
     for api in APIS.values():
         request_type = get_type_hints(api.decode_request)["return"]
         assert request_type in handlers, api.name
@@ -163,7 +169,7 @@ def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
             refusals.append(code)
 
     heartbeat = m.HeartbeatRequest("g", 1, "m", None)
-    handler_table(view, {})[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     view.update(image())
-    handler_table(view, {})[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     assert refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]

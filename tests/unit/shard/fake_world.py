@@ -10,6 +10,7 @@ import msgspec
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
 from muster_coordinator.groups.state import Counters
+from muster_coordinator.records.control import Fence
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.shard import Shard
@@ -54,7 +55,7 @@ class FakeGroups:
     """In place of GroupCoordinator: a list of texts."""
 
     counters = Counters()
-    fence = None
+    fence: Fence | None = None
 
     max_batch_bytes = 1_000
 
@@ -62,6 +63,7 @@ class FakeGroups:
         self.state: list[str] = []
         self.parked: list[Any] = []
         self.fired: list[Any] = []
+        self.loaded = 0
         self.operations: dict[type, Callable[[Any, Any, int], Result]] = {
             Write: self._write,
             Read: lambda r, t, now: Result(response=("read", tuple(self.state))),
@@ -107,6 +109,7 @@ class FakeGroups:
         self.state.append(change)
 
     def on_loaded(self, now_ms: int) -> Result:
+        self.loaded += 1
         return Result()
 
     def on_unloaded(self) -> tuple[Reply, ...]:

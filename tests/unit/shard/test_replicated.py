@@ -11,7 +11,8 @@ import pytest
 from tests.support.replicas import ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.replication.messages import Append, Message
+from muster_coordinator.groups import messages as m
+from muster_coordinator.replication.messages import Ack, Append, Message, Sealed
 from muster_coordinator.shard.outcome import OutcomeCode
 from muster_coordinator.shard.states import ShardState
 
@@ -384,4 +385,56 @@ async def test_cut_that_the_journal_cannot_take_is_made_when_the_storage_works_a
     replica.stage_truncation = stage  # type: ignore[method-assign]
     pods[0].disk.dead = False
     await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_request_that_comes_during_an_election_is_answered_by_it(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    sealed: list[Message] = []
+    pods.network.drop = lambda message: isinstance(message, Sealed) and not sealed.append(message)
+    election = asyncio.create_task(pods.try_elect(1, force=True))
+    await pods.until(lambda: bool(sealed))
+    early, read = pods[1].ask_early(6), pods[1].ask_early(None)
+    pods.network.drop = lambda message: False
+    assert (await election).code is OutcomeCode.ACCEPTED
+    assert isinstance(await asyncio.wait_for(early.done, 10), m.OffsetCommitResponse)
+    assert (await asyncio.wait_for(read.done, 10)).topics[0][1][0][1] == 6
+    assert pods[2].ask_early(7).done.result() == ErrorCode.NOT_COORDINATOR
+    await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_request_that_comes_during_an_election_that_fails_is_refused(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    pods.network.drop = lambda message: isinstance(message, Sealed)
+    election = asyncio.create_task(pods.try_elect(1, force=True))
+    await pods.until(lambda: pods[1].up.hosts[0].is_electing)
+    early = pods[1].ask_early(6)
+    pods.network.drop = lambda message: isinstance(message, Sealed) and message.to == pods[1].log_id()
+    pods.epochs[0] += 1
+    await pods.elect(2, force=True)
+    assert await asyncio.wait_for(early.done, 10) == ErrorCode.NOT_COORDINATOR
+    assert (await election).code is OutcomeCode.STALE_EPOCH
+    assert await pods[2].fetch() == 5
+
+
+async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_the_log(pods: ReplicaPods) -> None:
+    """Requests had run in it: a successor that takes its log has them, and one that has not cuts them."""
+    assert await pods[0].commit(5) == 0
+    await pods.caught_up()
+    pods.network.drop = lambda message: isinstance(message, Ack) and message.epoch == 2
+    election = asyncio.create_task(pods.try_elect(1, force=True))
+    await pods.until(lambda: 0 in pods[1].up.shards and pods[1].shard().is_opened)
+    ran = pods[1].ask_commit(6)
+    await pods.until(lambda: pods[1].end() > pods[2].end() or pods[2].end() == pods[1].end() > 3)
+    pods.network.isolate("pod-1")
+    await pods.elect(0, force=True)
+    assert await pods[0].commit(7) == 0
+    pods.network.drop = lambda message: False
+    pods.network.heal()
+    assert await asyncio.wait_for(ran.done, 10) == ErrorCode.NOT_COORDINATOR
+    assert (await election).code is not OutcomeCode.ACCEPTED
+    await pods.caught_up()
+    await pods.elect(1, force=True)
+    assert await pods[1].fetch() == 7
     assert_equal_logs(pods)

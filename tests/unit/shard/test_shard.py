@@ -8,6 +8,7 @@ from tests.unit.shard.fake_world import SETS, Break, Park, Poison, Read, Release
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
+from muster_coordinator.records.control import Fence
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
 
 pytestmark = pytest.mark.interpreted  # FakeReplica and FakeGroups stand in for compiled classes
@@ -203,26 +204,46 @@ def test_shard_is_loading_until_its_epoch_is_open() -> None:
     assert world.shard.state is ShardState.ACTIVE
 
 
-def test_request_that_comes_while_only_the_new_epoch_is_to_be_committed_waits_for_that() -> None:
+def test_request_runs_behind_the_record_that_opens_the_epoch_and_is_answered_when_both_are_committed() -> None:
     world = World()
     world.shard.start_loading()
     world.shard.open_epoch(4, SETS)
-    asked = world.ask(Write(("a",)))
+    opened = world.replica.end_offset
+    written, read = world.ask(Write(("a",))), world.ask(Read())
     world.turn()
-    assert (asked.got, world.groups.state) == ([], []), "not before the state may change"
+    assert world.groups.state == ["a"]
+    world.shard.committed(opened)
     world.shard.activate()
     world.turn()
+    assert (written.got, read.got) == ([], [])
     world.commit()
-    assert asked.got == ["written"]
+    assert (written.got, read.got) == (["written"], [("read", ("a",))])
+    assert world.groups.loaded == 1
 
 
-def test_request_that_waits_for_the_new_epoch_is_refused_when_that_fails() -> None:
+def test_request_that_ran_in_an_epoch_that_failed_is_refused() -> None:
     world = World()
     world.shard.start_loading()
     world.shard.open_epoch(4, SETS)
-    asked = world.ask(Write(("a",)))
+    ran = world.ask(Write(("a",)))
+    world.turn()
+    queued = world.ask(Read())
     world.shard.close("no majority was heard")
-    assert asked.got == [ErrorCode.NOT_COORDINATOR]
+    world.commit()
+    assert (ran.got, queued.got) == ([ErrorCode.NOT_COORDINATOR],) * 2
+
+
+def test_nothing_runs_before_the_epoch_is_committed_where_a_reshard_has_closed_the_partition() -> None:
+    world = World()
+    world.groups.fence = Fence(1, closed=True)
+    world.shard.start_loading()
+    world.shard.open_epoch(4, SETS)
+    early = world.ask(Write(("a",)))
+    world.shard.activate()
+    late = world.ask(Write(("b",)))
+    world.turn()
+    assert (early.got, late.got) == ([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+    assert (world.shard.state, world.groups.state, world.groups.loaded) == (ShardState.FENCED, [], 0)
 
 
 def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:

@@ -101,6 +101,22 @@ async def test_what_is_staged_alone_waits_too_and_leaves_with_the_next_turn() ->
     assert pod.storage.submitted == 2
 
 
+@pytest.mark.usefixtures("rest_without_end")
+async def test_what_an_election_waits_for_is_written_without_a_turn() -> None:
+    pod = Pod()
+    await pod.turn_of(20)
+    (shard,) = await pod.turn_of(1)
+    pod.turns.write_now()
+    assert (pod.storage.submitted, shard.drained) == (2, 0)
+
+
+async def test_what_is_staged_at_the_end_of_a_turn_goes_with_its_write() -> None:
+    pod = Pod()
+    pod.turns.end_turn = pod.turns.write_now
+    await pod.turn_of(1)
+    assert pod.storage.submitted == 1
+
+
 async def test_rest_ends_though_nobody_else_comes_and_who_stays_away_is_soon_forgotten() -> None:
     pod = Pod()
     await pod.turn_of(20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
@@ -14,14 +14,18 @@ from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import ShardState
 from muster_coordinator.wire import messages as w
 
+SubmitEarly = Callable[[int, Any, Answer], None]
+"""(partition, request, its answer): no shard leads the partition here."""
+
 
 class GroupHandlers:
-    def __init__(self, view: ClusterView, shards: Mapping[int, Shard]) -> None:
+    def __init__(self, view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
         self._view = view
         self._shards = shards
+        self._submit_early = submit_early
 
     def route(self, request: Any, exchange: Answer) -> None:
-        """To the shard of ``request.group_id``; refused at once where this pod does not lead it."""
+        """To the shard of ``request.group_id``; refused at once where this pod neither leads it nor is about to."""
         partition = self._view.partition_of(request.group_id)
         shard = self._shards.get(partition) if partition is not None else None
         if shard is not None:
@@ -29,7 +33,7 @@ class GroupHandlers:
         elif partition is None:
             exchange.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            exchange.refuse(ErrorCode.NOT_COORDINATOR)
+            self._submit_early(partition, request, exchange)
 
     def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
         for index, request in enumerate(requests):

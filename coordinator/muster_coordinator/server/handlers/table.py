@@ -9,7 +9,7 @@ from muster_coordinator.server.authorization import Authorizer
 from muster_coordinator.server.cluster_view import ClusterView
 from muster_coordinator.server.handlers.authorized import authorized
 from muster_coordinator.server.handlers.cluster import ClusterHandlers
-from muster_coordinator.server.handlers.groups import GroupHandlers
+from muster_coordinator.server.handlers.groups import GroupHandlers, SubmitEarly
 from muster_coordinator.server.handlers.topics import TopicHandlers
 from muster_coordinator.server.listener import Handler
 from muster_coordinator.shard.shard import Shard
@@ -17,20 +17,20 @@ from muster_coordinator.wire import messages as w
 
 
 def handler_table(
-    view: ClusterView, shards: Mapping[int, Shard], authorizer: Authorizer | None = None
+    view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly, authorizer: Authorizer | None = None
 ) -> dict[type, Handler]:
     """Request type -> handler. A test holds that every served API decodes to a type in here.
 
     Without an authorizer everything is allowed, and nothing is asked on the hot path.
     """
-    handlers = _handlers(view, shards)
+    handlers = _handlers(view, shards, submit_early)
     return handlers if authorizer is None else authorized(handlers, authorizer)
 
 
-def _handlers(view: ClusterView, shards: Mapping[int, Shard]) -> dict[type, Handler]:
+def _handlers(view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> dict[type, Handler]:
     cluster = ClusterHandlers(view)
     topics = TopicHandlers(view)
-    groups = GroupHandlers(view, shards)
+    groups = GroupHandlers(view, shards, submit_early)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
         w.MetadataRequest: cluster.metadata,

@@ -17,7 +17,7 @@ from typing import Protocol
 import structlog
 
 from muster_coordinator.podapi.image import MetadataImage
-from muster_coordinator.replication.messages import Message, encode_message
+from muster_coordinator.replication.messages import Message, encode_message, is_awaited
 from muster_coordinator.server.peers.endpoint import listen
 from muster_coordinator.server.peers.frames import (
     FRAME_BYTES_MAX,
@@ -185,7 +185,9 @@ class PeerNetwork:
     # -- sending: shard.ports.Peers -----------------------------------------------------------------------------------
 
     def send(self, partition: int, message: Message) -> None:
-        """Queue for the pod that has the replica ``message.to``; written at the end of this turn of the loop."""
+        """Queue for the pod that has the replica ``message.to``; written at the end of this turn of the loop, at once
+        if an election waits for it.
+        """
         pod = self._places.pod_of(message.to)
         peer = self._peers.get(pod) if pod is not None else None
         if peer is None:
@@ -200,6 +202,8 @@ class PeerNetwork:
             return
         self.counters.messages_sent += 1
         self.counters.bytes_sent += len(frame)
+        if is_awaited(message):
+            peer.flush()
 
     def write_soon(self, peer: Outbound) -> None:
         if not self._dirty:

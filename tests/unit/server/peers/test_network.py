@@ -22,7 +22,8 @@ from tests.support.peers import (
     until,
 )
 
-from muster_coordinator.replication.messages import encode_message
+from muster_coordinator.replication.messages import Batch, Seal, encode_message, is_awaited
+from muster_coordinator.replication.sets import Sets
 from muster_coordinator.server.peers import inbound, network
 from muster_coordinator.server.peers.frames import (
     FRAME_BYTES_MAX,
@@ -67,6 +68,27 @@ async def test_what_is_sent_in_one_turn_leaves_with_one_write(monkeypatch: pytes
             a.send("b", number)
         await until(lambda: len(b.replicas.received) == 20)
         assert len(writes) == 1
+
+
+@pytest.mark.interpreted
+async def test_what_an_election_waits_for_leaves_at_once_with_what_was_sent_before() -> None:
+    async with pods("a", "b", times=dataclasses.replace(NEVER_SILENT, ping_ms=60_000)) as (a, b):
+        (peer,) = a.network._peers.values()
+        for number in range(3):
+            a.send("b", number)
+        assert peer.waiting_bytes > 0
+        a.network.send(1, Seal(log_id("a"), log_id("b"), 7))
+        assert not peer._out
+        await until(lambda: len(b.replicas.received) == 4)
+        assert type(b.replicas.received[-1][1]) is Seal
+
+
+def test_an_election_waits_for_an_append_that_opens_an_epoch_and_for_no_other() -> None:
+    sets = Sets((log_id("a"), log_id("b")))
+    first = Batch(7, 8, 3, b"", sets)
+    others = [append("a", "b", 10), ack("a", "b", 1), msgspec.structs.replace(append("a", "b", 10), batches=())]
+    assert is_awaited(msgspec.structs.replace(append("a", "b", 10), batches=(first,)))
+    assert not any(map(is_awaited, others))
 
 
 async def test_large_message_arrives_whole() -> None:
