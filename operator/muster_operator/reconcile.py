@@ -29,10 +29,10 @@ log = structlog.get_logger(__name__)
 
 RESYNC_S = 30.0
 """Every cluster is looked at this often even if nothing happens."""
-RESTS = 2
+RESTS = 1
 """A rest between two planned moves lasts so many times as long as the last one took. Moves cost pods, operator and API
-server processor time of which the groups that move next are short; where there is enough of it both are short."""
-LONGEST_REST_S = 0.25
+server processor time, of which the groups that move next are short; where there is enough of it both take little."""
+LONGEST_REST_S = 0.1
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 10.0
 SUSPECT_AFTER_S = 1.0
