@@ -13,23 +13,24 @@ from tests.chaos.history import GroupHistory, History
 @dataclass
 class Fault:
     """``victims``: Kafka addresses of the pods whose groups are expected to be interrupted. The times are seconds of
-    the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``of_all_in_turn``:
-    no victims, as every group is moved, and more than once; a move is one interruption, the rest of the time it is
-    elsewhere. ``stolen``: the largest share of the processors' time that went to other machines, of any half second."""
+    the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``planned``: leaders
+    that live are moved; each move of a group is one interruption, and all other time of every group, the moved ones
+    included, is elsewhere. ``stolen``: the largest share of the processors' time that went to other machines, of any
+    half second."""
 
     what: str
     victims: tuple[str, ...]
     at: float
     until: float = 0.0
-    of_all_in_turn: bool = False
+    planned: bool = False
     stolen: float = 0.0
 
 
 @dataclass(frozen=True)
 class Bounds:
     """In ms; None: not bounded. ``interrupted``: percentiles over the longest gap of each group that a victim led, or
-    over the moves of all groups; ``elsewhere``: the same of all other groups; ``slowest``: p99 of the other groups'
-    commit latencies."""
+    over the moves; ``elsewhere``: over the longest other gap of each other group, or of each group; ``slowest``: p99 of
+    the other groups' commit latencies."""
 
     interrupted_p50: float | None = None
     interrupted_max: float | None = None
@@ -69,8 +70,8 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
     figures = Figures(faults=len(faults))
     for fault in faults:
         hit, spared = _split(history, fault)
-        if fault.of_all_in_turn:
-            for group in spared:
+        if fault.planned:
+            for group in history.groups:
                 moves, other = gaps_by_move(group, fault.at, fault.until)
                 figures.interrupted += moves
                 figures.elsewhere.append(other)

@@ -32,7 +32,7 @@ class KubeScenario:
 def delete(run: Run, cluster: KubeCluster) -> None:
     for victim in run.rounds(cluster):
         before = {victim: cluster.uid(victim)}
-        with run.fault(cluster, f"pod {victim} deleted", victim):
+        with run.fault(cluster, f"pod {victim} deleted", victim, planned=True):
             cluster.delete(victim)
             cluster.wait_replaced(before)
 
@@ -58,7 +58,7 @@ def drain(run: Run, cluster: KubeCluster) -> None:
         before = {victim: cluster.uid(victim)}
         cluster.cordon()
         try:
-            with run.fault(cluster, f"node cordoned, {victim} evicted", victim):
+            with run.fault(cluster, f"node cordoned, {victim} evicted", victim, planned=True):
                 cluster.evict(victim)
                 cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
         finally:
@@ -94,8 +94,7 @@ def node_lost(run: Run, cluster: KubeCluster) -> None:
 def rolling(run: Run, cluster: KubeCluster) -> None:
     cluster.wait_before_fault()
     before = {name: cluster.uid(name) for name in cluster.names}
-    with run.fault(cluster, "pod template changed: every pod replaced") as fault:
-        fault.of_all_in_turn = True
+    with run.fault(cluster, "pod template changed: every pod replaced", planned=True):
         cluster.restart_all(str(run.random.random()))
         cluster.wait_replaced(before)
 

@@ -62,11 +62,12 @@ class Run:
         self.machine.wait_undisturbed(HUSH_S)
 
     @contextmanager
-    def fault(self, cluster: ObservedCluster, what: str, *victims: str) -> Iterator[Fault]:
-        """The block does the fault and waits until its effects are over. ``victims``: pods by name."""
+    def fault(self, cluster: ObservedCluster, what: str, *victims: str, planned: bool = False) -> Iterator[Fault]:
+        """The block does the fault and waits until its effects are over. ``victims``: pods by name; ``planned``: see
+        ``Fault``."""
         addresses = tuple(cluster.kafka_address(each) for each in victims)
         self._hush()
-        fault = Fault(what, addresses, time.monotonic())
+        fault = Fault(what, addresses, time.monotonic(), planned=planned)
         self.faults.append(fault)
         try:
             yield fault

@@ -54,13 +54,13 @@ def kill(run: Run, cluster: Cluster) -> None:
 
 def terminate(run: Run, cluster: Cluster) -> None:
     for victim in run.rounds(cluster):
-        with run.fault(cluster, f"SIGTERM of {victim}", victim):
+        with run.fault(cluster, f"SIGTERM of {victim}", victim, planned=True):
             _restart(cluster, victim)
 
 
 def drain(run: Run, cluster: Cluster) -> None:
     for victim in run.rounds(cluster):
-        with run.fault(cluster, f"drain of {victim}", victim):
+        with run.fault(cluster, f"drain of {victim}", victim, planned=True):
             cluster.drain(victim)
             cluster.wait_led(without=[victim])
         _restart(cluster, victim)
@@ -97,7 +97,7 @@ def everything(run: Run, cluster: Cluster) -> None:
 def rolling(run: Run, cluster: Cluster) -> None:
     cluster.wait_settled()
     for victim in cluster.names:
-        with run.fault(cluster, f"SIGTERM of {victim}", victim):
+        with run.fault(cluster, f"SIGTERM of {victim}", victim, planned=True):
             _restart(cluster, victim)
         cluster.wait_settled()
 

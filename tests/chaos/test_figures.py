@@ -55,19 +55,22 @@ def test_only_groups_of_the_victim_count_as_interrupted() -> None:
     assert figures["own_lag_max"] == 200.0
 
 
-def test_where_all_pods_have_their_turn_each_move_counts_and_the_time_between_is_elsewhere() -> None:
+@pytest.mark.parametrize("victims", [(), ("a:1",), ("b:2",)])
+def test_of_planned_moves_each_one_counts_and_all_other_time_of_every_group_is_elsewhere(
+    victims: tuple[str, ...],
+) -> None:
     moved = group("moved", [0.5, 1.0, 3.0, 3.5, 4.5, 4.75, 7.0])
     moved.pods = [0, 0, 1, 1, 0, 0, 1]  # over 2 s and 1 s; the last one begins behind the window
     stayed = group("stayed", [0.5, 1.0, 2.5, 5.0])
     seen = History(["a:1", "b:2"], [moved, stayed], 0.01)
-    figures = measure(seen, [Fault("rolling", (), 1.1, 4.6, of_all_in_turn=True)])
+    figures = measure(seen, [Fault("rolling", victims, 1.1, 4.6, planned=True)])
     assert figures.interrupted == [2.0, 1.0]
     assert figures.elsewhere == [0.5, 2.5]
 
 
 def test_group_that_never_came_back_is_no_move() -> None:
     seen = History(["a:1"], [group("g", [1.0, 2.0])], 0.01)
-    figures = measure(seen, [Fault("rolling", (), 2.5, 10.0, of_all_in_turn=True)])
+    figures = measure(seen, [Fault("rolling", (), 2.5, 10.0, planned=True)])
     assert (figures.interrupted, figures.elsewhere) == ([], [7.5])
 
 
