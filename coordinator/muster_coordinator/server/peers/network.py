@@ -203,7 +203,7 @@ class PeerNetwork:
         self.counters.messages_sent += 1
         self.counters.bytes_sent += len(frame)
         if is_awaited(message):
-            peer.flush()
+            peer.flush_now()
 
     def write_soon(self, peer: Outbound) -> None:
         if not self._dirty:

@@ -103,6 +103,7 @@ class Outbound:
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._flushed_now = False
         self._link: _Link | None = None
         self._heard_s = self._loop.time()
         self._pinged_s = 0.0
@@ -143,6 +144,18 @@ class Outbound:
         self._out.append(frame)
         self._out_bytes += size
         return ""
+
+    def flush_now(self) -> None:
+        """Not at the end of this turn, but only for the first time in it: the messages of other elections that are made
+        at the same time share a write.
+        """
+        if not self._flushed_now:
+            self._flushed_now = True
+            self._loop.call_soon(self._turn_ended)
+            self.flush()
+
+    def _turn_ended(self) -> None:
+        self._flushed_now = False
 
     def flush(self) -> None:
         """Write what was queued in this turn, once."""

@@ -79,8 +79,13 @@ async def test_what_an_election_waits_for_leaves_at_once_with_what_was_sent_befo
         assert peer.waiting_bytes > 0
         a.network.send(1, Seal(log_id("a"), log_id("b"), 7))
         assert not peer._out
-        await until(lambda: len(b.replicas.received) == 4)
-        assert type(b.replicas.received[-1][1]) is Seal
+        a.network.send(2, Seal(log_id("a"), log_id("b"), 8))
+        assert peer._out, "the second one in a turn shares a write with those behind it"
+        await until(lambda: len(b.replicas.received) == 5)
+        a.network.send(3, Seal(log_id("a"), log_id("b"), 9))
+        assert not peer._out
+        await until(lambda: len(b.replicas.received) == 6)
+        assert [each.epoch for _, each in b.replicas.received[-3:]] == [7, 8, 9]
 
 
 def test_an_election_waits_for_an_append_that_opens_an_epoch_and_for_no_other() -> None:
