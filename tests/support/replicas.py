@@ -278,9 +278,10 @@ class ReplicaPod:
     def ask_early(self, offset: int | None) -> Asked:
         """A commit, or a fetch, that comes to a pod that does not lead partition 0."""
         asked = Asked()
-        commit = m.OffsetCommitRequest("g", -1, "", None, -1, (("t", ((0, offset, -1, ""),)),), 7)
-        fetch = m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False)
-        self.up.submit_early(0, fetch if offset is None else commit, asked)
+        request: Any = m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False)
+        if offset is not None:
+            request = m.OffsetCommitRequest("g", -1, "", None, -1, (("t", ((0, offset, -1, ""),)),), 7)
+        self.up.submit_early(0, request, asked)
         return asked
 
     async def commit(self, offset: int, partition: int = 0, group: str = "g", metadata: str = "") -> int:

@@ -390,10 +390,9 @@ async def test_cut_that_the_journal_cannot_take_is_made_when_the_storage_works_a
 
 async def test_request_that_comes_during_an_election_is_answered_by_it(pods: ReplicaPods) -> None:
     assert await pods[0].commit(5) == 0
-    sealed: list[Message] = []
-    pods.network.drop = lambda message: isinstance(message, Sealed) and not sealed.append(message)
+    pods.network.drop = lambda message: isinstance(message, Sealed)
     election = asyncio.create_task(pods.try_elect(1, force=True))
-    await pods.until(lambda: bool(sealed))
+    await pods.until(lambda: pods[1].up.hosts[0].is_electing)
     early, read = pods[1].ask_early(6), pods[1].ask_early(None)
     pods.network.drop = lambda message: False
     assert (await election).code is OutcomeCode.ACCEPTED
@@ -438,3 +437,22 @@ async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_
     await pods.elect(1, force=True)
     assert (await pods[1].fetch(), await pods[1].fetch(group="cut")) == (7, -1)
     assert_equal_logs(pods)
+
+
+async def test_state_of_an_epoch_that_ends_before_it_is_committed_counts_for_all_that_ran_in_it(
+    pods: ReplicaPods,
+) -> None:
+    """A checkpoint of it that named an earlier offset would hold what may still be cut."""
+    assert await pods[0].commit(5) == 0
+    await pods.caught_up()
+    pods.network.drop = lambda message: isinstance(message, Append) and message.epoch == 2
+    election = asyncio.create_task(pods.try_elect(1, force=True))
+    await pods.until(lambda: 0 in pods[1].up.shards and pods[1].shard().is_opened)
+    ran = pods[1].ask_commit(6)
+    await pods.until(lambda: pods[1].end() == pods[2].end() + 2)
+    serving = pods[1].up.hosts[0].serving
+    serving.end("another one is elected", log_stands=True)
+    assert serving.state_at_rest is not None
+    assert serving.state_at_rest[1] == pods[1].end()
+    assert await ran.done == ErrorCode.NOT_COORDINATOR
+    election.cancel()
