@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.shard.fake_world import Asked, Read, World, Write
 
 from muster_coordinator.errors import ErrorCode
@@ -32,6 +33,7 @@ def test_they_are_refused_when_the_election_ended_without_a_leader() -> None:
     assert [asked.got for asked in answers] == [[ErrorCode.NOT_COORDINATOR]] * 2
 
 
+@pytest.mark.interpreted  # a double of the log
 def test_a_shard_takes_them_in_their_order_or_says_that_it_loads() -> None:
     world = World()
     world.shard.start_loading()
