@@ -93,12 +93,15 @@ class Checker:
         holder = self._partition.replica_of(log_id)
         return log_id in self.lost_ids or (holder is not None and holder.storage.promise.epoch >= epoch)
 
-    def active(self, replica: Replica, epoch: int) -> None:
+    def active(self, replica: Replica, epoch: int, opened: tuple[int, DurableState]) -> None:
+        """``opened``: offset and state behind the leader-change record, which is committed now. What requests appended
+        behind that may not be.
+        """
         log_id = replica.storage.log_id
         if self.epochs_opened.get(epoch) != log_id:
             raise Violation(f"{log_id} is ACTIVE in epoch {epoch}, which {self.epochs_opened.get(epoch)} opened")
         self.active_epochs.append(epoch)
-        self.compare_state(replica)
+        self._compare_state_at(replica, *opened)
 
     # -- loss that a person allowed -----------------------------------------------------------------------------------
 
@@ -242,13 +245,14 @@ class Checker:
 
         A cleaned log may lack what ``DurableState`` says.
         """
-        offset = replica.machine.replayed
+        self._compare_state_at(replica, replica.machine.replayed, replica.machine.state())
+
+    def _compare_state_at(self, replica: Replica, offset: int, state: DurableState) -> None:
         if offset < self._cleaned_end or (self.loss_accepted and not self._is_of_ledger(replica, offset)):
             return
         expected = self._state_at(offset)
         if expected is None:
             return
-        state = replica.machine.state()
         same = _lasting(state) == _lasting(expected) if self._cleaned_end or self.loss_accepted else state == expected
         if not same:
             raise Violation(f"{replica.name} at {offset} has the state {state}, committed is {expected}")

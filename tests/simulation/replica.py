@@ -53,6 +53,7 @@ class Replica:
         self._durable_end = 0
         self._answers: dict[int, Callable[[fx.Answer], None]] = {}
         self._calls = 0
+        self._opened = (0, self.machine.state())  # offset and state when the last epoch was opened here
 
     def new_storage(self) -> Storage:
         return self.pod.disk.new_storage(f"{self.random.getrandbits(128):032x}", self.partition.index, self.random)
@@ -162,12 +163,13 @@ class Replica:
                 self.world.log(f"{self.name} opens epoch {epoch} at {self.log.end}")
                 checker.opens(self, epoch, sets)
                 self.append_own([leader_change(self.storage.log_id, sets)], control=True)
+                self._opened = (self.machine.replayed, self.machine.state())
                 self.serving = Serving(self, epoch)
             case fx.AppendReplicaSet(replicas=replicas):
                 self.append_own([replica_set(replicas)], control=True)
             case fx.Active(epoch=epoch):
                 self.world.log(f"{self.name} is ACTIVE in {epoch}")
-                checker.active(self, epoch)
+                checker.active(self, epoch, self._opened)
             case fx.SteppedDown(epoch=epoch, reason=reason):
                 self.world.log(f"{self.name} no longer leads {epoch}: {reason}")
                 self._end_serving()

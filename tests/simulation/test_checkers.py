@@ -70,7 +70,8 @@ def test_promise_that_goes_back(partition: Partition) -> None:
 
 def test_epoch_that_is_active_and_was_not_opened(partition: Partition) -> None:
     with pytest.raises(Violation, match="is ACTIVE in epoch 3, which None opened"):
-        partition.checker.active(_replica(partition), 3)
+        replica = _replica(partition)
+        partition.checker.active(replica, 3, (0, replica.machine.state()))
 
 
 def test_loss_that_nobody_allowed(partition: Partition) -> None:
