@@ -69,8 +69,8 @@ def test_promise_that_goes_back(partition: Partition) -> None:
 
 
 def test_epoch_that_is_active_and_was_not_opened(partition: Partition) -> None:
+    replica = _replica(partition)
     with pytest.raises(Violation, match="is ACTIVE in epoch 3, which None opened"):
-        replica = _replica(partition)
         partition.checker.active(replica, 3, (0, replica.machine.state()))
 
 
