@@ -18,7 +18,6 @@ import ctypes
 import os
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,15 +97,18 @@ def call_standing_back(
 
 def import_standing_back(*modules: str) -> None:
     """Who imports them afterwards has them at once. In Kubernetes with naps, while others want the processors."""
-    naps = _Naps()
-    if IN_KUBERNETES in os.environ:
-        sys.meta_path.insert(0, naps)
+    call_standing_back(_import_with_naps, modules)
+
+
+def _import_with_naps(modules: Sequence[str]) -> None:
+    naps = [_Naps()] if IN_KUBERNETES in os.environ else []
+    sys.meta_path[:0] = naps
     try:
         for module in modules:
-            call_standing_back(import_module, module)
+            import_module(module)
     finally:
-        if naps in sys.meta_path:
-            sys.meta_path.remove(naps)
+        for nap in naps:
+            sys.meta_path.remove(nap)
 
 
 class _Naps:
@@ -116,14 +118,10 @@ class _Naps:
     """
 
     def __init__(self) -> None:
-        self._worked_s = 0.0  # processor time of the thread at the end of the last nap
-        self._thread = 0
+        self._worked_s = time.thread_time()  # of the thread that imports, at the end of the last nap
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        thread, worked_s = threading.get_ident(), time.thread_time()
-        if thread != self._thread:
-            self._thread, self._worked_s = thread, worked_s
-        since_s = worked_s - self._worked_s
+        since_s = time.thread_time() - self._worked_s
         if since_s >= NAP_AFTER_S:
             if _somebody_waits():
                 time.sleep(min(since_s * NAPS, LONGEST_NAP_S))

@@ -144,9 +144,7 @@ class Reconciler:
         pods = self._pods.views(key)
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
-        rest_s = memory.rests_until - self._clock.monotonic()
-        if rest_s > 0:
-            memory.steady_in_s = min(rest_s, memory.steady_in_s or rest_s)
+        rests = memory.waits(memory.rests_until - self._clock.monotonic())
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -161,7 +159,7 @@ class Reconciler:
             attempts=memory.attempts.view(self._clock.monotonic()),
             busy=frozenset(memory.busy),
             failovers=tuple(memory.failovers),
-            rests=rest_s > 0,
+            rests=rests,
         )
 
     def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:

@@ -115,6 +115,11 @@ class ReplicaCore:
         return self._leadership.candidate is not None
 
     @property
+    def is_electing(self) -> bool:
+        """This replica promised an epoch to itself, and does not lead yet."""
+        return self.is_candidate and self._context.promise.leader == self._context.log_id
+
+    @property
     def is_alone(self) -> bool:
         """An ACTIVE leader that is its whole set and feeds nobody: its commit point is the durable end of its log.
 

@@ -51,7 +51,7 @@ def partition_status(manager: ShardManager, partition: int) -> PartitionStatus |
 def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
     """What the protocol core adds. A candidate that promised its epoch to itself is about to lead."""
     leading_epoch = core.leading_epoch
-    if leading_epoch < 0 and core.is_candidate and core.promise.leader == core.log_id:
+    if leading_epoch < 0 and core.is_electing:
         leading_epoch = core.promise.epoch
     state = status.state
     if leading_epoch >= 0 and state not in OPEN_STATES:

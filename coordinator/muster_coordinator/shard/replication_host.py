@@ -83,9 +83,7 @@ class ReplicaHost:
 
     @property
     def is_electing(self) -> bool:
-        """This replica promised an epoch to itself, and does not lead yet."""
-        core = self.core
-        return core is not None and core.is_candidate and core.promise.leader == core.log_id
+        return self.core is not None and self.core.is_electing
 
     @property
     def generation(self) -> int:

@@ -103,8 +103,7 @@ class Shard:
         self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
         fence = self.coordinator.fence
         if self.state is ShardState.LOADING and (fence is None or not fence.closed):
-            self._serves = True
-            self._queue_internal(self.coordinator.on_loaded)
+            self._begin_to_serve()
         self._host.flush_soon(self)
 
     def activate(self) -> None:
@@ -120,10 +119,14 @@ class Shard:
             if self.state is not ShardState.FENCED:
                 self._enter(ShardState.FENCED, "Resharding", f"re-shard {fence.reshard} is under way")
         elif self.state is not ShardState.ACTIVE:
-            was_serving = self._serves
+            self._begin_to_serve()
             self._enter(ShardState.ACTIVE)
-            if not was_serving:
-                self._queue_internal(self.coordinator.on_loaded)
+
+    def _begin_to_serve(self) -> None:
+        """What the group state does first is first in the queue."""
+        if not self._serves:
+            self._serves = True
+            self._queue_internal(self.coordinator.on_loaded)
 
     def hold(self) -> None:
         """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised. Rounds count

@@ -69,7 +69,12 @@ class Turns:
     def write_now(self) -> None:
         """An election waits for what was staged: neither for a rest, nor until all shards have drained their queues."""
         if not self._running:  # else the write follows
-            self._storage.submit()
+            self._submit()
+
+    def _submit(self) -> None:
+        began = not self._storage.is_writing  # else what is staged goes behind that write
+        self._storage.submit()
+        if began:
             self._submitted_s = self._clock.monotonic_s()
 
     def _run_soon(self) -> None:
@@ -116,8 +121,7 @@ class Turns:
         if self.end_turn is not None:
             self.end_turn()
         self._running = False
-        self._storage.submit()
-        self._submitted_s = self._clock.monotonic_s()
+        self._submit()
 
     def write_ended(self) -> None:
         """The last write is durable and its answers are released. The next turn comes when the sockets have been read

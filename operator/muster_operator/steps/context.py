@@ -60,6 +60,12 @@ class Memory:
     """The last line of each step: a line is logged when it is a new one."""
     failovers: deque[FailoverRecord] = field(default_factory=lambda: deque(maxlen=FAILOVERS_KEPT))
 
+    def waits(self, left_s: float) -> bool:
+        """Whether there is time left. If so, the cluster is looked at again when it is over."""
+        if left_s > 0:
+            self.steady_in_s = min(left_s, self.steady_in_s or left_s)
+        return left_s > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -92,6 +98,4 @@ class Context:
 
     def waits(self, left_s: float) -> bool:
         """Whether there is time left. If so, the cluster is looked at again when it is over."""
-        if left_s > 0:
-            self.memory.steady_in_s = min(left_s, self.memory.steady_in_s or left_s)
-        return left_s > 0
+        return self.memory.waits(left_s)

@@ -8,12 +8,12 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.support.replicas import ReplicaPods
+from tests.support.replicas import Asked, ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import messages as m
 from muster_coordinator.replication.messages import Append, Message, Sealed
-from muster_coordinator.shard.outcome import OutcomeCode
+from muster_coordinator.shard.outcome import Outcome, OutcomeCode
 from muster_coordinator.shard.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
@@ -417,8 +417,8 @@ async def test_request_that_comes_during_an_election_that_fails_is_refused(pods:
     assert await pods[2].fetch() == 5
 
 
-async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_the_log(pods: ReplicaPods) -> None:
-    """A request had run in it, and its record is cut under the next leader."""
+async def opened_and_not_committed(pods: ReplicaPods) -> tuple[asyncio.Task[Outcome], Asked]:
+    """pod-1 has opened epoch 2, and a commit of group "cut" has run in it; nobody else gets either record."""
     assert await pods[0].commit(5) == 0
     await pods.caught_up()
     pods.network.drop = lambda message: isinstance(message, Append) and message.epoch == 2
@@ -426,6 +426,12 @@ async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_
     await pods.until(lambda: 0 in pods[1].up.shards and pods[1].shard().is_opened)
     ran = pods[1].ask_commit(6, group="cut")
     await pods.until(lambda: pods[1].end() == pods[2].end() + 2)
+    return election, ran
+
+
+async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_the_log(pods: ReplicaPods) -> None:
+    """A request had run in it, and its record is cut under the next leader."""
+    election, ran = await opened_and_not_committed(pods)
     pods.network.isolate("pod-1")
     await pods.elect(0, force=True)
     assert await pods[0].commit(7) == 0
@@ -443,13 +449,7 @@ async def test_state_of_an_epoch_that_ends_before_it_is_committed_counts_for_all
     pods: ReplicaPods,
 ) -> None:
     """A checkpoint of it that named an earlier offset would hold what may still be cut."""
-    assert await pods[0].commit(5) == 0
-    await pods.caught_up()
-    pods.network.drop = lambda message: isinstance(message, Append) and message.epoch == 2
-    election = asyncio.create_task(pods.try_elect(1, force=True))
-    await pods.until(lambda: 0 in pods[1].up.shards and pods[1].shard().is_opened)
-    ran = pods[1].ask_commit(6)
-    await pods.until(lambda: pods[1].end() == pods[2].end() + 2)
+    election, ran = await opened_and_not_committed(pods)
     serving = pods[1].up.hosts[0].serving
     serving.end("another one is elected", log_stands=True)
     assert serving.state_at_rest is not None
