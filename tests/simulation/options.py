@@ -149,6 +149,8 @@ def draw_options(seed: int) -> Options:
         options = replace(options, files=True, flush_os=False, power_loss=0.6)
     if random.random() < 0.25:
         options = replace(options, plan=True, rogue_sets=0.0)
+    if options.disk_ms_max > 10:  # a replica that lags is sent one chunk for each of its writes, and must catch up
+        options = replace(options, append_bytes_max=max(options.append_bytes_max, 1_000))
     if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md
         options = replace(options, clean_every_ms=0)
     if options.partitions > 1:

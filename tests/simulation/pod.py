@@ -47,7 +47,8 @@ class Pod:
         self.wall_offset_ms = 0
         self.clock_rate = 1 + self.random.uniform(-1, 1) * world.options.drift
         self.clock_start = self.random.randint(0, 10_000)
-        self._disk_free_at = 0
+        self._is_writing = False
+        self._waiting: list[Callable[[], None]] = []  # told when the next write ends
         if self.clock_rate != 1:
             world.injected[Injected.CLOCK_DRIFT] += 1
 
@@ -75,7 +76,8 @@ class Pod:
         self.run += 1
         if self.run > 1:
             self.world.injected[Injected.RESTART] += 1
-        self._disk_free_at = 0
+        self._is_writing = False
+        self._waiting = []
         self.image = (-1, -1)
         self.disk.open()
         run = self.run
@@ -160,17 +162,26 @@ class Pod:
             raise Crash
 
     def write(self, write: Callable[[], None], done: Callable[[], None]) -> None:
-        """One write behind the other; ``done`` unless the process dies first. It does of an I/O error: whether the
-        write was done nobody knows.
+        """``done`` when it is durable, unless the process dies first. What comes while a write is under way waits and
+        is one write behind it, as in the journal: a slow disk makes writes larger, not a queue without end.
         """
+        self.disk.begin(write)
+        self._waiting.append(done)
+        if not self._is_writing:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        """It dies of an I/O error: whether the write was done nobody knows."""
         options = self.world.options
         run = self.run
-        finish = self.disk.begin(write)
+        written, self._waiting = self._waiting, []
+        self._is_writing = bool(written)
+        if not written:
+            return
         took = self.random.randint(0, options.disk_ms_max)
         if self.world.now_ms < self.slow_until:
             self.world.injected[Injected.SLOW_DISK] += 1
             took += self.random.randint(0, options.slow_disk_ms)
-        self._disk_free_at = max(self._disk_free_at, self.world.now_ms) + took
 
         def finished() -> None:
             if self.run != run or not self.up:
@@ -179,7 +190,11 @@ class Pod:
                 self.world.injected[Injected.IO_ERROR] += 1
                 self.crash(failed=True)
                 self.start_later()
-            elif finish():
+                return
+            self.disk.finish(len(written))
+            for done in written:
                 self.when_thawed(run, done)
+            if self.run == run and self.up:
+                self._write_waiting()
 
-        self.world.at(self._disk_free_at - self.world.now_ms, finished)
+        self.world.at(took, finished)

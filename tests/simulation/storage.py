@@ -117,20 +117,15 @@ class Disk:
     def wipe(self) -> None:
         """The volume is lost."""
 
-    def begin(self, write: Callable[[], None]) -> Callable[[], bool]:
-        """``write`` is under way; the result makes it durable, and says False if the process died before."""
+    def begin(self, write: Callable[[], None]) -> None:
+        """It is under way from now on."""
         self._under_way.append(write)
 
-        def finish() -> bool:
-            if write not in self._under_way:
-                return False
-            while self._under_way[0] is not write:  # in order
-                self._under_way.pop(0)()
+    def finish(self, count: int) -> None:
+        """The ``count`` oldest of what is under way are durable."""
+        for _ in range(count):
             self._under_way.pop(0)()
-            self.flush()
-            return True
-
-        return finish
+        self.flush()
 
     def flush(self) -> None:
         """Make durable what was written since the last time."""
