@@ -85,11 +85,15 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
 
 
 def exceeded(figures: dict[str, Any], bounds: Bounds) -> list[str]:
-    """A line for each bound that does not hold."""
+    """A line for each bound that does not hold, or of which nothing was measured."""
     lines = []
     for name in ("interrupted_p50", "interrupted_max", "elsewhere_p99", "slowest_p99"):
         bound, value = getattr(bounds, name), figures[name]
-        if bound is not None and value is not None and value > bound:
+        if bound is None:
+            continue
+        if value is None:
+            lines.append(f"{name} was not measured, in no fault was there such a group; the bound is {bound:g} ms")
+        elif value > bound:
             lines.append(f"{name} is {value:g} ms, the bound is {bound:g} ms")
     return lines
 

@@ -102,12 +102,6 @@ class KubeCluster(NetworkedCluster):
     def remove(self) -> None:
         kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
 
-    def wait_before_fault(self) -> None:
-        """Leaders go back to a pod ten seconds after it came back: in the middle of the next fault, groups that it
-        spares would see these moves."""
-        self.wait_even()
-        self.wait_settled()
-
     def places(self) -> list[Place]:
         try:
             pods = [pod.obj for pod in self._pods()]

@@ -152,7 +152,14 @@ class OperatorRules:
 
 
 class NetworkedCluster(ObservedCluster):
-    """One whose pods have networks of their own."""
+    """One whose pods have networks of their own, and whose leaders the operator spreads."""
+
+    def wait_before_fault(self) -> None:
+        """Leaders go back to a pod ten seconds after it came back: in the middle of the next fault, groups that it
+        spares would see these moves; before that, a pod may lead everything, and no group is spared."""
+        if self.factor > 1:
+            self.wait_even()
+        self.wait_settled()
 
     @abstractmethod
     def signal_process(self, pod: str, number: signal.Signals) -> None:
