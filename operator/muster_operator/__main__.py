@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from muster_coordinator.descriptors import make_room_for_descriptors
 from muster_coordinator.ending import exit_at_once
 from muster_coordinator.scheduling import import_standing_back, run_in_short_slices
 
 
 def main() -> NoReturn:
     """Entry point of `muster-operator`; set up by the environment (kube.run.KubeOptions)."""
+    make_room_for_descriptors()
     import_standing_back("uvloop", "muster_operator.kube.run", "muster_operator.process")
     from muster_operator.process import main as run
 

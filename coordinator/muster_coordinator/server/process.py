@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from muster_coordinator.descriptors import make_room_for_descriptors
 from muster_coordinator.ending import exit_at_once
 from muster_coordinator.scheduling import import_standing_back, run_in_short_slices
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.flags.optimize:
         print("muster-coordinator: must not run under -O: assertions guard its invariants", file=sys.stderr)
         return 2
+    make_room_for_descriptors()
     # The imports take a quarter of a second, in which the pods that serve should not wait.
     import_standing_back("muster_coordinator.server.options")
     from muster_coordinator.server.options import UsageError, parse_options
