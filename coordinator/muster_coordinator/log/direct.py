@@ -63,11 +63,12 @@ class DirectWriter:
         return written - kept
 
     def _load(self, position: int) -> None:
-        """The block in which ``position`` is."""
+        """The block in which ``position`` is. Only what stands in front of that is needed."""
         self._start = position // BLOCK_BYTES * BLOCK_BYTES
         block = self._view[:BLOCK_BYTES]
         block[:] = bytes(BLOCK_BYTES)
-        self._through_cache_if_refused(lambda: os.preadv(self._descriptor, (block,), self._start))
+        if position > self._start:
+            self._through_cache_if_refused(lambda: os.preadv(self._descriptor, (block,), self._start))
         self._kept = position - self._start
 
     def _through_cache_if_refused(self, call: Callable[[], int]) -> int:

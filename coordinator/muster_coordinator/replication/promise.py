@@ -152,7 +152,7 @@ class PromiseFile:
         if msgspec.structs.replace(slot, serial=now.serial) == now:
             return
         data = _encode(slot)
-        descriptor = self._disk.open(self._path)
+        descriptor = self._disk.open(self._path, direct=True)  # a slot is a block
         try:
             write_fully_durably(self._disk, descriptor, data, (slot.serial % 2) * _SLOT_BYTES)
         finally:

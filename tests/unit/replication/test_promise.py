@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.fake_disk import FakeDisk
 
+from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.replication.log_id import new_log_id
 from muster_coordinator.replication.promise import (
     EPOCH_JUMP_MAX,
@@ -131,6 +132,29 @@ def test_promise_needs_no_free_space() -> None:
     for epoch in range(5):
         file.store(epoch, "leader" * 20)
         assert len(disk.content(FILE)) == size
+
+
+class WatchedDisk(OsDisk):
+    """``opened``: names of files, and whether past the page cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[tuple[str, bool]] = []
+
+    def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
+        self.opened.append((path.name, direct))
+        return super().open(path, create=create, direct=direct)
+
+
+@pytest.mark.interpreted
+def test_promise_is_written_past_the_page_cache(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    file = PromiseFile.create(disk, tmp_path, LOG_ID)
+    for epoch in (1, 2, 3):
+        disk.opened.clear()
+        file.store(epoch, "pod-1")
+        assert disk.opened == [(PROMISE_NAME, True)]
+        assert PromiseFile.open(disk, tmp_path).epoch == epoch
 
 
 def test_log_ids_are_random_and_printable() -> None:
