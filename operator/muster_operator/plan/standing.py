@@ -20,7 +20,11 @@ come with events and are older than the last commits in any case."""
 
 
 _flags_of = attrgetter(
-    *(each.name for each in fields(PodView) if each.name not in ("replicas", "image", "ready", "steady_s"))
+    *(
+        each.name
+        for each in fields(PodView)
+        if each.name not in ("replicas", "image", "ready", "steady_s", "lost_peers")
+    )
 )
 """What decisions may look at in any pod, next to its replica of the partition and to how long it has been there."""
 
@@ -70,7 +74,11 @@ class Scene:
         """
         pods = tuple((_flags_of(pod), self.is_young(pod), self.is_away_for_long(pod)) for pod in self.pods.values())
         bounds = (self.rebalance_after_s, self.replace_after_s)
-        return (pods, self.replication_factor, self.declared, bounds, self.emptying)
+        # Peers are asked only of a pod that is silent. Of one that died they tell one after the other, while elections
+        # are to be called: nothing is decided anew for that.
+        silent = any(pod.connection is Connection.SUSPECT for pod in self.pods.values())
+        witnesses = tuple(pod.lost_peers for pod in self.pods.values()) if silent else ()
+        return (pods, self.replication_factor, self.declared, bounds, self.emptying, witnesses)
 
     def shall_leave(self, pod: PodView) -> bool:
         """Its leaders shall go elsewhere, if somebody else can lead."""

@@ -38,7 +38,7 @@ __all__ = ["PodSession"]
 
 log = structlog.get_logger(__name__)
 
-RETRY_MIN_S = 0.02
+RETRY_MIN_S = 0.05
 RETRY_MAX_S = 0.25
 RETRY_SHARE = 0.02
 """Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.

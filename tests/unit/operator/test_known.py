@@ -199,3 +199,30 @@ def test_change_is_planned_for_at_once(
     planned = plan(first, 100.0, known)
     then = changed(first, after)
     assert plan(then, 100.0, known) == plan(then, 100.0) != planned
+
+
+@pytest.mark.parametrize(("connection", "counts"), [(Connection.DOWN, False), (Connection.SUSPECT, True)])
+def test_what_pods_hear_of_one_another_counts_while_one_is_silent(
+    monkeypatch: pytest.MonkeyPatch, connection: Connection, counts: bool
+) -> None:
+    """The peers of a pod that died tell of it one after the other, while elections are to be called."""
+    decided: list[int] = []
+
+    def decide(partition: Any, *rest: Any) -> Any:
+        decided.append(partition.spec.index)
+        return real(partition, *rest)
+
+    real = planner.decide
+    monkeypatch.setattr(planner, "decide", decide)
+    seen, known = changed(SITUATIONS[0], ("pod", 0, 0, "connection", connection)), Known()
+    plan(seen, 100.0, known)
+    decided.clear()
+    plan(seen, 100.0, known)
+    always = sorted(decided)  # what is without a leader depends on how many each pod leads
+    assert len(always) < len(seen.partitions)
+    for number in (1, 2, 3):
+        seen = changed(seen, ("pod", number, 0, "lost_peers", frozenset({"c-0"})))
+        decided.clear()
+        planned = plan(seen, 100.0, known)
+        assert sorted(decided) == ([0, 1, 2, 3] if counts else always)
+        assert planned == plan(seen, 100.0)
