@@ -16,7 +16,7 @@ class Fault:
     the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``planned``: leaders
     that live are moved; each move of a group is one interruption, and all other time of every group, the moved ones
     included, is elsewhere. ``stolen``: the largest share of the processors' time that went to other machines, of any
-    half second."""
+    half second; ``work_ms``: how long the machine took for a fixed piece of work before the fault."""
 
     what: str
     victims: tuple[str, ...]
@@ -24,6 +24,7 @@ class Fault:
     until: float = 0.0
     planned: bool = False
     stolen: float = 0.0
+    work_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Bounds:
 
 @dataclass
 class Figures:
-    """Of all faults of one scenario together; times in seconds. ``stolen``: of the fault with most."""
+    """Of all faults of one scenario together; times in seconds. ``stolen``, ``work_ms``: of the fault with most."""
 
     faults: int = 0
     interrupted: list[float] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Figures:
     waits: list[float] = field(default_factory=list)
     own_lag: float = 0.0
     stolen: float = 0.0
+    work_ms: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Milliseconds, and ``stolen`` in percent; None where there was no such group."""
@@ -63,6 +65,7 @@ class Figures:
             "slowest_p99": _ms(self.waits, 0.99),
             "own_lag_max": round(self.own_lag * 1000, 1),
             "stolen": round(self.stolen * 100, 1),
+            "work": round(self.work_ms, 1),
         }
 
 
@@ -81,6 +84,7 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
         figures.waits += [each for group in spared for each in latencies(group, fault.at, fault.until)]
         figures.own_lag = max(figures.own_lag, worst_lag(history, fault.at, fault.until))
         figures.stolen = max(figures.stolen, fault.stolen)
+        figures.work_ms = max(figures.work_ms, fault.work_ms)
     return figures
 
 

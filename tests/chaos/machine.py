@@ -1,4 +1,5 @@
-"""Whether this machine has its processors to itself: how much of their time its hypervisor gave to others (steal)."""
+"""Whether this machine has its processors to itself: how much of their time its hypervisor gave to others (steal), and
+how fast they are: guests on the other thread of a core make them slower, and nothing is stolen."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ LOOKS = 5
 UNDISTURBED = 0.03
 """Of the processors' time. A machine that lacks more is not the one that the bounds are for (ADR 18)."""
 WAIT_S = 60.0
+WORK_STEPS = 300_000
+WORK_TIMES = 3
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,15 @@ class Machine:
     def stolen(self, start: float, end: float) -> float:
         """The largest share of the processors' time that was stolen in any half second about [start, end]."""
         return worst(list(self._looks), start, end)
+
+    def work_ms(self) -> float:
+        """Processor time that a fixed piece of work takes now, the least of a few."""
+        took = []
+        for _ in range(WORK_TIMES):
+            began = time.thread_time()
+            sum(step * step % 7 for step in range(WORK_STEPS))
+            took.append(time.thread_time() - began)
+        return min(took) * 1000
 
     def wait_undisturbed(self, for_s: float, limit_s: float = WAIT_S) -> None:
         """At least ``for_s``, until almost nothing was stolen for so long. At the limit it goes on all the same:

@@ -20,6 +20,7 @@ COLUMNS = (
     ("quiet: gap p99", "quiet_p99"),
     ("load late", "own_lag_max"),
     ("stolen %", "stolen"),
+    ("work ms", "work"),
     ("disturbed", "disturbed"),
     ("commits", "commits"),
     ("lost", "lost"),

@@ -66,8 +66,9 @@ class Run:
         """The block does the fault and waits until its effects are over. ``victims``: pods by name; ``planned``: see
         ``Fault``."""
         addresses = tuple(cluster.kafka_address(each) for each in victims)
+        work_ms = self.machine.work_ms()
         self._hush()
-        fault = Fault(what, addresses, time.monotonic(), planned=planned)
+        fault = Fault(what, addresses, time.monotonic(), planned=planned, work_ms=work_ms)
         self.faults.append(fault)
         try:
             yield fault
@@ -115,10 +116,10 @@ class Verdict:
         yield from self.reasons
         for fault, seen in zip(self.faults, self.each, strict=False):
             hit = f"interrupted p50 {seen['interrupted_p50']}, max {seen['interrupted_max']} ms; "
-            stolen = f"stolen up to {seen['stolen']} %"
+            machine = f"stolen up to {seen['stolen']} %, a fixed piece of work took {seen['work']} ms"
             yield (
                 f"{fault.at:.3f} to {fault.until:.3f}: {fault.what} ({', '.join(fault.victims) or 'no leader'}): "
-                f"{hit if fault.victims else ''}elsewhere max {seen['elsewhere_max']} ms; {stolen}"
+                f"{hit if fault.victims else ''}elsewhere max {seen['elsewhere_max']} ms; {machine}"
             )
         for finding in violations(self.findings)[:MAX_LINES]:
             yield f"{finding.kind}: {finding.group}: {finding.commits} commits; {finding.text}"

@@ -55,3 +55,9 @@ def test_looks_on_until_it_ends(tmp_path: Path) -> None:
         while not machine.stolen(start, time.monotonic()):
             assert time.monotonic() < deadline
             time.sleep(LOOK_EVERY_S)
+
+
+def test_work_takes_processor_time() -> None:
+    with Machine() as machine:
+        before = time.thread_time()
+        assert 0 < machine.work_ms() <= (time.thread_time() - before) * 1000

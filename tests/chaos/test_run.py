@@ -37,6 +37,9 @@ class StubMachine:
 
     def wait_undisturbed(self, for_s: float) -> None: ...
 
+    def work_ms(self) -> float:
+        return 7.0
+
     def stolen(self, start: float, end: float) -> float:
         return self._stolen.pop(0) if len(self._stolen) > 1 else self._stolen[0]
 
@@ -106,6 +109,7 @@ def test_times_are_those_of_undisturbed_faults(clock: Clock) -> None:
     assert (verdict.figures["faults"], verdict.figures["disturbed"]) == (1, 2)
     assert verdict.figures["interrupted_max"] == pytest.approx(100, abs=0.2)
     assert verdict.reasons == []
+    assert verdict.figures["work"] == 7.0
     assert [each["interrupted_max"] for each in verdict.each] == pytest.approx([2000, 100, 3000], abs=0.2)
 
 
