@@ -23,6 +23,9 @@ class Directory(Protocol):
     def lost(self, group: Group) -> None:
         """The group needs a coordinator."""
 
+    def refused(self, address: str) -> None:
+        """No connection to it can be made now."""
+
 
 class Connection(asyncio.Protocol):
     """Cuts the stream into frames. ``transport``: None before it stands, and when it has ended."""
@@ -113,10 +116,12 @@ class Group:
             made = loop.create_connection(lambda: Connection(self._answered, self._closed), host, int(port))
             _, connection = await asyncio.wait_for(made, CONNECT_TIMEOUT_S)
         except (OSError, TimeoutError):
+            self._directory.refused(address)
             return
         finally:
             self._connecting = False
         if connection.transport is None:  # the pod was dying: it took the connection, and ended it at once
+            self._directory.refused(address)
             return
         if not self.is_lost or self.stopped:  # the overdue answer came first
             self._drop(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Sequence
 
 from tests.chaos.group import Group
@@ -12,6 +13,9 @@ from tests.support.kafka import KafkaClient
 
 ASK_TIMEOUT_S = 0.3
 RETRY_S = 0.005
+RECONNECT_S = 0.05
+"""Until a pod that refused a connection is tried again: the default of ``reconnect.backoff.ms`` of Kafka's clients. The
+other pods name a leader that died for some 50 ms more, and 34 groups that try it every 5 ms are a load of their own."""
 REFRESH_S = 1.0
 ANSWERS = (OSError, asyncio.IncompleteReadError, TimeoutError, AssertionError)
 
@@ -24,6 +28,7 @@ class Locator:
         self._bootstrap = tuple(bootstrap)
         self._known: dict[str, asyncio.Task[None]] = {}
         self._lost: dict[str, Group] = {}
+        self._refused: dict[str, float] = {}  # when, by address
         self._someone_lost = asyncio.Event()
         self._connects: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
@@ -36,6 +41,13 @@ class Locator:
     def lost(self, group: Group) -> None:
         self._lost[group.name] = group
         self._someone_lost.set()
+
+    def refused(self, address: str) -> None:
+        self._refused[address] = time.monotonic()
+
+    def _may_try(self, address: str) -> bool:
+        refused_at = self._refused.get(address)
+        return refused_at is None or time.monotonic() - refused_at >= RECONNECT_S
 
     async def run(self) -> None:
         """For ever: one asking task for each known pod; who is known comes from Metadata, as for Kafka's clients."""
@@ -79,7 +91,7 @@ class Locator:
                     self._someone_lost.clear()
                     continue
                 client = await self._tell(client, address, waiting)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(RETRY_S if client is not None else RECONNECT_S)
         finally:
             if client is not None:
                 client.writer.close()
@@ -96,7 +108,7 @@ class Locator:
                 client.writer.close()
             client = None
         for group in waiting:
-            if group.name in found:
+            if group.name in found and self._may_try(found[group.name]):
                 task = asyncio.create_task(group.connect(found[group.name]))
                 self._connects.add(task)
                 task.add_done_callback(self._connects.discard)

@@ -14,6 +14,7 @@ class Directory:
     def __init__(self) -> None:
         self.pods: list[str] = []
         self.lost_count = 0
+        self.refusals: list[str] = []
 
     def pod_index(self, address: str) -> int:
         if address not in self.pods:
@@ -22,6 +23,9 @@ class Directory:
 
     def lost(self, group: Group) -> None:
         self.lost_count += 1
+
+    def refused(self, address: str) -> None:
+        self.refusals.append(address)
 
 
 async def test_connection_that_a_dying_pod_takes_and_ends_at_once_leaves_the_group_lost(
@@ -42,6 +46,7 @@ async def test_connection_that_a_dying_pod_takes_and_ends_at_once_leaves_the_gro
     assert group.is_lost
     assert not group.busy
     assert group.history.coordinators == []
+    assert directory.refusals == ["127.0.0.1:1"]
 
 
 async def test_group_that_is_lost_goes_on_where_its_coordinator_is_and_hears_of_the_end() -> None:
