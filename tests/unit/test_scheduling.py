@@ -148,7 +148,8 @@ print(*sorted(name for name in sys.modules if name.startswith("muster_") or name
 def test_nothing_large_is_imported_before() -> None:
     ended = subprocess.run([sys.executable, "-c", IMPORTED_EARLY], capture_output=True, text=True, timeout=60)
     assert ended.stdout.split() == [
-        *("muster_coordinator", "muster_coordinator.ending", "muster_coordinator.scheduling"),
+        *("muster_coordinator", "muster_coordinator.descriptors"),
+        *("muster_coordinator.ending", "muster_coordinator.scheduling"),
         *("muster_coordinator.server", "muster_coordinator.server.process"),
         *("muster_operator", "muster_operator.__main__"),
     ], ended.stderr
