@@ -51,10 +51,13 @@ class Operator:
         self.store = store
         self.wants = ""  # "move", "resign" or "change", asked for by the simulation
         self._run = 0
+        self._ended = False
         self.start()
 
     def start(self) -> None:
         """Nothing is known."""
+        if self._ended:
+            return
         self._run += 1
         self._view: dict[str, Status] = {}
         self._calling_until = -1
@@ -68,6 +71,11 @@ class Operator:
     def crash(self) -> None:
         self._run += 1
         self.world.at(self.world.random.randint(1, 1_500), self.start)
+
+    def end(self) -> None:
+        """It holds the lease no more, and hears of that."""
+        self._ended = True
+        self._run += 1
 
     def _step(self, run: int) -> None:
         if run != self._run:
@@ -160,7 +168,11 @@ class Operator:
         return next((one for one in record.sets.replicas if one not in here), "")
 
     def _change(self, record: Record, fresh: dict[str, Status], leaving: str) -> None:
-        unused = [s.log_id for s in fresh.values() if s.log_id not in record.sets.members and not s.rebuilding]
+        spare = [status for status in fresh.values() if status.log_id not in record.sets.members]
+        unused = [status.log_id for status in spare if not status.rebuilding]
+        if spare and not unused:  # nobody else would send them what they lack
+            learners, leader = tuple(status.log_id for status in spare), self.partition.replicas[record.leader]
+            self.world.send(self.name, leader.pod.name, lambda: leader.set_learners(learners))
         if unused:
             new = self.world.random.choice(unused)
             replicas = tuple(new if one == leaving else one for one in record.sets.replicas)

@@ -134,10 +134,13 @@ class PlannedOperator:
         self._world = cluster.world
         self._objects = objects
         self._run = 0
+        self._ended = False
         self.start()
 
     def start(self) -> None:
         """Nothing is known."""
+        if self._ended:
+            return
         self._run += 1
         self._pods = {name: PodMemory(pod, self._world) for name, pod in self._cluster.pods.items()}
         self._attempts = Attempts(self._world.random.random)
@@ -149,6 +152,11 @@ class PlannedOperator:
     def crash(self) -> None:
         self._run += 1
         self._world.at(self._world.random.randint(1, 1_500), self.start)
+
+    def end(self) -> None:
+        """It holds the lease no more, and hears of that."""
+        self._ended = True
+        self._run += 1
 
     def _now_s(self) -> float:
         return self._world.now_ms / 1000

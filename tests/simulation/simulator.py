@@ -30,6 +30,7 @@ from muster_coordinator.replication.rules import Rules
 __all__ = ["Failure", "Outcome", "simulate"]
 
 LIVENESS_MS = 20_000
+FIRST = "op-0"
 ASSIGNED = 3
 """Topic partitions of a consumer group."""
 
@@ -63,10 +64,10 @@ class Simulation:
         self.world = World(options)
         self.cluster = Cluster(self.world, rules, replica_class)
         api = Api(self.world)
-        self.stores, operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
+        self.stores, self.operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
-        Mischief(self.cluster, api, self.stores, operators)
+        Mischief(self.cluster, api, self.stores, self.operators)
         if options.disaster:
             Disaster(*pairs[0], self.world.random.randint(options.safety_ms // 2, options.safety_ms))
 
@@ -101,6 +102,9 @@ class Simulation:
         self.world.log("the faults stop")
         self.world.faults = False
         self.world.blocked.clear()
+        for operator in self.operators:
+            if operator.name != FIRST:  # two at once are a fault too: they may undo for ever what the other one does
+                operator.end()
         for pod in self.cluster.pods.values():
             pod.frozen_until = pod.slow_until = pod.broken_until = -1
             pod.full = False
