@@ -30,7 +30,6 @@ from muster_coordinator.replication.rules import Rules
 __all__ = ["Failure", "Outcome", "simulate"]
 
 LIVENESS_MS = 20_000
-FIRST = "op-0"
 ASSIGNED = 3
 """Topic partitions of a consumer group."""
 
@@ -102,8 +101,9 @@ class Simulation:
         self.world.log("the faults stop")
         self.world.faults = False
         self.world.blocked.clear()
+        holder = self.operators[-1].name  # of the lease, with the highest fencing token
         for operator in self.operators:
-            if operator.name != FIRST:  # two at once are a fault too: they may undo for ever what the other one does
+            if operator.name != holder:  # two at once are a fault too: they may undo for ever what the other one does
                 operator.end()
         for pod in self.cluster.pods.values():
             pod.frozen_until = pod.slow_until = pod.broken_until = -1

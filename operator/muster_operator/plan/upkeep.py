@@ -249,11 +249,15 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     staying = staying[: scene.replication_factor]
     lacking = scene.replication_factor - len(staying)
     learners = [standing.member(each) for each in status.learners]
-    useful = [each for each in learners if not _is_hopeless(each, scene)][: max(lacking, 0)]
+    useful = [each for each in learners if not _is_hopeless(each, scene)]
+    if all(each.pod is not None and each.pod.is_up for each in standing.replicas):
+        useful = useful[: max(lacking, 0)]  # else what a pod that is away has lost is not seen: no copy is given up for it
     if tuple(each.replica for each in useful) != status.learners:
         given_up = (each.replica for each in learners if each not in useful and each.log_id)
         found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
         return Decision(found, idle.message)
+    if len(useful) > lacking:
+        return None
     if len(useful) < lacking:
         added = _add(standing, staying, useful, lacking - len(useful))
         if added:

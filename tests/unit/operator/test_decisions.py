@@ -152,6 +152,30 @@ def test_pod_that_is_away_for_long_is_replaced_only_where_there_is_another_one()
         assert (away not in pods_now) is replaced
 
 
+def test_copy_in_the_place_of_a_lost_replica_is_not_given_up_while_that_pod_is_away() -> None:
+    """What it has lost is not seen then; a copy would be deleted, and begun again, each time that the pod goes."""
+    model = Model(pods=3, partitions=1, replication_factor=3)
+    Operator(model).settle()
+    status = model.objects["t-0"].status
+    away = next(replica.pod for replica in status.replicas if replica.pod != status.leader)
+    model.lose_volume(away)
+    operator = Operator(model, token=2)
+    while not any(each.log_id for each in model.objects["t-0"].status.learners):
+        assert operator.replan()
+        while operator.todo:
+            operator.act()
+    learners = model.objects["t-0"].status.learners
+    model.stop(away)
+    operator.settle()
+    assert model.objects["t-0"].status.learners == learners
+    assert model.objects["t-0"].status.left == ()
+    model.restart(away)
+    operator.settle()
+    status = model.objects["t-0"].status
+    assert status.learners == ()
+    assert {*learners} < {*status.replicas}
+
+
 def test_loss_of_a_majority_for_good_stalls_and_names_the_way_out(model: Model) -> None:
     model.lose_volume("c-0")
     model.lose_volume("c-1")
