@@ -250,8 +250,9 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     lacking = scene.replication_factor - len(staying)
     learners = [standing.member(each) for each in status.learners]
     useful = [each for each in learners if not _is_hopeless(each, scene)]
+    # What a pod that is away has lost is not seen: no copy is given up meanwhile.
     if all(each.pod is not None and each.pod.is_up for each in standing.replicas):
-        useful = useful[: max(lacking, 0)]  # else what a pod that is away has lost is not seen: no copy is given up for it
+        useful = useful[: max(lacking, 0)]
     if tuple(each.replica for each in useful) != status.learners:
         given_up = (each.replica for each in learners if each not in useful and each.log_id)
         found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
