@@ -170,13 +170,13 @@ class Operator:
     def _change(self, record: Record, fresh: dict[str, Status], leaving: str) -> None:
         spare = [status for status in fresh.values() if status.log_id not in record.sets.members]
         unused = [status.log_id for status in spare if not status.rebuilding]
-        if spare and not unused:  # nobody else would send them what they lack
-            learners, leader = tuple(status.log_id for status in spare), self.partition.replicas[record.leader]
-            self.world.send(self.name, leader.pod.name, lambda: leader.set_learners(learners))
         if unused:
             new = self.world.random.choice(unused)
             replicas = tuple(new if one == leaving else one for one in record.sets.replicas)
             self._elect(record, record.leader, Sets(replicas, record.sets.replicas), force=True)
+        elif spare:  # nobody else would send them what they lack
+            learners, leader = tuple(status.log_id for status in spare), self.partition.replicas[record.leader]
+            self.world.send(self.name, leader.pod.name, lambda: leader.set_learners(learners))
 
     def _do_what_is_wanted(self, record: Record, fresh: dict[str, Status]) -> None:
         wants, self.wants = self.wants, ""

@@ -95,7 +95,7 @@ def _lost_peers(pod: Pod) -> list[str]:
 def _replica_view(replica: Replica) -> ReplicaView:
     core = replica.running
     leads = core.leading_epoch
-    if leads < 0 and core.is_candidate and core.promise.leader == core.log_id:
+    if leads < 0 and core.is_electing:
         leads = core.promise.epoch
     state = "ACTIVE" if core.is_active else "LOADING" if leads >= 0 else "INITIAL"
     if leads < 0 and replica.pod.cannot_write:

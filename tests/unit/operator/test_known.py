@@ -155,7 +155,9 @@ def test_plan_with_what_is_known_of_the_last_one_is_the_plan_without_it(
         assert plan(seen, now, known) == plan(seen, now)
 
 
-def test_only_partitions_of_which_something_is_new_are_decided_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Indexes of the partitions that were decided, in their order."""
     decided: list[int] = []
 
     def decide(partition: Any, *rest: Any) -> Any:
@@ -164,6 +166,10 @@ def test_only_partitions_of_which_something_is_new_are_decided_anew(monkeypatch:
 
     real = planner.decide
     monkeypatch.setattr(planner, "decide", decide)
+    return decided
+
+
+def test_only_partitions_of_which_something_is_new_are_decided_anew(decided: list[int]) -> None:
     seen, known = SITUATIONS[0], Known()
     plan(seen, 100.0, known)
     assert sorted(decided) == [0, 1, 2, 3]
@@ -203,17 +209,9 @@ def test_change_is_planned_for_at_once(
 
 @pytest.mark.parametrize(("connection", "counts"), [(Connection.DOWN, False), (Connection.SUSPECT, True)])
 def test_what_pods_hear_of_one_another_counts_while_one_is_silent(
-    monkeypatch: pytest.MonkeyPatch, connection: Connection, counts: bool
+    decided: list[int], connection: Connection, counts: bool
 ) -> None:
     """The peers of a pod that died tell of it one after the other, while elections are to be called."""
-    decided: list[int] = []
-
-    def decide(partition: Any, *rest: Any) -> Any:
-        decided.append(partition.spec.index)
-        return real(partition, *rest)
-
-    real = planner.decide
-    monkeypatch.setattr(planner, "decide", decide)
     seen, known = changed(SITUATIONS[0], ("pod", 0, 0, "connection", connection)), Known()
     plan(seen, 100.0, known)
     decided.clear()
