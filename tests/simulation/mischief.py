@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.injected import Injected
-from tests.simulation.operator import Operator, rogue_call
-from tests.simulation.planned import PlannedOperator, PlannedStore
+from tests.simulation.operator import rogue_call
+from tests.simulation.operator_process import OperatorProcess
+from tests.simulation.planned import PlannedStore
 from tests.simulation.pod import Pod
 from tests.simulation.store import Api, Store
 
@@ -20,7 +21,7 @@ class Mischief:
         cluster: Cluster,
         api: Api,
         stores: Sequence[Store | PlannedStore],
-        operators: Sequence[Operator | PlannedOperator],
+        operators: Sequence[OperatorProcess],
     ) -> None:
         self._cluster = cluster
         self._world = cluster.world

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulation.cluster import Partition
 from tests.simulation.injected import Injected
+from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.replica import Replica
 from tests.simulation.store import Record, Store
 
@@ -41,24 +42,15 @@ class Status:
     needs_higher_epoch: bool
 
 
-class Operator:
-    """The part of one operator that cares for one partition; all parts with one name crash together."""
+class Operator(OperatorProcess):
+    """The part of one operator that cares for one partition."""
 
     def __init__(self, name: str, partition: Partition, store: Store) -> None:
-        self.name = name
         self.partition = partition
-        self.world = partition.world
         self.store = store
-        self.wants = ""  # "move", "resign" or "change", asked for by the simulation
-        self._run = 0
-        self._ended = False
-        self.start()
+        super().__init__(name, partition.world)
 
-    def start(self) -> None:
-        """Nothing is known."""
-        if self._ended:
-            return
-        self._run += 1
+    def _forget(self) -> None:
         self._view: dict[str, Status] = {}
         self._calling_until = -1
         self._seen = -1
@@ -66,16 +58,6 @@ class Operator:
         self._again_at = 0
         self._record_seen = (-1, 0)  # (version, since when)
         self.wants = ""
-        self._step(self._run)
-
-    def crash(self) -> None:
-        self._run += 1
-        self.world.at(self.world.random.randint(1, 1_500), self.start)
-
-    def end(self) -> None:
-        """It holds the lease no more, and hears of that."""
-        self._ended = True
-        self._run += 1
 
     def _step(self, run: int) -> None:
         if run != self._run:

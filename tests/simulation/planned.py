@@ -13,6 +13,7 @@ from typing import Literal, cast
 from msgspec.structs import replace
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.injected import Injected
+from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.pod import Pod
 from tests.simulation.store import Api, Record
 from tests.simulation.views import PodMemory
@@ -123,43 +124,24 @@ class PlannedStore:
         return True
 
 
-class PlannedOperator:
+class PlannedOperator(OperatorProcess):
     """``wants``: what a person declares next."""
 
     def __init__(self, name: str, token: int, cluster: Cluster, objects: Objects) -> None:
-        self.name = name
-        self.wants = ""
         self._token = token
         self._cluster = cluster
-        self._world = cluster.world
         self._objects = objects
-        self._run = 0
-        self._ended = False
-        self.start()
+        super().__init__(name, cluster.world)
 
-    def start(self) -> None:
-        """Nothing is known."""
-        if self._ended:
-            return
-        self._run += 1
-        self._pods = {name: PodMemory(pod, self._world) for name, pod in self._cluster.pods.items()}
-        self._attempts = Attempts(self._world.random.random)
+    def _forget(self) -> None:
+        self._pods = {name: PodMemory(pod, self.world) for name, pod in self._cluster.pods.items()}
+        self._attempts = Attempts(self.world.random.random)
         self._image: Image | None = None
         self._number: ImageNumber = (-1, -1)
         self._known = Known()
-        self._step(self._run)
-
-    def crash(self) -> None:
-        self._run += 1
-        self._world.at(self._world.random.randint(1, 1_500), self.start)
-
-    def end(self) -> None:
-        """It holds the lease no more, and hears of that."""
-        self._ended = True
-        self._run += 1
 
     def _now_s(self) -> float:
-        return self._world.now_ms / 1000
+        return self.world.now_ms / 1000
 
     def _step(self, run: int) -> None:
         if run != self._run:
@@ -171,11 +153,11 @@ class PlannedOperator:
         if partitions is not None:
             self._carry_out(plan(self._observe(partitions), self._now_s(), self._known), run)
         if run == self._run:
-            self._world.at(STEP_MS + self._world.random.randint(0, STEP_MS), lambda: self._step(run))
+            self.world.at(STEP_MS + self.world.random.randint(0, STEP_MS), lambda: self._step(run))
 
     def _declare(self) -> None:
         wants, self.wants = self.wants, ""
-        random, objects = self._world.random, self._objects
+        random, objects = self.world.random, self._objects
         index = random.randrange(len(objects.partitions)) if wants else 0
         if wants == "move":
             objects.declare(index, preferred_leader=random.choice(objects.pods))
@@ -206,12 +188,12 @@ class PlannedOperator:
 
     def _carry_out(self, actions: tuple[Action, ...], run: int) -> None:
         """In order; the operator may die before each."""
-        options, random = self._world.options, self._world.random
+        options, random = self.world.options, self.world.random
         lost: set[str] = set()
         for action in actions:
-            if self._world.faults and random.random() < options.operator_crash_in_steps / 4:
-                self._world.log(f"{self.name} dies in a plan")
-                self._world.injected[Injected.OPERATOR_CRASH_IN_STEPS] += 1
+            if self.world.faults and random.random() < options.operator_crash_in_steps / 4:
+                self.world.log(f"{self.name} dies in a plan")
+                self.world.injected[Injected.OPERATOR_CRASH_IN_STEPS] += 1
                 self.crash()
                 return
             match action:
@@ -230,7 +212,7 @@ class PlannedOperator:
                 case RemoveReplicas(pod=name, removals=removals):
                     for index, log_id, epoch in removals:
                         replica = self._cluster.partitions[index].replicas[name]
-                        self._world.send(self.name, name, partial(replica.delete_log, log_id, epoch))
+                        self.world.send(self.name, name, partial(replica.delete_log, log_id, epoch))
                 case WriteTopicStatus(status=topic_status):
                     self._objects.topic = replace(self._objects.topic, status=topic_status)
                 case WriteClusterStatus(status=cluster_status):
@@ -239,7 +221,7 @@ class PlannedOperator:
                     pass  # logs are there already, positions come with every poll, pods are never outdated
 
     def _elect(self, action: Elect, run: int) -> None:
-        world = self._world
+        world = self.world
         pod = self._cluster.pods[action.pod]
         self._attempts.start(action.partition, action.pod, action.epoch, self._now_s())
         world.log(
@@ -278,13 +260,13 @@ class PlannedOperator:
 
     def _resign(self, action: Elect) -> None:
         replica = self._cluster.partitions[action.index].replicas[action.resign]
-        self._world.send(self.name, action.resign, lambda: replica.resign(action.epoch, lambda answer: None))
+        self.world.send(self.name, action.resign, lambda: replica.resign(action.epoch, lambda answer: None))
 
     def _publish(self, action: PublishMetadata) -> None:
         self._image, self._number = action.image, action.number
         for name in action.pods:
             pod = self._cluster.pods[name]
-            self._world.send(self.name, name, _take_image(pod, action))
+            self.world.send(self.name, name, _take_image(pod, action))
 
 
 def _may_name(partition: Partition, seen: OffsetsPartition, sets: Sets) -> bool:

@@ -19,6 +19,7 @@ from tests.simulation.history import History
 from tests.simulation.injected import Injected
 from tests.simulation.mischief import Mischief
 from tests.simulation.operator import Operator
+from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.options import Options
 from tests.simulation.planned import Objects, PlannedOperator, PlannedStore
 from tests.simulation.replica import Replica
@@ -136,7 +137,7 @@ class Simulation:
         return "\n  ".join(lines)
 
 
-Control = tuple[Sequence[Store | PlannedStore], Sequence[Operator | PlannedOperator]]
+Control = tuple[Sequence[Store | PlannedStore], Sequence[OperatorProcess]]
 
 
 def _simple(cluster: Cluster, api: Api) -> Control:

@@ -252,7 +252,7 @@ def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) 
     useful = [each for each in learners if not _is_hopeless(each, scene)]
     # What a pod that is away has lost is not seen: no copy is given up meanwhile.
     if all(each.pod is not None and each.pod.is_up for each in standing.replicas):
-        useful = useful[: max(lacking, 0)]
+        useful = useful[:lacking]
     if tuple(each.replica for each in useful) != status.learners:
         given_up = (each.replica for each in learners if each not in useful and each.log_id)
         found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
