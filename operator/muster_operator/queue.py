@@ -15,9 +15,14 @@ BURST = 100
 RATE_PER_S = 50.0
 """A failover of many partitions is a dozen reconciles in a row; a loop that feeds itself is slowed to this rate."""
 REST_S = 0.01
-"""After a reconcile: what it brought about comes in one event after the other, and is looked at together. What comes
-after a longer silence is looked at at once, and what is urgent always.
+"""After a reconcile, at least: what it brought about comes in one event after the other, and is looked at together.
+What comes after a longer silence is looked at at once, and what is urgent always.
 """
+RESTS = 2
+"""A rest lasts so many times as long as the reconcile before it. Where that takes long the processors are short, mostly
+because a pod has died, and pods need them more than the third plan of what the first one brought about."""
+LONGEST_REST_S = 0.1
+"""A reconcile that waited for the API server is no reason to rest for longer."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,7 @@ class KeyQueue:
         self._held: dict[ClusterKey, asyncio.TimerHandle] = {}  # those of them that are held back
         self._working: set[ClusterKey] = set()
         self._again: dict[ClusterKey, bool] = {}  # if one of the events was urgent
+        self._began: dict[ClusterKey, float] = {}
         self._rests_until: dict[ClusterKey, float] = {}
         self._buckets: dict[ClusterKey, _Bucket] = {}
         self._timers: dict[ClusterKey, asyncio.TimerHandle] = {}
@@ -74,11 +80,14 @@ class KeyQueue:
         key = self._ready.popleft()
         self._waiting.discard(key)
         self._working.add(key)
+        self._began[key] = self._clock.monotonic()
         return key
 
     def done(self, key: ClusterKey) -> None:
         self._working.discard(key)
-        self._rests_until[key] = self._clock.monotonic() + REST_S
+        now = self._clock.monotonic()
+        took_s = now - self._began.pop(key)
+        self._rests_until[key] = now + min(max(took_s * RESTS, REST_S), LONGEST_REST_S)
         if key in self._again:
             self.add(key, urgent=self._again.pop(key))
 

@@ -33,6 +33,8 @@ RESTS = 1
 """A rest between two planned moves lasts so many times as long as the last one took. Moves cost pods, operator and API
 server processor time, of which the groups that move next are short; where there is enough of it both take little."""
 LONGEST_REST_S = 0.1
+RECONNECT_S = 0.1
+"""What other pods say waits so long for it, at most, whether a pod whose stream has ended is there."""
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 10.0
 SUSPECT_AFTER_S = 1.0
@@ -70,11 +72,18 @@ class Reconciler:
         """Have this key reconciled soon."""
         self._queue.add(key)
 
+    def _pod_changed(self, key: ClusterKey) -> None:
+        """When a pod dies the others tell that they have lost it before it is known for certain: one plan for both."""
+        if self._pods.is_reconnecting(key):
+            self._queue.add_later(key, RECONNECT_S)
+        else:
+            self._queue.add(key)
+
     async def run(self) -> None:
         """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
         self._store.watch(self.enqueue)
         self._workload.watch(self.enqueue)
-        self._pods.watch(self.enqueue, partial(self._queue.add, urgent=True), self._crash)
+        self._pods.watch(self._pod_changed, partial(self._queue.add, urgent=True), self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
         self._tasks.add(dispatcher)

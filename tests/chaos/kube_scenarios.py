@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -47,8 +48,9 @@ def force_delete(run: Run, cluster: KubeCluster) -> None:
 
 def kill(run: Run, cluster: KubeCluster) -> None:
     for victim in run.rounds(cluster):
+        process = cluster.process(victim)
         with run.fault(cluster, f"SIGKILL of the process of {victim}", victim):
-            cluster.signal_process(victim, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
             cluster.wait_led(without=[victim] if cluster.factor > 1 else [])
 
 

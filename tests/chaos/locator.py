@@ -12,10 +12,11 @@ from tests.chaos.requests import find_coordinators, metadata
 from tests.support.kafka import KafkaClient
 
 ASK_TIMEOUT_S = 0.3
-RETRY_S = 0.005
+RETRY_S = 0.02
+"""Until a pod is asked again: a fifth of the default of ``retry.backoff.ms`` of Kafka's clients."""
 RECONNECT_S = 0.05
-"""Until a pod that refused a connection is tried again: the default of ``reconnect.backoff.ms`` of Kafka's clients. The
-other pods name a leader that died for some 50 ms more, and 34 groups that try it every 5 ms are a load of their own."""
+"""Until a pod that refused a connection is tried again: the default of ``reconnect.backoff.ms`` of Kafka's clients.
+The other pods name a leader that died for some 50 ms more, and 34 groups that try it are a load of their own."""
 REFRESH_S = 1.0
 ANSWERS = (OSError, asyncio.IncompleteReadError, TimeoutError, AssertionError)
 

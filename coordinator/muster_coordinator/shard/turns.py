@@ -1,8 +1,10 @@
 """The turns of a pod: which shards have work, one durable write for all of them, and when their timers fire.
 
-While a write is on its way nothing is drained: it would wait for that write anyway, and what comes meanwhile makes one
-larger batch. A turn of a pod with many clients also waits for most of those that came with the turns before, for up to
-REST_S: half as many turns, each with its write and its messages to other replicas (ADR 14).
+While the write of a turn is on its way nothing is drained: it would wait for that write anyway, and what comes
+meanwhile makes one larger batch. A write for an election holds nobody up: when a pod dies they come one behind the
+other, and the groups of other partitions would have no turn between them. A turn of a pod with many clients also waits
+for most of those that came with the turns before, for up to REST_S: half as many turns, each with its write and its
+messages to other replicas (ADR 14).
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class Turns:
         self._shards_recently = 0.0
         self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
         self._submitted_s = 0.0  # when the last turn handed over its write
+        self._writes_left = 0  # that are to end until the one of the last turn has
         self._waiting: list[asyncio.Future[None]] = []
         self._timers: dict[Shard, tuple[int, asyncio.TimerHandle]] = {}
 
@@ -55,7 +58,7 @@ class Turns:
         if not self._dirty:
             self._first_queued_s = self._clock.monotonic_s()
         self._dirty.append(shard)
-        if not self._storage.is_writing:
+        if not self._is_held:
             self._run_soon()
 
     def write_soon(self) -> None:
@@ -63,13 +66,18 @@ class Turns:
         if self._running:
             return
         self._staged = True
-        if not self._storage.is_writing:
+        if not self._is_held:
             self._run_soon()
 
     def write_now(self) -> None:
         """An election waits for what was staged: neither for a rest, nor until all shards have drained their queues."""
         if not self._running:  # else the write follows
             self._submit()
+
+    @property
+    def _is_held(self) -> bool:
+        """The write of the last turn is on its way, or goes behind that of an election."""
+        return self._writes_left > 0 and self._storage.is_writing
 
     def _submit(self) -> None:
         began = not self._storage.is_writing  # else what is staged goes behind that write
@@ -99,12 +107,14 @@ class Turns:
         return recently < REST_FROM or len(self._dirty) >= recently * MOST
 
     def run(self) -> None:
-        """One turn, unless a write is on its way: every shard with work drains its queue, then one write follows."""
+        """One turn, unless the last one's write is on its way: every shard with work drains its queue, then one write
+        follows.
+        """
         self._scheduled = False
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
-        if self._storage.is_writing or not (self._dirty or self._staged):
+        if self._is_held or not (self._dirty or self._staged):
             return
         self._staged = False
         self._running = True
@@ -121,12 +131,14 @@ class Turns:
         if self.end_turn is not None:
             self.end_turn()
         self._running = False
+        self._writes_left = 2 if self._storage.is_writing else 1
         self._submit()
 
     def write_ended(self) -> None:
         """The last write is durable and its answers are released. The next turn comes when the sockets have been read
         once more: what waits there makes one larger batch.
         """
+        self._writes_left = max(self._writes_left - 1, 0)
         self._metrics.flush_time.observe((self._clock.monotonic_s() - self._submitted_s) * 1000)
         if self._waiting:
             self.wake()

@@ -98,6 +98,11 @@ class PodSession:
         """Its stream delivers."""
         return self._connection is Connection.UP
 
+    @property
+    def is_reconnecting(self) -> bool:
+        """Its stream ended a moment ago, and whether it is there is about to be known."""
+        return self._connection is Connection.UNSURE and self._ended is Event.ENDED
+
     def view(self) -> PodView:
         status, info = self._status, self.info
         connection, detail = self._connection, self._detail

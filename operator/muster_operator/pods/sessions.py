@@ -75,6 +75,10 @@ class PodSessions:
         """How many streams were opened to each pod."""
         return {name: session.runs for name, session in self._of(key).items()}
 
+    def is_reconnecting(self, key: ClusterKey) -> bool:
+        """Whether it is about to be known of one of them if it has died."""
+        return any(session.is_reconnecting for session in self._of(key).values())
+
     async def close(self) -> None:
         for sessions in self._sessions.values():
             for session in sessions.values():

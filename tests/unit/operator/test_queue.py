@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.unit.podapi.fake_server import eventually
 
 from muster_operator.clock import Clock
-from muster_operator.queue import BURST, REST_S, KeyQueue
+from muster_operator.queue import BURST, LONGEST_REST_S, REST_S, RESTS, KeyQueue
 from muster_operator.store.port import ClusterKey
 
 A, B = ClusterKey("ns", "a"), ClusterKey("ns", "b")
@@ -85,6 +86,23 @@ async def test_key_rests_after_its_turn_and_comes_at_once_when_it_has_rested() -
     now += REST_S
     queue.add(A)
     assert await is_ready(queue)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "rest_s"), [(REST_S / RESTS / 2, REST_S), (REST_S, REST_S * RESTS), (60.0, LONGEST_REST_S)]
+)
+async def test_rest_is_longer_after_a_reconcile_that_took_longer(took_s: float, rest_s: float) -> None:
+    now = 1.0
+    queue = KeyQueue(Clock(monotonic=lambda: now))
+    queue.add(A)
+    assert await is_ready(queue)
+    now += took_s
+    queue.done(A)
+    assert queue._rests_until[A] - now == pytest.approx(rest_s)
+    now += rest_s * 0.99
+    queue.add(A)
+    assert not await is_ready(queue)
+    queue.close()
 
 
 async def test_what_is_urgent_does_not_rest_whenever_it_comes() -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.operator.fakes import World, cluster, topic, world
+from tests.unit.operator.fakes import KEY, World, cluster, topic, world
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 
 from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
+from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
+from muster_operator.pods.sessions import PodSessions
+from muster_operator.queue import KeyQueue
 from muster_operator.reconcile import _next_steady
 from muster_operator.store.port import ClusterKey
 
@@ -337,6 +340,18 @@ async def test_metrics_count_elections_and_leaderless_partitions(town: World) ->
     assert 'muster_operator_leaderless_partitions{cluster="c",namespace="ns"} 0.0' in text
     assert "muster_operator_cas_conflicts_total" in text
     assert "muster_operator_election_seconds_count 6.0" in text
+
+
+@pytest.mark.parametrize("reconnecting", [False, True])
+async def test_what_other_pods_say_is_planned_for_when_it_is_known_if_one_has_died(
+    town: World, reconnecting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PodSessions, "is_reconnecting", lambda sessions, key: reconnecting)
+    async with town.operator() as operator:
+        operator._queue = queue = KeyQueue(Clock())
+        operator._pod_changed(KEY)
+        assert (f"waiting={not reconnecting:d}" in repr(queue), KEY in queue._timers) == (True, reconnecting)
+        queue.close()
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from muster_coordinator.podapi.models import (
 )
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection
+from muster_operator.pods.detector import Event
 from muster_operator.pods.session import PodSession
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey
@@ -86,6 +87,18 @@ async def test_closed_stream_is_followed_up_before_anybody_is_told(session: PodS
     await server.stop()
     await eventually(lambda: Connection.DOWN in told)
     assert Connection.UNSURE not in told
+
+
+async def test_pod_is_reconnecting_from_the_end_of_its_stream_until_it_is_known_if_it_is_there(
+    session: PodSession,
+) -> None:
+    session.stop()
+    seen = [session.is_reconnecting]
+    for event in (Event.ENDED, Event.REFUSED):
+        session._ended = event
+        session._move(event)
+        seen.append(session.is_reconnecting)
+    assert seen == [False, True, False]
 
 
 async def test_positions_alone_are_no_news(pod: FakePod, session: PodSession) -> None:

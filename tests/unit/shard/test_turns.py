@@ -131,7 +131,7 @@ async def test_rest_ends_though_nobody_else_comes_and_who_stays_away_is_soon_for
 
 
 @pytest.mark.usefixtures("rest_without_end")
-async def test_nothing_is_drained_while_a_write_is_on_its_way() -> None:
+async def test_nothing_is_drained_while_the_write_of_a_turn_is_on_its_way() -> None:
     pod = Pod()
     await pod.turn_of(20)
     pod.storage.is_writing = True
@@ -139,5 +139,27 @@ async def test_nothing_is_drained_while_a_write_is_on_its_way() -> None:
     assert not any(shard.drained for shard in shards)
     pod.storage.is_writing = False
     pod.turns.write_ended()
+    await asyncio.sleep(0)
+    assert all(shard.drained for shard in shards)
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_writes_for_elections_one_behind_the_other_hold_no_turn() -> None:
+    pod = Pod()
+    pod.storage.is_writing = True
+    pod.turns.write_now()
+    shards = await pod.turn_of(20)
+    assert all(shard.drained for shard in shards)
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_turn_waits_for_the_write_of_the_last_one_behind_that_for_an_election() -> None:
+    pod = Pod()
+    pod.storage.is_writing = True
+    await pod.turn_of(20)
+    pod.turns.write_ended()  # that for the election; the turn's follows
+    shards = await pod.turn_of(20)
+    assert not any(shard.drained for shard in shards)
+    pod.turns.write_ended()  # and another one for an election follows
     await asyncio.sleep(0)
     assert all(shard.drained for shard in shards)
