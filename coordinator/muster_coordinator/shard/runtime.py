@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.replication.settings import ReplicationSettings
-from muster_coordinator.scheduling import stand_back
+from muster_coordinator.scheduling import call_standing_back
 from muster_coordinator.shard.loading import LoadTurns
 from muster_coordinator.shard.log_reads import LogReads
 from muster_coordinator.shard.metrics import ShardMetrics
@@ -59,9 +59,6 @@ class Runtime:
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=STORAGE_THREADS, thread_name_prefix="storage")
     )
-    _thread_behind: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind", initializer=stand_back)
-    )
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -80,9 +77,10 @@ class Runtime:
 
     async def behind(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """``function`` in a thread that stands back (``scheduling``): for what nobody waits for, while this pod leads
-        nothing: whoever needs the interpreter waits for such a thread too.
+        nothing: whoever needs the interpreter waits for such a thread too. The thread ends with the call: when the
+        process is killed, all that it holds would wait until such a thread has had a processor (ADR 16).
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread_behind, function, *arguments)
+        return await self.blocking(call_standing_back, function, *arguments)
 
     async def blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """``function`` in a thread."""
@@ -107,4 +105,3 @@ class Runtime:
     def close(self) -> None:
         """When nothing runs any more."""
         self._threads.shutdown(wait=True)
-        self._thread_behind.shutdown(wait=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.support.replicas import ReplicaPods
 
+from muster_coordinator import scheduling
 from muster_coordinator.shard import opening
 from muster_coordinator.shard.opening import Opening
 from muster_coordinator.shard.replication_host import ReplicaHost
@@ -78,6 +80,22 @@ def note_opened_behind(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Runtime, "behind", note)
     return opened
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux has the class")
+async def test_no_thread_that_stands_back_is_left_when_the_logs_are_open(
+    new_pods: NewPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed lives until its last thread has had a processor."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    stood_back: list[str] = []
+    monkeypatch.setattr(scheduling, "_set_slice", lambda thread, slice_ns: stood_back.append("here"))
+    pods = await new_pods(1, partitions=2)
+    hosts = pods[0].up.hosts
+    await pods.until(lambda: all(host.core is not None for host in hosts.values()))
+    policies = {os.sched_getscheduler(int(thread)) for thread in os.listdir("/proc/self/task")}
+    assert stood_back
+    assert os.SCHED_IDLE not in policies
 
 
 async def test_logs_count_as_led_elsewhere_until_their_leaders_can_have_been_heard(
