@@ -143,10 +143,11 @@ def _api_cut(rules: Callable[[str], list[str]], what: str) -> Callable[[Run, Kub
 def api_cut_and_kill(run: Run, cluster: KubeCluster) -> None:
     """The operator sees that a leader dies, and can record nothing: the replicas help themselves."""
     for victim in run.rounds(cluster):
+        process = cluster.process(victim)
         with _operator_without_api(cluster, _deaf):
             time.sleep(1.0)
             with run.fault(cluster, f"SIGKILL of {victim}, and the API server's answers are lost", victim):
-                cluster.signal_process(victim, signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
                 cluster.wait_led()
 
 

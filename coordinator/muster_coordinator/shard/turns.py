@@ -79,11 +79,13 @@ class Turns:
         """The write of the last turn is on its way, or goes behind that of an election."""
         return self._writes_left > 0 and self._storage.is_writing
 
-    def _submit(self) -> None:
-        began = not self._storage.is_writing  # else what is staged goes behind that write
+    def _submit(self) -> bool:
+        """Whether that is the next write; otherwise what is staged goes behind the one that is on its way."""
+        began = not self._storage.is_writing
         self._storage.submit()
         if began:
             self._submitted_s = self._clock.monotonic_s()
+        return began
 
     def _run_soon(self) -> None:
         """Now, or when the pod has rested; called again while it rests, now if most have come by then."""
@@ -131,8 +133,7 @@ class Turns:
         if self.end_turn is not None:
             self.end_turn()
         self._running = False
-        self._writes_left = 2 if self._storage.is_writing else 1
-        self._submit()
+        self._writes_left = 1 if self._submit() else 2
 
     def write_ended(self) -> None:
         """The last write is durable and its answers are released. The next turn comes when the sockets have been read
