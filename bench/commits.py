@@ -6,7 +6,7 @@ load generator share this machine, so compare ratios (commits per CPU-second, Mu
 results are also written to bench/results/.
 
 Exit codes: 0 measured; 1 a server or the load generator failed, or commits were refused; 2 wrong usage, or a program is
-missing.
+missing; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 import builds
 import servers
+from ending import exit_code
 from measure import Load, measure
 from report import REPOSITORY, machine, write
 
@@ -135,4 +136,4 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

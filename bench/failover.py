@@ -9,7 +9,8 @@ Stored offsets: how long the elections of a drain take, and from the start of a 
 several lengths of what lies behind its checkpoints, beside Kafka's start over the same log. The results are also
 written to bench/results/.
 
-Exit codes: 0 all bounds hold; 1 one does not, or something failed or was lost; 2 wrong usage, or a program is missing.
+Exit codes: 0 all bounds hold; 1 one does not, or something failed or was lost; 2 wrong usage, or a program is missing;
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import builds
 import coldstart
 import stored
+from ending import exit_code
 from report import REPOSITORY, machine, write
 from servers import data_directory
 
@@ -144,4 +146,4 @@ def _line(name: str, row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

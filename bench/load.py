@@ -8,7 +8,7 @@ commit is faster than the disk or the CPU that it shares with others: so durable
 beside it, and CPU-seconds far below the seconds of the load say that the pod waited for a CPU. How long the load keeps
 the event loop at a time is told in CPU time. The result is also written to bench/results/.
 
-Exit codes: 0 measured; 1 the pod failed, or the p99 while loading was above the limit; 2 wrong usage.
+Exit codes: 0 measured; 1 the pod failed, or the p99 while loading was above the limit; 2 wrong usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 from builds import BenchError
 from diskprobe import DiskProbe
+from ending import exit_code
 from measure import cpu_seconds, peak_resident_bytes
 from offsetlogs import EPOCH, TOPIC, Shape, copy_logs, group_names
 from pods import RunningPod, running_pod
@@ -263,4 +264,4 @@ def text(figures: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

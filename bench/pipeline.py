@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 from crc32c import crc32c
+from ending import exit_code
 from measure import peak_resident_bytes
 
 from muster_coordinator.records.batch import HEADER_BYTES, encode_batch
@@ -275,4 +276,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))
