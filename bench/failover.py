@@ -101,11 +101,18 @@ def chaos(scenarios: list[str], options: argparse.Namespace) -> dict[str, dict[s
     """Scenario -> figures. Raises BenchError when it says nothing."""
     print(f"faults: {', '.join(scenarios)}", file=sys.stderr)
     command = [sys.executable, "-m", "tests.chaos", *scenarios, "--seconds", str(options.seconds), "--json"]
-    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
+    # a session of its own: an interruption is told to it by us, and it has the time to end its clusters
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        try:
+            told, _ = child.communicate()
+        except KeyboardInterrupt:
+            child.terminate()
+            child.wait()
+            raise
     try:
-        rows = json.loads(done.stdout.splitlines()[-1])
+        rows = json.loads(told.splitlines()[-1])
     except (ValueError, IndexError):
-        raise builds.BenchError(f"`{' '.join(command[1:])}` ended with exit code {done.returncode}") from None
+        raise builds.BenchError(f"`{' '.join(command[1:])}` ended with exit code {child.returncode}") from None
     return {row["scenario"]: row for row in rows}
 
 

@@ -49,7 +49,11 @@ class Cluster(NetworkedCluster):
         self._point = root / "point" if dying else None
 
     def __enter__(self) -> Cluster:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # interrupted, too: nobody else ends what has started by then
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
