@@ -54,7 +54,7 @@ class Clusters:
     ) -> tuple[ObservedCluster, Callable[[], None]]:
         """The cluster, which ends with the stack, and what makes the faults on it. Raises Skipped, HarnessError."""
         if isinstance(scenario, KubeScenario):
-            on_kubernetes, do_there = self._on_kubernetes(), scenario.body
+            on_kubernetes, do_there = self._on_kubernetes(root), scenario.body
             stack.callback(on_kubernetes.save_logs, root)
             return on_kubernetes, lambda: do_there(run, on_kubernetes)
         if isinstance(scenario, KafkaScenario):
@@ -63,9 +63,9 @@ class Clusters:
         local, do = self._local(scenario, root, stack), scenario.body
         return local, lambda: do(run, local)
 
-    def _on_kubernetes(self) -> KubeCluster:
+    def _on_kubernetes(self, root: Path) -> KubeCluster:
         if self._kubernetes is None:
-            self._kubernetes = self._session.enter_context(kube_cluster(**vars(self._shape)))
+            self._kubernetes = self._session.enter_context(kube_cluster(root, **vars(self._shape)))
         return self._kubernetes
 
     def _kafka(self, root: Path) -> KafkaCluster:

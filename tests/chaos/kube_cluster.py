@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -257,8 +258,11 @@ class KubeCluster(NetworkedCluster):
 
 
 @contextmanager
-def kube_cluster(*, pods: int, partitions: int, factor: int) -> Iterator[KubeCluster]:
-    """A cluster on the Kubernetes for tests, started when it is not up. Raises Skipped, HarnessError."""
+def kube_cluster(words: Path, *, pods: int, partitions: int, factor: int) -> Iterator[KubeCluster]:
+    """A cluster on the Kubernetes for tests, started when it is not up. Raises Skipped, HarnessError.
+
+    ``words``: where all that was said stays when the cluster does not come up; it would go with it.
+    """
     missing = machine.missing()
     if missing:
         raise Skipped("; ".join(missing))
@@ -268,7 +272,11 @@ def kube_cluster(*, pods: int, partitions: int, factor: int) -> Iterator[KubeClu
             os.environ.update(environment, KUBECONFIG=environment["MUSTER_TEST_KUBECONFIG"])
             cluster = KubeCluster(pods=pods, partitions=partitions, factor=factor)
             try:
-                cluster.install()
+                try:
+                    cluster.install()
+                except Exception:
+                    _keep_words(cluster, words)
+                    raise
                 yield cluster
             finally:
                 cluster.remove()
@@ -277,6 +285,14 @@ def kube_cluster(*, pods: int, partitions: int, factor: int) -> Iterator[KubeClu
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _keep_words(cluster: KubeCluster, directory: Path) -> None:
+    if not machine.has_kind():
+        shutil.copytree(Path(machine.localkube_setting("STATE")) / "log", directory / "kubernetes")
+    with suppress(subprocess.SubprocessError):  # an API server that does not answer
+        (directory / "cluster.log").write_text(cluster.last_words(), encoding="utf-8")
+        cluster.save_logs(directory)
 
 
 def _component(name: str) -> tuple[Path, int]:
