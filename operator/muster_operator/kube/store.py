@@ -44,7 +44,7 @@ RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, Offse
 CREATES_IN_PARALLEL = 16
 STATUSES_IN_PARALLEL = 4
 """Statuses of partitions under way. More would not be over sooner, and would take the processors from the pods."""
-FOLLOW_AFTER_S = 3.0
+FOLLOW_AFTER_S = 6.0
 """A status that is behind its ledger for so long is written; mostly the election's success is recorded before."""
 FOLLOW_EVERY_S = 0.02
 """Between two of them: groups move to other pods at the same time."""

@@ -41,6 +41,10 @@ LATER_SHARE = 10
 many seconds. A pod that comes or goes changes the records of all partitions at the time at which groups move to other
 pods, and what the API server needs to write them is taken from these.
 """
+CONFIRMED_S = 2.0
+"""That a partition has another leader is written when it has had it for so long: until then the container of the one
+that died starts again, and what each record costs is taken from the pods that took over. The ledger knows it.
+"""
 SETTLED_S = 3.0
 """Counts and conditions are written when they have differed for so long: most pods that go are back by then."""
 
@@ -114,9 +118,9 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
     memory.untold_since = (memory.untold_since or now) if for_people else None
     if memory.attempts.are_under_way(now):
         return None  # the elections' answers bring the next reconcile, and more to record at once
-    later = confirmed
+    later = _to_confirm(context, confirmed, now)
     if memory.untold_since is not None and not context.waits(memory.untold_since + SETTLED_S - now):
-        later = confirmed + for_people
+        later = later + for_people
     if later and context.has_turn("record", LATER_EVERY_S):
         records += later[: max(LATER_AT_ONCE, len(later) // LATER_SHARE)]
     if not records:
@@ -125,6 +129,13 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
     _raise_serious(errors)
     text = f"recorded {len(records) - len(errors)} leaderships, {len(errors)} lost to another writer"
     return Outcome("Recorded", text)
+
+
+def _to_confirm(context: Context, confirmed: list[RecordLeadership], now: float) -> list[RecordLeadership]:
+    """Those that are due, as `Memory.back_at` has it; a partition's first leader at once."""
+    if confirmed and context.waits(min(context.memory.back_at.values()) + CONFIRMED_S - now):
+        return [each for each in confirmed if each.seen.status.led_epoch < 0]
+    return confirmed
 
 
 def _is_for_people(record: RecordLeadership) -> bool:

@@ -30,6 +30,7 @@ from muster_operator.plan.actions import Elect, RecordLeadership, WriteTopicStat
 from muster_operator.plan.observation import Observation
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
 from muster_operator.steps.leadership import (
+    CONFIRMED_S,
     LATER_AT_ONCE,
     LATER_EVERY_S,
     LATER_SHARE,
@@ -110,9 +111,9 @@ def counted(index: int, **more: Any) -> RecordLeadership:
     return RecordLeadership(seen, with_status(status, following=2, **more))
 
 
-def elected(index: int) -> RecordLeadership:
-    """A partition whose election succeeded."""
-    status = OffsetsPartitionStatus(leader="c-1", epoch=2, led_epoch=1, state=PartitionState.ELECTING)
+def elected(index: int, *, led_epoch: int = 1) -> RecordLeadership:
+    """A partition whose election succeeded. `led_epoch`: of its last leader, -1 when it had none."""
+    status = OffsetsPartitionStatus(leader="c-1", epoch=2, led_epoch=led_epoch, state=PartitionState.ELECTING)
     seen = OffsetsPartition(ObjectMeta(f"t-{index}", "ns"), OffsetsPartitionSpec(TopicRef("t"), index), status)
     return RecordLeadership(seen, with_status(status, led_epoch=2, state=PartitionState.LED, following=2))
 
@@ -157,6 +158,10 @@ async def test_success_of_elections_is_written_a_few_at_a_time_and_the_failover_
     )
     for each in todo:
         context.memory.lost_at[each.seen.metadata.name] = (time.now - 0.2, "c-0", False)
+    await record(context, todo)
+    assert store.written == []
+    assert context.memory.steady_in_s == CONFIRMED_S
+    time.now += CONFIRMED_S
     while todo:
         written = len(store.written)
         await record(context, todo)
@@ -166,6 +171,13 @@ async def test_success_of_elections_is_written_a_few_at_a_time_and_the_failover_
         time.now += LATER_EVERY_S
     assert store.written == [*range(100)]
     assert {each.duration_ms for each in context.memory.failovers} == {200}
+
+
+async def test_success_of_a_first_election_is_written_at_once() -> None:
+    store = Recorder()
+    context = replace(context_at(Time()), store=cast(Any, store))
+    await record(context, [elected(1), elected(2, led_epoch=-1)])
+    assert store.written == [2]
 
 
 async def test_records_are_given_to_the_store_at_once_and_elections_called_in_portions_for_each_pod() -> None:
