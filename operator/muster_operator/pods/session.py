@@ -32,6 +32,7 @@ from muster_coordinator.podapi.models import (
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, Fence, PodView, Position, ReplicaView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
+from muster_operator.pods.in_turn import InTurn
 from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["PodSession"]
@@ -44,6 +45,8 @@ RETRY_SHARE = 0.02
 """Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.
 Nobody tells that a port is open again, and how soon that is noticed is part of every failover; a refused connection
 costs little."""
+ELECTIONS_S = 0.05
+"""A pod is asked to lead more partitions when the call before is answered, or that old."""
 
 
 class PodSession:
@@ -62,6 +65,7 @@ class PodSession:
         self.suspect_after_s = suspect_after_s
         self.runs = 0
         """Streams opened so far: another one means that the pod may have restarted."""
+        self.elections = InTurn(ELECTIONS_S)
         self._clock = clock
         self._changed = changed
         self._connection = Connection.UNSURE if info.api_address else Connection.DOWN

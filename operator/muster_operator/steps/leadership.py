@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import structlog
@@ -32,8 +33,11 @@ __all__ = ["lead", "record"]
 log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0
-LEAD_AT_ONCE = 8
-"""Elections in one call: what became of the first ones is known before the others are answered."""
+LEAD_AT_ONCE = 3
+LEAD_TURNS = 4
+"""A pod is asked to lead so many partitions in one call, or one of so many of all that it shall lead, one call behind
+the other (`PodSession.elections`): between them it serves the groups that it had before.
+"""
 LATER_EVERY_S = 0.2
 LATER_AT_ONCE = 2
 LATER_SHARE = 10
@@ -65,7 +69,7 @@ _REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallSt
 
 async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Records that an election waits for; each pod is called as soon as some of its own are written, the first ones of
-    every pod before the next ones of any.
+    every pod before the next ones of any (ADR 19).
 
     Repeating it is harmless: a record that is written already loses its compare-and-swap or is not planned again, and
     an election is idempotent. Raises StoreError, after the elections that it does not concern are on their way.
@@ -81,15 +85,16 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     bare = [each for name, each in elections.items() if all(name != _name(one) for one in records)]
     for each in bare:  # recorded before, and its call is to be repeated
         by_pod.setdefault(each.pod, [])
+    portions = {pod: list(_portions(todo)) for pod, todo in by_pod.items()}
     first = [
-        _lead(context, pod, todo[:LEAD_AT_ONCE], elections, [each for each in bare if each.pod == pod])
-        for pod, todo in by_pod.items()
+        _lead(context, pod, todo[0], elections, [each for each in bare if each.pod == pod])
+        for pod, todo in portions.items()
     ]
     others = [
-        _lead(context, pod, todo[at : at + LEAD_AT_ONCE], elections, ())
-        for at in range(LEAD_AT_ONCE, max(map(len, by_pod.values())), LEAD_AT_ONCE)
-        for pod, todo in by_pod.items()
-        if todo[at:]
+        _lead(context, pod, todo[turn], elections, ())
+        for turn in range(1, LEAD_TURNS)
+        for pod, todo in portions.items()
+        if turn < len(todo)
     ]
     results = await asyncio.gather(*first, *others)
     errors = [error for failed in results for error in failed]
@@ -166,6 +171,13 @@ def _raise_serious(errors: Sequence[StoreError]) -> None:
         raise serious[0]
 
 
+def _portions(records: Sequence[RecordLeadership]) -> Iterator[Sequence[RecordLeadership]]:
+    """LEAD_TURNS at most, and one if there is nothing."""
+    size = max(LEAD_AT_ONCE, math.ceil(len(records) / LEAD_TURNS))
+    for at in range(0, max(len(records), 1), size):
+        yield records[at : at + size]
+
+
 async def _lead(
     context: Context,
     pod: str,
@@ -233,9 +245,10 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
     request = ElectionsRequest(context.seen.fencing_token, tuple(_call(each) for each in elections))
     assert context.seen.cluster is not None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
-    run = session.runs
     try:
-        response = await session.client.elect(request, timeout_s)
+        async with session.elections.turn():
+            run = session.runs
+            response = await session.client.elect(request, timeout_s)
     except PodApiError as error:
         context.metrics.elections.labels("unanswered").inc(len(elections))
         _give_up(context, elections, str(error))

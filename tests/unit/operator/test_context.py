@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace as with_status
 
+from muster_coordinator.podapi.models import ElectionResult, ElectionsRequest, ElectionsResponse
 from muster_operator.api.conditions import Condition
 from muster_operator.api.models import (
     ClusterRef,
+    CoordinatorCluster,
+    CoordinatorClusterSpec,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
@@ -28,6 +32,7 @@ from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Elect, RecordLeadership, WriteTopicStatus
 from muster_operator.plan.observation import Observation
+from muster_operator.pods.in_turn import InTurn
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
 from muster_operator.steps.leadership import (
     CONFIRMED_S,
@@ -35,6 +40,7 @@ from muster_operator.steps.leadership import (
     LATER_EVERY_S,
     LATER_SHARE,
     LEAD_AT_ONCE,
+    LEAD_TURNS,
     SETTLED_S,
     lead,
     record,
@@ -180,7 +186,13 @@ async def test_success_of_a_first_election_is_written_at_once() -> None:
     assert store.written == [2]
 
 
-async def test_records_are_given_to_the_store_at_once_and_elections_called_in_portions_for_each_pod() -> None:
+@pytest.mark.parametrize(
+    ("partitions", "sizes"),
+    [(1, [1]), (9, [LEAD_AT_ONCE] * 3), (4 * LEAD_AT_ONCE, [LEAD_AT_ONCE] * 4), (20, [20 // LEAD_TURNS] * LEAD_TURNS)],
+)
+async def test_records_are_given_to_the_store_at_once_and_elections_called_in_portions_for_each_pod(
+    partitions: int, sizes: list[int]
+) -> None:
     store, calls = Recorder(), list[tuple[int, int]]()
 
     def spawn(call: Coroutine[Any, Any, None]) -> None:
@@ -189,10 +201,57 @@ async def test_records_are_given_to_the_store_at_once_and_elections_called_in_po
         call.close()
 
     context = replace(context_at(Time()), store=cast(Any, store), spawn=spawn)
-    records = [counted(index, epoch=2) for index in range(40)]
-    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(40)]
+    records = [counted(index, epoch=2) for index in range(2 * partitions)]
+    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(2 * partitions)]
     await lead(context, [*records, *elections])
-    assert sorted(store.written) == [*range(40)]
-    assert {written for written, _ in calls} == {40}
-    assert [size for _, size in calls] == [LEAD_AT_ONCE] * 4 + [20 - 2 * LEAD_AT_ONCE] * 2
-    assert {*store.written[: 2 * LEAD_AT_ONCE]} == {*range(2 * LEAD_AT_ONCE)}, "of both pods, in turn"
+    assert sorted(store.written) == [*range(2 * partitions)]
+    assert {written for written, _ in calls} == {2 * partitions}
+    assert [size for _, size in calls] == [size for size in sizes for _ in range(2)]
+    assert {*store.written[: 2 * sizes[0]]} == {*range(2 * sizes[0])}, "of both pods, in turn"
+
+
+@dataclass
+class Pod:
+    """A pod that answers when it is told to."""
+
+    elections: InTurn = field(default_factory=lambda: InTurn(3600.0))
+    runs: int = 1
+    asked: list[tuple[int, ...]] = field(default_factory=list)
+    answers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+
+    @property
+    def client(self) -> Pod:
+        return self
+
+    async def elect(self, request: ElectionsRequest, timeout_s: float) -> ElectionsResponse:
+        self.asked.append(tuple(each.partition for each in request.elections))
+        await self.answers.acquire()
+        return ElectionsResponse(())
+
+    def learn_elections(self, run: int, asked: dict[int, int], results: tuple[ElectionResult, ...]) -> None:
+        pass
+
+
+async def test_pod_is_asked_for_the_next_portion_when_it_has_answered_the_one_before() -> None:
+    pods = {"c-0": Pod(), "c-1": Pod()}
+    sessions = SimpleNamespace(get=lambda key, name: pods[name])
+    cluster = CoordinatorCluster(ObjectMeta("c", "ns"), CoordinatorClusterSpec())
+    tasks: list[asyncio.Task[None]] = []
+    context = replace(
+        context_at(Time()),
+        store=cast(Any, Recorder()),
+        pods=cast(Any, sessions),
+        seen=Observation("ns", "c", cluster=cluster),
+        spawn=lambda call: tasks.append(asyncio.create_task(call)),
+    )
+    records = [counted(index, epoch=2) for index in range(18)]
+    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(18)]
+    await lead(context, [*records, *elections])
+    for told in range(3):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [len(pod.asked) for pod in pods.values()] == [told + 1, told + 1]
+        for pod in pods.values():
+            pod.answers.release()
+    await asyncio.gather(*tasks)
+    assert pods["c-1"].asked == [(1, 3, 5), (7, 9, 11), (13, 15, 17)]
