@@ -13,8 +13,9 @@ RUN python3 -m compileall -q /opt/muster/lib/muster_* && \
   PYTHONPATH=/opt/muster/lib python3 -c "import muster_coordinator.server.run"
 COPY bin /usr/local/bin
 
-# USER: a pod may run under any uid, and libraries that ask for the user's name find no such uid in /etc/passwd.
-ENV PYTHONPATH=/opt/muster/lib PYTHONUNBUFFERED=1 USER=muster MUSTER_DATA_DIR=/var/lib/muster
+# USER, HOME: a pod may run under any uid; libraries that ask for the user's name or home find no such uid in /etc/passwd,
+# and only some container runtimes (runc, not crun) set HOME for it.
+ENV PYTHONPATH=/opt/muster/lib PYTHONUNBUFFERED=1 USER=muster HOME=/var/lib/muster MUSTER_DATA_DIR=/var/lib/muster
 USER 10001:10001
 WORKDIR /var/lib/muster
 VOLUME /var/lib/muster
