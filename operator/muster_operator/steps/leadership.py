@@ -82,21 +82,21 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     for each in records:
         assert isinstance(each, RecordLeadership)
         by_pod[elections[each.seen.metadata.name].pod].append(each)
-    bare = [each for name, each in elections.items() if all(name != _name(one) for one in records)]
-    for each in bare:  # recorded before, and its call is to be repeated
-        by_pod.setdefault(each.pod, [])
+    bare: dict[str, list[Elect]] = defaultdict(list)
+    new = {_name(each) for each in records}
+    for each in elections.values():
+        if each.partition not in new:  # recorded before, and its call is to be repeated
+            bare[each.pod].append(each)
+            by_pod.setdefault(each.pod, [])
     portions = {pod: list(_portions(todo)) for pod, todo in by_pod.items()}
-    first = [
-        _lead(context, pod, todo[0], elections, [each for each in bare if each.pod == pod])
-        for pod, todo in portions.items()
-    ]
-    others = [
-        _lead(context, pod, todo[turn], elections, ())
-        for turn in range(1, LEAD_TURNS)
-        for pod, todo in portions.items()
-        if turn < len(todo)
-    ]
-    results = await asyncio.gather(*first, *others)
+    results = await asyncio.gather(
+        *(
+            _lead(context, pod, todo[turn], elections, () if turn else bare[pod])
+            for turn in range(LEAD_TURNS)
+            for pod, todo in portions.items()
+            if turn < len(todo)
+        )
+    )
     errors = [error for failed in results for error in failed]
     _raise_serious(errors)
     called = len(elections) - len(errors)
