@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import msgspec
 import structlog
@@ -80,15 +81,13 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     records = [each for each in actions if _is_record_of(each, elections)]
     by_pod: dict[str, list[RecordLeadership]] = defaultdict(list)
     for each in records:
-        assert isinstance(each, RecordLeadership)
         by_pod[elections[each.seen.metadata.name].pod].append(each)
-    bare: dict[str, list[Elect]] = defaultdict(list)
-    new = {_name(each) for each in records}
-    for each in elections.values():
-        if each.partition not in new:  # recorded before, and its call is to be repeated
-            bare[each.pod].append(each)
-            by_pod.setdefault(each.pod, [])
-    portions = {pod: list(_portions(todo)) for pod, todo in by_pod.items()}
+    bare: dict[str, list[Elect]] = defaultdict(list)  # recorded before, and their calls are to be repeated
+    new = {each.seen.metadata.name for each in records}
+    for name, election in elections.items():
+        if name not in new:
+            bare[election.pod].append(election)
+    portions = {pod: list(_portions(by_pod[pod])) for pod in (*by_pod, *bare)}
     results = await asyncio.gather(
         *(
             _lead(context, pod, todo[turn], elections, () if turn else bare[pod])
@@ -100,7 +99,7 @@ async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
     errors = [error for failed in results for error in failed]
     _raise_serious(errors)
     called = len(elections) - len(errors)
-    text = f"called {called} elections on {len(by_pod)} pods, {len(errors)} records lost to another writer"
+    text = f"called {called} elections on {len(portions)} pods, {len(errors)} records lost to another writer"
     return Outcome("Elected" if called else "Recorded", text)
 
 
@@ -137,7 +136,7 @@ async def record(context: Context, actions: Sequence[Action]) -> Outcome | None:
 
 
 def _to_confirm(context: Context, confirmed: list[RecordLeadership], now: float) -> list[RecordLeadership]:
-    """Those that are due, as `Memory.back_at` has it; a partition's first leader at once."""
+    """All of them when the one that has waited longest is due; before that, the first leaders of partitions."""
     if confirmed and context.waits(min(context.memory.back_at.values()) + CONFIRMED_S - now):
         return [each for each in confirmed if each.seen.status.led_epoch < 0]
     return confirmed
@@ -157,12 +156,8 @@ def _confirms(record: RecordLeadership) -> bool:
     return before.state is PartitionState.ELECTING and after.state is PartitionState.LED and known == same
 
 
-def _is_record_of(action: Action, elections: dict[str, Elect]) -> bool:
+def _is_record_of(action: Action, elections: dict[str, Elect]) -> TypeGuard[RecordLeadership]:
     return isinstance(action, RecordLeadership) and action.seen.metadata.name in elections
-
-
-def _name(action: Action) -> str:
-    return action.seen.metadata.name if isinstance(action, RecordLeadership) else ""
 
 
 def _raise_serious(errors: Sequence[StoreError]) -> None:

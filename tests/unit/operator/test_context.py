@@ -210,6 +210,21 @@ async def test_records_are_given_to_the_store_at_once_and_elections_called_in_po
     assert {*store.written[: 2 * sizes[0]]} == {*range(2 * sizes[0])}, "of both pods, in turn"
 
 
+async def test_elections_that_are_recorded_already_are_called_again_at_once() -> None:
+    store, calls = Recorder(), list[tuple[str, list[int]]]()
+
+    def spawn(call: Coroutine[Any, Any, None]) -> None:
+        arguments = call.cr_frame.f_locals  # type: ignore[attr-defined]  # what the call is about
+        calls.append((arguments["pod"], [each.index for each in arguments["elections"]]))
+        call.close()
+
+    context = replace(context_at(Time()), store=cast(Any, store), spawn=spawn)
+    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(10)]
+    await lead(context, [*(counted(index, epoch=2) for index in range(0, 8, 2)), *elections])
+    assert sorted(store.written) == [0, 2, 4, 6]
+    assert sorted(calls) == [("c-0", [0, 2, 4, 8]), ("c-0", [6]), ("c-1", [1, 3, 5, 7, 9])]
+
+
 @dataclass
 class Pod:
     """A pod that answers when it is told to."""
