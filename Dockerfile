@@ -10,7 +10,7 @@ RUN python3 -m compileall -q /opt/muster/lib && install -d -o 10001 -g 10001 /va
 COPY muster /opt/muster/lib
 # The import says now, not when a pod starts, that a compiled module does not fit this base image.
 RUN python3 -m compileall -q /opt/muster/lib/muster_* && \
-  PYTHONPATH=/opt/muster/lib python3 -c "import muster_coordinator.server.run"
+  PYTHONPATH=/opt/muster/lib python3 -c "import muster_coordinator.process.compose"
 COPY bin /usr/local/bin
 
 # USER, HOME: a pod may run under any uid; libraries that ask for the user's name or home find no such uid in /etc/passwd,

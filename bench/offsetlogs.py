@@ -27,6 +27,7 @@ from muster_coordinator.log.checkpoint import CheckpointHead, CheckpointWriter
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.pod.chores.checkpointing import PART_ENTRIES, CheckpointerSettings
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
 from muster_coordinator.records.offset_commit import (
@@ -34,11 +35,10 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from muster_coordinator.replication.log_id import new_log_id
-from muster_coordinator.replication.promise import PromiseFile
-from muster_coordinator.server.settings import CoordinatorSettings
-from muster_coordinator.shard.checkpointing import PART_ENTRIES, CheckpointerSettings
-from muster_coordinator.shard.loading import replay_log
+from muster_coordinator.replica.loading import replay_log
+from muster_coordinator.replica.log_id import new_log_id
+from muster_coordinator.replica.promise_file import PromiseFile
+from muster_coordinator.settings import CoordinatorSettings
 from muster_coordinator.shard.metrics import ShardMetrics
 
 TOPIC = "bench"

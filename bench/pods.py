@@ -108,7 +108,7 @@ async def running_pod(directory: Path, data: Path) -> AsyncIterator[RunningPod]:
     """A pod over the data directory ``data``; its output goes into ``directory``. Raises BenchError."""
     kafka_port, api_port = free_ports(2)
     command = [
-        *(sys.executable, "-m", "muster_coordinator.server.process", "--pod", POD, "--data-dir", str(data)),
+        *(sys.executable, "-m", "muster_coordinator.process.main", "--pod", POD, "--data-dir", str(data)),
         *("--kafka-listen", f"127.0.0.1:{kafka_port}", "--api-listen", f"127.0.0.1:{api_port}"),
         *("--peer-listen", "127.0.0.1:0"),
     ]

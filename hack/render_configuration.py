@@ -12,7 +12,7 @@ import inspect
 import sys
 from pathlib import Path
 
-from muster_coordinator.server.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings
+from muster_coordinator.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 

@@ -25,8 +25,8 @@ COMPILED = REPOSITORY / "hack" / "compiled"
 PROCESSES = ("tests/integration", "tests/conformance", "tests/chaos")
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done."""
 COMPILED_AGAIN = (
-    *(f"tests/unit/{name}" for name in ("groups", "log", "records", "replication", "server", "shard", "wire")),
-    "tests/unit/compiled",
+    *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "process", "records", "replica")),
+    *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),
     "tests/golden",
     "tests/simulation",
 )

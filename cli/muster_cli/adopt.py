@@ -23,8 +23,8 @@ from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
-from muster_coordinator.replication.log_id import new_log_id
-from muster_coordinator.replication.promise import PromiseFile
+from muster_coordinator.replica.log_id import new_log_id
+from muster_coordinator.replica.promise_file import PromiseFile
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,

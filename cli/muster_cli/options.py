@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from muster_cli.errors import CliUsageError
-from muster_coordinator.server import settings
+from muster_coordinator import settings
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_TOPIC_PARTITIONS = 100_000

@@ -33,7 +33,7 @@ class PodNetwork:
 
 def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapping[str, str]) -> list[str]:
     """The pod process, by this interpreter. The data directory is an argument of its own: leftovers are known by it."""
-    command = [sys.executable, "-m", "muster_coordinator.server.process"]
+    command = [sys.executable, "-m", "muster_coordinator.process.main"]
     command += ["--pod", pod.name, "--pod-uid", uid, "--node-id", str(pod.node_id)]
     command += ["--data-dir", str(data.pod(pod.name)), "--api-listen", pod.api_address]
     command += ["--kafka-listen", pod.kafka_address, "--advertise", pod.kafka_address]

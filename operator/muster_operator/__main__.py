@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from muster_coordinator.descriptors import make_room_for_descriptors
-from muster_coordinator.ending import exit_at_once
-from muster_coordinator.scheduling import import_standing_back, run_in_short_slices
+from muster_coordinator.tuning.descriptors import make_room_for_descriptors
+from muster_coordinator.tuning.ending import exit_at_once
+from muster_coordinator.tuning.scheduling import import_standing_back, run_in_short_slices
 
 
 def main() -> NoReturn:

@@ -33,7 +33,7 @@ from tests.chaos.history import Fetch, History
 from tests.chaos.locator import Locator
 from tests.support.kafka import KafkaClient
 
-from muster_coordinator.scheduling import run_in_short_slices
+from muster_coordinator.tuning.scheduling import run_in_short_slices
 
 OVERDUE_S = 0.5
 """An answer that takes longer makes a group look for its coordinator, without giving the request up."""

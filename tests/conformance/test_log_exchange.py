@@ -17,14 +17,14 @@ from tests.support.kafka_broker import KafkaBroker, run_tool, why_no_kafka_yet
 from tests.support.pod import SoloPod
 from tests.support.replicas import AnyTopic
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.history import History
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog
-from muster_coordinator.shard.loading import replay_log
+from muster_coordinator.replica.loading import replay_log
+from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics
 
 pytestmark = [

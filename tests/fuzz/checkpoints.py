@@ -20,7 +20,7 @@ from tests.unit.log.fake_disk import FakeDisk
 
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import MAGIC, NAME, CheckpointHead, CheckpointWriter
-from muster_coordinator.shard.outcome import OutcomeCode
+from muster_coordinator.replica.calls import OutcomeCode
 
 PART_ENTRIES = 2
 _FRAME = Struct(">II")

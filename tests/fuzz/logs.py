@@ -20,25 +20,25 @@ from crc32c import crc32c
 from tests.fuzz.requests import mutate
 from tests.support.replicas import AnyTopic, Asked, NoPeers
 from tests.unit.log.fake_disk import FakeDisk
-from tests.unit.shard.test_manager import DATA
+from tests.unit.pod.test_replica_manager import DATA
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.pod.data_directory import StorageSettings
+from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import CorruptBatchError, iter_batches
-from muster_coordinator.server.clock import SystemClock
-from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.outcome import OutcomeCode
+from muster_coordinator.replica.calls import OutcomeCode
+from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.states import ShardState
-from muster_coordinator.shard.storage import StorageSettings
 
 PARTITIONS = 3
 COMMITS = 12
 ROUND_S = 30.0
 
 
-def new_manager(disk: FakeDisk, boot_id: str) -> ShardManager:
-    return ShardManager(
+def new_manager(disk: FakeDisk, boot_id: str) -> ReplicaManager:
+    return ReplicaManager(
         data_dir=DATA,
         disk=disk,
         storage_settings=StorageSettings(
@@ -51,7 +51,7 @@ def new_manager(disk: FakeDisk, boot_id: str) -> ShardManager:
     )
 
 
-async def ask(manager: ShardManager, partition: int, request: Any) -> Any:
+async def ask(manager: ReplicaManager, partition: int, request: Any) -> Any:
     asked = Asked()
     manager.shards[partition].submit(request, asked)
     return await asyncio.wait_for(asked.done, ROUND_S)
@@ -152,7 +152,7 @@ class LogFuzz:
         finally:
             await manager.stop()
 
-    async def _check_serves(self, manager: ShardManager, partition: int, values_open: bool) -> None:
+    async def _check_serves(self, manager: ReplicaManager, partition: int, values_open: bool) -> None:
         self.active += 1
         if not values_open:
             response = await ask(manager, partition, m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False))

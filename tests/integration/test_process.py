@@ -23,7 +23,7 @@ def pod_options(data_dir: Path, kafka_port: int, api_port: int, peer_port: int) 
 
 
 def coordinator(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *python, "-m", "muster_coordinator.server.process", *arguments]
+    command = [sys.executable, *python, "-m", "muster_coordinator.process.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -101,9 +101,9 @@ async def test_what_serves_does_not_stand_back_for_others(tmp_path: Path, monkey
 
 
 TELLING = """
-import muster_coordinator.server.run as run
+import muster_coordinator.process.compose as run
 run.stand_back_altogether = lambda: print("stands back", flush=True)
-from muster_coordinator.server.process import main
+from muster_coordinator.process.main import main
 raise SystemExit(main())
 """
 

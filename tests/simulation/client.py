@@ -14,7 +14,7 @@ from tests.simulation.serving import Request
 from tests.simulation.store import Store
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 __all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 

@@ -9,7 +9,7 @@ from tests.simulation.history import History
 from tests.simulation.members import REBALANCE_MS, SESSION_MS
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 __all__ = ["Consumer"]
 

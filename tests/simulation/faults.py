@@ -16,16 +16,16 @@ from tests.simulation.replica import Replica
 from tests.simulation.serving import Request
 from tests.simulation.simulator import Outcome, simulate
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.effects import session_timer
 from muster_coordinator.groups.result import Record
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.effects import Promise
+from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.replication.messages import Ack, Message, Run, Sealed
-from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.requests import groups as m
 
 __all__ = ["CANARIES", "FAULTS", "Fault"]
 

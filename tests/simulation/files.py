@@ -22,13 +22,13 @@ from muster_coordinator.log.cleaner import Cleaning
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal import Journal, JournalSettings
 from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.pod.opening import log_state
 from muster_coordinator.records.batch import LENGTH_OVERHEAD
+from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
+from muster_coordinator.replica.stored import Replica as Files
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch
-from muster_coordinator.replication.promise import PROMISE_NAME, PromiseFile
-from muster_coordinator.shard.opening import log_state
-from muster_coordinator.shard.replica import Replica as Files
 
 __all__ = ["FileDisk"]
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+from muster_coordinator.peers.addresses import Address, parse_address
+from muster_coordinator.peers.frames import PONG, encode_frame, encode_hello
+from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
+from muster_coordinator.peers.outbound import PeerTimes
 from muster_coordinator.podapi.image import MetadataImage, Peer, ReplicaPlace
 from muster_coordinator.replication.messages import Ack, Append, Batch, Message
-from muster_coordinator.server.peers.frames import PONG, encode_frame, encode_hello
-from muster_coordinator.server.peers.network import PeerIdentity, PeerNetwork
-from muster_coordinator.server.peers.outbound import PeerTimes
-from muster_coordinator.server.peers.places import Address, parse_address
 
 CLUSTER = "cluster-1"
 LIMIT_S = 20.0

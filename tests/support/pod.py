@@ -67,7 +67,7 @@ class PodProcess:
 
     async def start(self) -> None:
         """Start the process and wait until it is ready for calls."""
-        command = [sys.executable, "-m", "muster_coordinator.server.process"]
+        command = [sys.executable, "-m", "muster_coordinator.process.main"]
         command += ["--pod", self.name, "--data-dir", str(self.data_dir)]
         command += ["--kafka-listen", f"127.0.0.1:{self.kafka_port}", "--api-listen", f"127.0.0.1:{self.api_port}"]
         command += ["--peer-listen", f"127.0.0.1:{self.peer_port}"]

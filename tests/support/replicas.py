@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.disk import OsDisk, write_fully
+from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
+from muster_coordinator.pod.chores.cleaning import CleanerSettings
+from muster_coordinator.pod.data_directory import StorageSettings
+from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.messages import Message, decode_message, encode_message
-from muster_coordinator.server.clock import SystemClock
-from muster_coordinator.shard.checkpointing import CheckpointerSettings
-from muster_coordinator.shard.cleaning import CleanerSettings
-from muster_coordinator.shard.manager import ShardManager
-from muster_coordinator.shard.outcome import Outcome, OutcomeCode
+from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import ShardState
-from muster_coordinator.shard.storage import StorageSettings
 
 __all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "PatientClock", "ReplicaPod", "ReplicaPods"]
 
@@ -179,7 +179,7 @@ class ReplicaPod:
         self.name = name
         self.directory = directory
         self.network = network
-        self.manager: ShardManager | None = None
+        self.manager: ReplicaManager | None = None
         self.log_ids: set[str] = set()
         self.disk = KilledDisk()
         self.run = 0
@@ -188,7 +188,7 @@ class ReplicaPod:
         network.pods[name] = self
 
     @property
-    def up(self) -> ShardManager:
+    def up(self) -> ReplicaManager:
         assert self.manager is not None, f"{self.name} is down"
         return self.manager
 
@@ -213,7 +213,7 @@ class ReplicaPod:
             )
         if options.pop("checkpoints", False):
             options["checkpointer_settings"] = CheckpointerSettings(1, check_interval_ms=10**8)
-        self.manager = ShardManager(
+        self.manager = ReplicaManager(
             data_dir=self.directory,
             disk=self.disk,
             storage_settings=storage,

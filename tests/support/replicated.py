@@ -16,6 +16,7 @@ from tests.support.kafka import KafkaClient, entity
 from tests.support.pod import POLL_S, PodProcess
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.peers.addresses import parse_address
 from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_coordinator.podapi.models import (
@@ -28,7 +29,6 @@ from muster_coordinator.podapi.models import (
     ReplicasRequest,
 )
 from muster_coordinator.records.partitioner import partition_for
-from muster_coordinator.server.peers.places import parse_address
 
 LIMIT_S = 30.0
 """For an election or a catch-up, which take milliseconds on an idle machine."""

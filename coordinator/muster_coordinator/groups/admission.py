@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     MalformedSubscriptionError,
     subscribed_topics,
 )
+from muster_coordinator.requests import groups as m
 
 _MAX_MEMBER_NAME_BYTES = 32_000  # client or instance id; with the suffix it must fit a record's int16 length
 _PROTOCOL_MANDATORY_SINCE = 5  # SyncGroup, KIP-559

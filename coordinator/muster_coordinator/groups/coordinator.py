@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
@@ -52,6 +51,7 @@ from muster_coordinator.records.control import Fence
 from muster_coordinator.records.decode import Change
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.requests import groups as m
 
 Operation = Callable[[Any, Token, int], Result]
 """(request, token, now_ms) -> Result"""

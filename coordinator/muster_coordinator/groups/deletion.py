@@ -12,12 +12,6 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.messages import (
-    DeleteGroupRequest,
-    DeleteGroupResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
 from muster_coordinator.groups.offset_commit import unknown_first
 from muster_coordinator.groups.result import Record, Result, Token
 from muster_coordinator.groups.state import ShardState, group_record
@@ -27,6 +21,12 @@ from muster_coordinator.records.offset_commit import (
     OffsetCommitRecord,
     OffsetCommitValue,
     encode_offset_commit_key,
+)
+from muster_coordinator.requests.groups import (
+    DeleteGroupRequest,
+    DeleteGroupResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
 )
 
 

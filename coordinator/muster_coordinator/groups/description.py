@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.messages import (
+from muster_coordinator.groups.result import Result, Token
+from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.requests.groups import (
     DescribedGroup,
     DescribedMember,
     DescribeGroupRequest,
@@ -13,9 +16,6 @@ from muster_coordinator.groups.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
 
 _GROUP_TYPE = "classic"
 _UNKNOWN_GROUP_SINCE = 6  # DescribeGroups, KIP-1043

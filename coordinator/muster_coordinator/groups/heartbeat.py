@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.messages import HeartbeatRequest, HeartbeatResponse
 from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
 
 _OK = HeartbeatResponse(ErrorCode.NONE)
 

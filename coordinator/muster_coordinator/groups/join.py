@@ -7,7 +7,6 @@ from muster_coordinator.groups.admission import join_refusal
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 from muster_coordinator.groups.rebalance import (
     join_response,
     joined_members,
@@ -20,6 +19,7 @@ from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
 from muster_coordinator.records.group_metadata import GroupMetadataValue
+from muster_coordinator.requests.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
 _MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814

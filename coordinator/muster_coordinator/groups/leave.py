@@ -5,11 +5,11 @@ from __future__ import annotations
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
-from muster_coordinator.groups.messages import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 from muster_coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance, remove_member
 from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 
 
 def leave_group(state: ShardState, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:

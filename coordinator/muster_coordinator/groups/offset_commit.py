@@ -12,12 +12,6 @@ import struct
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.messages import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
 from muster_coordinator.groups.result import CancelTimer, Record, Result, SetTimer, Token, Transaction
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
@@ -27,6 +21,12 @@ from muster_coordinator.records.offset_commit import (
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
+)
+from muster_coordinator.requests.groups import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 
 RequestTopics = tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]

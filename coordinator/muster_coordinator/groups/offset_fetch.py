@@ -7,11 +7,11 @@ answer, like every answer, waits for what is not committed yet; only offsets of 
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.messages import OffsetFetchRequest, OffsetFetchResponse
 from muster_coordinator.groups.offsets import GroupOffsets, Stored
 from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api
+from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
 
 _FetchedPartition = tuple[int, int, int, str, int]
 

@@ -10,10 +10,10 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, join_timer, session_timer, sync_timer
 from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.messages import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.records.group_metadata import GroupMetadataValue
+from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 
 
 def set_session_timer(group: ClassicGroup, member: Member, effects: Effects) -> None:

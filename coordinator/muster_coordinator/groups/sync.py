@@ -7,12 +7,12 @@ from muster_coordinator.groups.admission import sync_refusal
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, sync_timer
 from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.messages import SyncGroupRequest, SyncGroupResponse
 from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignments, set_session_timer
 from muster_coordinator.groups.result import Result, Token
 from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
 from muster_coordinator.records.batch import batch_bytes
+from muster_coordinator.requests.groups import SyncGroupRequest, SyncGroupResponse
 
 
 def sync_group(state: ShardState, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:

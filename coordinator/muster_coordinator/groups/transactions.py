@@ -7,9 +7,9 @@ The marker is a control record that the shard appends; its replay moves the prod
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.messages import WriteTxnMarkerRequest, WriteTxnMarkerResponse
 from muster_coordinator.groups.result import Result, Token, Transaction
 from muster_coordinator.groups.state import ShardState
+from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
 
 
 def write_txn_marker(state: ShardState, request: WriteTxnMarkerRequest, _token: Token, _now_ms: int) -> Result:

@@ -19,10 +19,10 @@ from pathlib import Path
 import structlog
 
 from muster_coordinator.log.disk import Disk, replace_file, write_fully
-from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.marks import decode_mark, encode_mark
 from muster_coordinator.log.segment import SUFFIX, segment_name
 from muster_coordinator.log.swap import COMPACTED, COMPACTING, STATE_NAME
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
 __all__ = ["LogCopy", "finish_swap", "log_files", "swap_count", "write_swap_count"]
 

@@ -18,7 +18,6 @@ import structlog
 
 from muster_coordinator.log.beside import finish_swap
 from muster_coordinator.log.disk import Disk, read_whole_file
-from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History
 from muster_coordinator.log.reading import RangeReader, batches_of, read_batches, segment_index
@@ -28,6 +27,7 @@ from muster_coordinator.log.segment import Segment, segment_name, segment_offset
 from muster_coordinator.log.swap import CleanedTo, finish_cleaning
 from muster_coordinator.log.sync import Holds, LogFiles, SyncTask, WriteBack
 from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
 __all__ = ["LogSettings", "PartitionLog", "partition_directory"]
 

@@ -19,9 +19,9 @@ from muster_coordinator.replication.effects import (
     ReadsConfirmed,
     SetFinal,
 )
+from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch, Refused, Seal
 from muster_coordinator.replication.peer import Peer
-from muster_coordinator.replication.promise import NOBODY
 from muster_coordinator.replication.sets import Sets, is_majority
 
 __all__ = ["Leader"]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from muster_coordinator.replication.context import Context, Continue
 from muster_coordinator.replication.effects import CallStatus, DiscardCheckpoints, Promise, SteppedDown
 from muster_coordinator.replication.election import Candidate, ElectionCall
+from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.follower import Follower
 from muster_coordinator.replication.leader import Leader
-from muster_coordinator.replication.promise import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.sets import Sets
 
 __all__ = ["Leadership"]

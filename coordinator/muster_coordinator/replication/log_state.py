@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from muster_coordinator.log.epochs import EpochCache
+from muster_coordinator.records.epoch_cache import EpochCache
 from muster_coordinator.replication.messages import Batch, Run
 from muster_coordinator.replication.sets import Sets
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum
 
 from muster_coordinator.replication.effects import Promise
+from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.messages import Run
-from muster_coordinator.replication.promise import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.sets import Sets
 
 __all__ = ["Rules", "Verdict"]

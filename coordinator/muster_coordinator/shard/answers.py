@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 
 class Answer(Protocol):

@@ -1,4 +1,4 @@
-"""What shards count, as plain integers: the hot path pays an addition, ``server.metrics`` exports them when it is
+"""What shards count, as plain integers: the hot path pays an addition, ``process.metrics`` exports them when it is
 scraped."""
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Host(Protocol):
 
 
 class Peers(Protocol):
-    """The way to the other pods' replicas. What arrives goes to ``ShardManager.receive(partition, message)``, and
-    ``ShardManager.disconnected(log_id)`` says that the connection to a replica's pod was closed.
+    """The way to the other pods' replicas. What arrives goes to ``ReplicaManager.receive(partition, message)``, and
+    ``ReplicaManager.disconnected(log_id)`` says that the connection to a replica's pod was closed.
 
     Messages may get lost, be late or come twice; between two pods they should come in order.
     """

@@ -23,11 +23,11 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
 from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker
+from muster_coordinator.replica.stored import Replica
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Host
-from muster_coordinator.shard.replica import Replica
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 from muster_coordinator.shard.timers import Timers
 
@@ -184,7 +184,7 @@ class Shard:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def submit(self, request: Any, answer: Answer) -> None:
-        """Queue a request of ``groups.messages``; its answer comes when what it depends on is committed."""
+        """Queue a request of ``requests.groups``; its answer comes when what it depends on is committed."""
         if not self._serves:
             self._refuse_inactive(request, answer)
             return

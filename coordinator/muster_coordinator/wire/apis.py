@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.cluster import ApiVersionsRequest, ApiVersionsResponse
 from muster_coordinator.wire import (
     k00_produce,
     k01_fetch,
@@ -28,7 +29,6 @@ from muster_coordinator.wire import (
     k60_describe_cluster,
 )
 from muster_coordinator.wire.api import Api
-from muster_coordinator.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 MODULES = (
     k00_produce,

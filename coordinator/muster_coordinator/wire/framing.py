@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.cluster import ApiVersionsResponse
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.api import Api, RequestHeader
 from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
-from muster_coordinator.wire.messages import ApiVersionsResponse
 from muster_coordinator.wire.primitives import skip_tagged_fields, text
 
 __all__ = ["FrameReader", "RequestHeader", "encode_response_frame", "read_header"]

@@ -21,9 +21,9 @@ Not served: v13 (topic ids instead of names).
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.cluster import ProduceRequest, ProduceResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import ProduceRequest, ProduceResponse
 
 REFUSAL = "this is a group coordinator: it stores offsets and groups, and no records"
 

@@ -19,9 +19,9 @@
 
 from __future__ import annotations
 
+from muster_coordinator.requests.cluster import FetchedTopic, FetchRequest, FetchResponse, FetchTopic
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
-from muster_coordinator.wire.messages import FetchedTopic, FetchRequest, FetchResponse, FetchTopic
 
 
 @guarded

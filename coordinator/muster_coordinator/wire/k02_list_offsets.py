@@ -14,9 +14,9 @@
 
 from __future__ import annotations
 
+from muster_coordinator.requests.cluster import ListOffsetsRequest, ListOffsetsResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
 _Topic = tuple[str, tuple[tuple[int, int, int, int, int], ...]]
 

@@ -18,9 +18,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
-from muster_coordinator.wire.messages import (
+from muster_coordinator.requests.cluster import (
     Broker,
     MetadataPartition,
     MetadataRequest,
@@ -28,6 +26,8 @@ from muster_coordinator.wire.messages import (
     MetadataResponse,
     MetadataTopic,
 )
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
 
 
 @guarded

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from muster_coordinator.groups.messages import OffsetCommitRequest, OffsetCommitResponse
+from muster_coordinator.requests.groups import OffsetCommitRequest, OffsetCommitResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.primitives import (
     array_length,

@@ -15,10 +15,10 @@ Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import OffsetFetchRequest, OffsetFetchResponse
+from muster_coordinator.requests.cluster import OffsetFetchRequests, OffsetFetchResponses
+from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import OffsetFetchRequests, OffsetFetchResponses
 
 _Topic = tuple[str, tuple[tuple[int, int, int, str, int], ...]]
 

@@ -13,14 +13,14 @@ Error messages, as Kafka 4.1 gives them: up to v3 the text of the error, which i
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import (
+from muster_coordinator.requests.cluster import (
     KEY_TYPE_GROUP,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
 
 _MESSAGES = {
     ErrorCode.INVALID_REQUEST: (

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 from muster_coordinator.wire.errors import WireError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from muster_coordinator.groups.messages import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.primitives import (
     compact_nullable_string,

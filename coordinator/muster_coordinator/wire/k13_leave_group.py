@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
+from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 

@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import DescribedGroup, DescribedMember, DescribeGroupRequest
+from muster_coordinator.requests.cluster import OPERATIONS_NOT_REQUESTED, DescribeGroupsRequest, DescribeGroupsResponse
+from muster_coordinator.requests.groups import DescribedGroup, DescribedMember, DescribeGroupRequest
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import OPERATIONS_NOT_REQUESTED, DescribeGroupsRequest, DescribeGroupsResponse
 
 
 @guarded

@@ -10,9 +10,9 @@ We announce no features: there is nothing of Kafka's feature levels for a client
 
 from __future__ import annotations
 
+from muster_coordinator.requests.cluster import ApiVersionsRequest, ApiVersionsResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 KEY = 18
 

@@ -7,9 +7,9 @@ Not served: v2, which adds the transaction version of a marker (KIP-1228) and is
 
 from __future__ import annotations
 
+from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 _ResultTopic = tuple[str, tuple[tuple[int, int], ...]]
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from muster_coordinator.requests.groups import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 

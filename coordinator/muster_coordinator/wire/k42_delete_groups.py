@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import DeleteGroupResponse
+from muster_coordinator.requests.cluster import DeleteGroupsRequest, DeleteGroupsResponse
+from muster_coordinator.requests.groups import DeleteGroupResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @guarded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from muster_coordinator.requests.groups import OffsetDeleteRequest, OffsetDeleteResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
+from muster_coordinator.requests.cluster import Broker, DescribeClusterRequest, DescribeClusterResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
-from muster_coordinator.wire.messages import Broker, DescribeClusterRequest, DescribeClusterResponse
 
 ENDPOINT_TYPE_BROKERS = 1
 

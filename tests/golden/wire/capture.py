@@ -14,9 +14,9 @@ from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from muster_coordinator.groups import messages as g
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 from muster_coordinator.wire import apis, framing, k00_produce
-from muster_coordinator.wire import messages as w
 from muster_coordinator.wire.errors import UnsupportedRequestError
 
 TOPIC, TOPIC_ID, GROUP = "orders", b"orders-topic-id!", "golden-group"

@@ -10,10 +10,10 @@ import pytest
 
 from muster_cli.demo.meter import Meter
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.messages import OffsetCommitRequest, OffsetCommitResponse
+from muster_coordinator.requests.cluster import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from muster_coordinator.requests.groups import OffsetCommitRequest, OffsetCommitResponse
 from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
-from muster_coordinator.wire.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 
 class FakePod:

@@ -77,7 +77,7 @@ def test_pod_command_says_everything_that_the_pod_must_know(tmp_path: Path) -> N
     pod = RunningPod("muster-1", 1, "127.0.0.1:9093", "127.0.0.1:9641", None, "127.0.0.1:9741")
     command = coordinator_command(pod, "some-uid", DataDir(tmp_path), {"group.max.size": "5"})
     assert command == [
-        *(sys.executable, "-m", "muster_coordinator.server.process"),
+        *(sys.executable, "-m", "muster_coordinator.process.main"),
         *("--pod", "muster-1", "--pod-uid", "some-uid", "--node-id", "1"),
         *("--data-dir", str(tmp_path / "pods" / "muster-1"), "--api-listen", "127.0.0.1:9641"),
         *("--kafka-listen", "127.0.0.1:9093", "--advertise", "127.0.0.1:9093"),

@@ -6,8 +6,8 @@ from collections import Counter
 
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.messages import ListGroupsRequest, ListGroupsResponse
 from muster_coordinator.groups.states import GroupState
+from muster_coordinator.requests.groups import ListGroupsRequest, ListGroupsResponse
 
 
 def check_counts(coordinator: GroupCoordinator) -> None:

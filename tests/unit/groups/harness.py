@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from tests.unit.groups.checks import check_counts, check_group, check_timer
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
@@ -22,6 +21,7 @@ from muster_coordinator.groups.result import Record, Result, SetTimer, TimerKey,
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.decode import decode_record
+from muster_coordinator.requests import groups as m
 
 START_MS = 1_700_000_000_000
 

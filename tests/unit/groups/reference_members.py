@@ -8,7 +8,7 @@ from collections import Counter
 from tests.unit.groups.reference_state import Group, JoinAnswer, Member, ReferenceState, SyncAnswer
 
 from muster_coordinator.errors import ErrorCode as E
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 
 class Membership(ReferenceState):

@@ -7,7 +7,7 @@ import itertools
 from tests.unit.groups.reference_state import Commit, Group, Partition, ReferenceState
 
 from muster_coordinator.errors import ErrorCode as E
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 
 class Offsets(ReferenceState):

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.groups.harness import Topics
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.requests import groups as m
 
 
 def test_defaults_are_those_of_kafka() -> None:

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.groups.harness import Harness, protocols
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.effects import DELETE_PARTITIONS_TIMER
+from muster_coordinator.requests import groups as m
 
 RETENTION_MINUTES = 100
 RETENTION_MS = RETENTION_MINUTES * 60_000

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.groups.harness import Harness, subscription
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.states import GroupState
+from muster_coordinator.requests import groups as m
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.groups.harness import Harness
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
+from muster_coordinator.requests import groups as m
 
 
 @pytest.fixture

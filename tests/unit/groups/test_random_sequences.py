@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.groups.harness import Harness, Pending, protocols
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.requests import groups as m
 
 GROUPS = st.sampled_from(["g", "h"])
 INSTANCES = st.sampled_from([None, None, "i", "j"])

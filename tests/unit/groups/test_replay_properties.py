@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from tests.unit.groups.harness import Harness, LogEntry, Marker, protocols, replay
 
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
+from muster_coordinator.requests import groups as m
 
 Log = list[LogEntry | Marker]
 

@@ -12,7 +12,6 @@ import pytest
 from tests.unit.groups.harness import CONSUMER, Harness
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.states import (
     STATE_ERRORS,
     TRANSITIONS,
@@ -22,6 +21,7 @@ from muster_coordinator.groups.states import (
     IllegalTransitionError,
     next_state,
 )
+from muster_coordinator.requests import groups as m
 
 # Kafka's own table (reference, section 4.2): state -> states from which it can be reached.
 KAFKA_PREDECESSORS = {

@@ -117,7 +117,7 @@ def _offset_record(offset: tuple[str, int, int, bool], now_ms: int, put: bool) -
 
 
 def state_of(batches: Iterable[RecordBatch], coordinator: GroupCoordinator | None = None) -> DurableState:
-    """What ``shard.loading`` makes of them."""
+    """What ``replica.loading`` makes of them."""
     coordinator = coordinator or GroupCoordinator(GroupConfig(), NoTopics(), lambda: "")
     for batch in batches:
         producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)

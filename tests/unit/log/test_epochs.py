@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_coordinator.log.epochs import EpochCache
+from muster_coordinator.records.epoch_cache import EpochCache
 
 
 def test_same_epoch_is_noted_once() -> None:

@@ -12,9 +12,9 @@ import structlog
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
-from muster_coordinator.log.epochs import CHECKPOINT_NAME, EpochCache
 from muster_coordinator.log.segment import segment_name
 from muster_coordinator.log.writer import JournalWriter, Pace
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
 
 class Host:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.logs import commit, raw_batch, record_bytes, segments
 
-from muster_coordinator.log.epochs import EpochCache
 from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_coordinator.records.control import EndTxnMarker, LeaderChange, encode_end_txn_marker, encode_leader_change
 from muster_coordinator.records.decode import decode_record
+from muster_coordinator.records.epoch_cache import EpochCache
 from muster_coordinator.records.group_metadata import (
     GroupMetadataValue,
     encode_group_metadata_key,

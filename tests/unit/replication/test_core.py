@@ -8,8 +8,8 @@ from tests.unit.replication.harness import Net
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.effects import CallStatus
 from muster_coordinator.replication.election import ElectionCall
+from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.replication.messages import Append, Question, Seal
-from muster_coordinator.replication.promise import EPOCH_JUMP_MAX
 from muster_coordinator.replication.sets import Sets
 
 ABC = Sets(("a", "b", "c"))

@@ -10,11 +10,11 @@ import pytest
 from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import NOT_IMPORTING, Fence, decode_control, encode_fence
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
@@ -23,7 +23,7 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from muster_coordinator.server.clock import SystemClock
+from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 from muster_coordinator.shard.states import ShardState
 

@@ -6,9 +6,9 @@ import pytest
 from tests.unit.shard.fake_world import SETS, Break, Park, Poison, Read, Release, Timer, World, Write
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as m
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.records.control import Fence
+from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
 
 pytestmark = pytest.mark.interpreted  # FakeReplica and FakeGroups stand in for compiled classes

@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from muster_coordinator.groups import messages as g
-from muster_coordinator.wire import messages as w
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 
 CLIENT_ID, CLIENT_HOST = "rdkafka-ü", "/127.0.0.1"
 

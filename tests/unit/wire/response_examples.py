@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.wire.request_examples import BLOB, I16, I32, I64, MAYBE_TEXT, TEXT, UUID, some, topics
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as g
-from muster_coordinator.wire import messages as w
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 
 ERROR = st.sampled_from([int(code) for code in ErrorCode])
 RESULTS = topics(st.tuples(I32, ERROR))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.wire.golden import FRAMES
 
-from muster_coordinator.groups import messages as g
-from muster_coordinator.wire import messages as w
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import read_header
 

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.wire import kio_oracle
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups import messages as g
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 from muster_coordinator.shard.answers import refusal
 from muster_coordinator.wire import k00_produce
-from muster_coordinator.wire import messages as w
 from muster_coordinator.wire.apis import APIS, api_versions_response
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import read_header

@@ -1,0 +1,5 @@
+"""What Kafka clients talk to: the listener, its connections, and one handler per API in ``handlers``.
+
+Connections turn frames into requests and answers into frames. What a group does is decided in ``groups``, behind a
+shard. May import ``pod``, ``shard``, ``requests`` and ``wire``.
+"""

@@ -1,0 +1,218 @@
+"""One client connection: frames in, requests out to the handlers, answers back in the order of the requests.
+
+A callback protocol (no streams, no task, no future per request): frames are parsed in place, answers that became
+ready in one turn of the loop leave with one write. Bad input costs its own connection and is counted; the pod serves
+on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from muster_coordinator.listener.authorization import ANONYMOUS
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.wire import k18_api_versions
+from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
+from muster_coordinator.wire.framing import FrameReader, read_header
+
+if TYPE_CHECKING:
+    from muster_coordinator.listener.listener import KafkaListener
+
+logger = structlog.get_logger(__name__)
+
+COUNTED_BYTES = 4 << 10
+"""What one connection may hold without being counted: the hot path does not reach it."""
+
+
+class KafkaConnection(asyncio.Protocol):
+    def __init__(self, listener: KafkaListener) -> None:
+        self._listener = listener
+        self._reader = FrameReader(listener.settings.socket_request_max_bytes)
+        self._pending: deque[Exchange] = deque()
+        self._out: list[bytes] = []
+        self._dirty = False
+        self._paused_reading = False
+        self._write_paused = False
+        self._transport: asyncio.Transport | None = None
+        self._max_in_flight = listener.settings.max_in_flight_requests
+        self._host = ""  # Java's InetAddress text
+        self.principal = ANONYMOUS
+        self.last_active_ms = listener.clock.monotonic_ms()
+        self.held_bytes = 0  # as the listener counts them: see ``_count``
+        self.closing_since_ms: int | None = None
+        self._request_bytes = 0  # of the requests in flight
+        self._ready_bytes = 0  # of the answers in ``_out``
+        self._socket: asyncio.Transport | None = None  # ``_transport`` until the end, also while it is closing
+
+    def __repr__(self) -> str:
+        return f"<KafkaConnection {self._host} pending={len(self._pending)} closed={self._transport is None}>"
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = self._socket = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._host = f"/{peer[0]}" if peer else "/unknown"
+        self._listener.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = self._socket = None
+        self._drop()
+        self._listener.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        listener = self._listener
+        self.last_active_ms = listener.now_ms
+        try:
+            for frame in self._reader.feed(data):
+                if self._transport is None:
+                    return
+                try:
+                    self._receive(frame)
+                except UnsupportedRequestError as error:
+                    self._unsupported(error)
+        except FrameTooLargeError as error:
+            self._reject("frame_too_large", error)
+        except WireError as error:
+            self._reject("malformed_request", error)
+        if len(self._pending) >= self._max_in_flight and not self._paused_reading:
+            self._pause_reading()
+        if self._reader.pending_bytes + self._request_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
+            self._count()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._pause_reading()  # a client that does not read its answers gets no more requests in
+        self._count()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._resume_reading()
+        self._count()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _receive(self, frame: bytes) -> None:
+        listener = self._listener
+        header = read_header(frame)
+        api = header.api
+        request = api.decode_request(header, frame, self._host)
+        size = len(frame)
+        exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+        self._pending.append(exchange)
+        self._request_bytes += size
+        listener.requests[api.key] += 1
+        listener.handlers[type(request)](request, exchange)
+
+    def _unsupported(self, error: UnsupportedRequestError) -> None:
+        """ApiVersions of an unknown version is answered in version 0 with what is served (KIP-511), in its turn; others
+        are closed."""
+        if error.answer is None:
+            self._reject("unsupported_request", error)
+            return
+        self._listener.connection_errors["unsupported_api_versions"] += 1
+        exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0)
+        self._pending.append(exchange)
+        self.complete(exchange, error.answer)
+
+    def _reject(self, reason: str, error: Exception) -> None:
+        self._listener.connection_errors[reason] += 1
+        logger.warning("connection_closed", client=self._host, reason=reason, error=str(error))
+        self.close()
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def complete(self, exchange: Exchange, frame: bytes) -> None:
+        """``exchange`` is answered by ``frame``; it leaves once every earlier request of the connection is answered."""
+        pending = self._pending
+        if not pending:
+            return  # the connection is gone
+        self._request_bytes -= exchange.size
+        self._ready_bytes += len(frame)
+        if pending[0] is exchange:
+            pending.popleft()
+            out = self._out
+            out.append(frame)
+            while pending and pending[0].frame is not None:
+                out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
+            if not self._dirty:
+                self._dirty = True
+                self._listener.write_soon(self)
+            if self._paused_reading:
+                self._resume_reading()
+        else:
+            exchange.frame = frame
+        if self._ready_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
+            self._count()
+
+    def write(self) -> None:
+        """Write what became ready in this turn, once."""
+        self._dirty = False
+        out = self._out
+        transport = self._transport
+        if transport is None or not out:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        self._ready_bytes -= len(data)
+        out.clear()
+        transport.write(data)
+        if len(data) > COUNTED_BYTES or self._write_paused:
+            self._count()
+
+    def close(self) -> None:
+        """Close after what is ready has been written; requests in flight are not answered any more."""
+        self.write()
+        transport = self._transport
+        if transport is not None:
+            self._transport = None
+            self._drop()
+            self.closing_since_ms = self._listener.now_ms
+            transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not written is dropped."""
+        transport = self._socket
+        if transport is not None:
+            self._transport = self._socket = None
+            self._drop()
+            transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Tell the listener what this connection holds: of requests what has come and what is not answered yet, of
+        answers what is not sent."""
+        transport = self._socket
+        unsent = transport.get_write_buffer_size() if transport is not None else 0
+        held = self._reader.pending_bytes + self._request_bytes + self._ready_bytes + unsent
+        if held <= COUNTED_BYTES:
+            held = 0
+        before, self.held_bytes = self.held_bytes, held
+        self._listener.held(held - before)
+
+    def _drop(self) -> None:
+        self._pending.clear()
+        self._out.clear()
+        self._reader.drop()
+        self._request_bytes = self._ready_bytes = 0
+        self._count()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._paused_reading:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._write_paused or len(self._pending) >= self._max_in_flight:
+            return
+        if self._transport is not None and self._paused_reading:
+            self._paused_reading = False
+            self._transport.resume_reading()

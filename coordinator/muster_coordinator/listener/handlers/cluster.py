@@ -1,0 +1,176 @@
+"""ApiVersions, Metadata, DescribeCluster, FindCoordinator: answered from the cluster view, without a shard."""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name, topic_id
+from muster_coordinator.podapi.image import Broker as ClusterBroker
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.wire.apis import api_versions_response
+
+_NO_ID = bytes(16)
+_BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
+_ID_WITHOUT_NAME = (10, 11)  # versions of Metadata that have topic ids but cannot ask by them (KAFKA-12701)
+# Kafka's text of INVALID_REQUEST
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+class ClusterHandlers:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def api_versions(self, request: w.ApiVersionsRequest, exchange: Exchange) -> None:
+        exchange.answer(api_versions_response(request))
+
+    def metadata(self, request: w.MetadataRequest, exchange: Exchange) -> None:
+        view = self._view
+        if request.topics is None:
+            topics = tuple(self._topic(name) for name in view.topics)
+        elif exchange.version in _ID_WITHOUT_NAME and any(t.name is None or any(t.topic_id) for t in request.topics):
+            refused = tuple(
+                w.MetadataTopic(t.name or "", t.topic_id, ErrorCode.INVALID_REQUEST) for t in request.topics
+            )
+            exchange.answer(w.MetadataResponse((), None, -1, refused))
+            return
+        else:
+            topics = tuple(self._asked_topic(t) for t in request.topics)
+        if request.include_topic_authorized_operations:
+            topics = tuple(_with_operations(topic) for topic in topics)
+        brokers = self._brokers()
+        exchange.answer(
+            w.MetadataResponse(
+                brokers=brokers,
+                cluster_id=view.image.cluster_id if view.image is not None else None,
+                controller_id=self._controller_id(),
+                topics=topics,
+                cluster_authorized_operations=_cluster_operations(request.include_cluster_authorized_operations),
+            )
+        )
+
+    def describe_cluster(self, request: w.DescribeClusterRequest, exchange: Exchange) -> None:
+        image = self._view.image
+        if request.endpoint_type != _BROKER_ENDPOINTS:
+            code, message = _endpoint_error(request.endpoint_type)
+            exchange.answer(
+                w.DescribeClusterResponse(
+                    error_code=code, cluster_id="", controller_id=-1, brokers=(), error_message=message
+                )
+            )
+            return
+        exchange.answer(
+            w.DescribeClusterResponse(
+                error_code=ErrorCode.NONE,
+                cluster_id=image.cluster_id if image is not None else "",
+                controller_id=self._controller_id(),
+                brokers=self._brokers(),
+                cluster_authorized_operations=_cluster_operations(request.include_cluster_authorized_operations),
+            )
+        )
+
+    def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: Exchange) -> None:
+        exchange.answer(
+            w.FindCoordinatorResponse(tuple(self._coordinator(request.key_type, key) for key in request.keys))
+        )
+
+    def _coordinator(self, key_type: int, key: str) -> w.Coordinator:
+        if key_type == w.KEY_TYPE_TRANSACTION:
+            return w.Coordinator(
+                key,
+                error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                error_message="This cluster coordinates groups; transactions have their coordinator elsewhere.",
+            )
+        if key_type == w.KEY_TYPE_SHARE:  # as a broker without share groups
+            return w.Coordinator(key, error_code=ErrorCode.INVALID_REQUEST)
+        if key_type != w.KEY_TYPE_GROUP:
+            return w.Coordinator(key, error_code=ErrorCode.INVALID_REQUEST, error_message=_MALFORMED)
+        partition = self._view.partition_of(key)
+        leader = self._view.leader_of(partition) if partition is not None else None
+        if leader is None:
+            return w.Coordinator(key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return w.Coordinator(key, leader.node_id, leader.host, leader.port)
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def _asked_topic(self, asked: w.MetadataRequestTopic) -> w.MetadataTopic:
+        name = asked.name
+        if name is None:
+            name = self._view.name_of(asked.topic_id)
+            if name is None:
+                return w.MetadataTopic(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if name == OFFSETS_TOPIC:
+            return self._offsets_topic()
+        if self._view.partition_count_of(name) is None:
+            legal = is_legal_topic_name(name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+            return w.MetadataTopic(name, _NO_ID, code)
+        return self._topic(name)
+
+    def _topic(self, name: str) -> w.MetadataTopic:
+        """A declared topic: its partitions are spread over the pods, which answer ListOffsets and Fetch for them."""
+        nodes = sorted(self._view.brokers)
+        return w.MetadataTopic(
+            name=name,
+            topic_id=self._view.remember_topic(name),
+            partitions=tuple(
+                self._partition(index, nodes[index % len(nodes)] if nodes else -1, 0)
+                for index in range(self._view.partition_count_of(name) or 0)
+            ),
+        )
+
+    def _offsets_topic(self) -> w.MetadataTopic:
+        image = self._view.image
+        if image is None:
+            return w.MetadataTopic(OFFSETS_TOPIC, _NO_ID, ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
+        return w.MetadataTopic(
+            name=OFFSETS_TOPIC,
+            topic_id=topic_id(OFFSETS_TOPIC),
+            is_internal=True,
+            partitions=tuple(
+                self._offsets_partition(number, self._view.own_index(number))
+                for number in range(len(self._view.offsets_partitions))
+            ),
+        )
+
+    def _offsets_partition(self, number: int, own_index: int) -> w.MetadataPartition:
+        """Led by whom FindCoordinator names for its groups."""
+        epoch, leader = self._view.led_by(own_index)
+        return self._partition(number, -1 if leader is None else leader.node_id, max(epoch, 0))
+
+    def _partition(self, index: int, leader: int, epoch: int) -> w.MetadataPartition:
+        if leader < 0:
+            return w.MetadataPartition(index, -1, ErrorCode.LEADER_NOT_AVAILABLE, epoch)
+        return w.MetadataPartition(index, leader, ErrorCode.NONE, epoch, (leader,), (leader,))
+
+    def _brokers(self) -> tuple[w.Broker, ...]:
+        return tuple(_wire_broker(b) for _, b in sorted(self._view.brokers.items()))
+
+    def _controller_id(self) -> int:
+        return min(self._view.brokers, default=-1)
+
+
+def _endpoint_error(endpoint_type: int) -> tuple[ErrorCode, str]:
+    """Code and text as in Kafka (AuthHelper#computeDescribeClusterResponse)."""
+    if endpoint_type == _CONTROLLER_ENDPOINTS:
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return ErrorCode.MISMATCHED_ENDPOINT_TYPE, text
+    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+
+
+def _cluster_operations(asked: bool) -> int:
+    return w.ALL_CLUSTER_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
+
+
+def _with_operations(topic: w.MetadataTopic) -> w.MetadataTopic:
+    if topic.error_code:
+        return topic
+    return msgspec.structs.replace(topic, authorized_operations=w.ALL_TOPIC_OPERATIONS)
+
+
+def _wire_broker(broker: ClusterBroker) -> w.Broker:
+    return w.Broker(broker.node_id, broker.host, broker.port)

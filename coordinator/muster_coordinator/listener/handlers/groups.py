@@ -1,0 +1,136 @@
+"""Requests that the shards answer: to the shard of the group, or spread over several shards and joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.exchange import Exchange, Gather
+from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.answers import Answer
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import ShardState
+
+SubmitEarly = Callable[[int, Any, Answer], None]
+"""(partition, request, its answer): no shard leads the partition here."""
+
+
+class GroupHandlers:
+    def __init__(self, view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
+        self._view = view
+        self._shards = shards
+        self._submit_early = submit_early
+
+    def route(self, request: Any, exchange: Answer) -> None:
+        """To the shard of ``request.group_id``; refused at once where this pod neither leads it nor is about to."""
+        partition = self._view.partition_of(request.group_id)
+        shard = self._shards.get(partition) if partition is not None else None
+        if shard is not None:
+            shard.submit(request, exchange)
+        elif partition is None:
+            exchange.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self._submit_early(partition, request, exchange)
+
+    def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
+        for index, request in enumerate(requests):
+            self.route(request, gather.part(index, request))
+
+    def offset_fetch(self, request: w.OffsetFetchRequests, exchange: Exchange) -> None:
+        self._spread(
+            request.groups,
+            Gather(len(request.groups), lambda parts: exchange.answer(w.OffsetFetchResponses(tuple(parts)))),
+        )
+
+    def describe_groups(self, request: w.DescribeGroupsRequest, exchange: Exchange) -> None:
+        asked = request.include_authorized_operations
+        operations = w.ALL_GROUP_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
+        self._spread(
+            request.groups,
+            Gather(
+                len(request.groups), lambda parts: exchange.answer(w.DescribeGroupsResponse(tuple(parts), operations))
+            ),
+        )
+
+    def delete_groups(self, request: w.DeleteGroupsRequest, exchange: Exchange) -> None:
+        """A name that is listed twice is answered once (reference, section 11)."""
+        requests = [m.DeleteGroupRequest(group_id) for group_id in dict.fromkeys(request.group_ids)]
+        self._spread(
+            requests, Gather(len(requests), lambda parts: exchange.answer(w.DeleteGroupsResponse(tuple(parts))))
+        )
+
+    def list_groups(self, request: m.ListGroupsRequest, exchange: Exchange) -> None:
+        """Every active shard of this pod; what is loading makes the whole answer an error, as in Kafka. What a re-shard
+        has replaced says nothing."""
+        states, current = (ShardState.ACTIVE, ShardState.LOADING), self._view.offsets_partitions
+        shards = [s for s in self._shards.values() if s.state in states and s.partition in current]
+
+        def combine(parts: Sequence[m.ListGroupsResponse]) -> None:
+            failed = next((p.error_code for p in parts if p.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0)
+            groups = () if failed else tuple(group for part in parts for group in part.groups)
+            exchange.answer(m.ListGroupsResponse(failed, groups))
+
+        gather = Gather(len(shards), combine)
+        for index, shard in enumerate(shards):
+            shard.submit(request, gather.part(index, request))
+
+    def write_txn_markers(self, request: w.WriteTxnMarkersRequest, exchange: Exchange) -> None:
+        """Inter-broker: a transaction coordinator ends transactions on offsets partitions that this pod leads.
+
+        Coordinator errors are turned into NOT_LEADER_OR_FOLLOWER, which that coordinator retries
+        (GroupCoordinatorService).
+        """
+        places: list[tuple[w.TransactionMarker, str, int]] = [
+            (marker, topic, partition)
+            for marker in request.markers
+            for topic, partitions in marker.topics
+            for partition in partitions
+        ]
+
+        def combine(parts: Sequence[m.WriteTxnMarkerResponse]) -> None:
+            codes = {
+                (id(marker), topic, partition): _marker_error(part.error_code)
+                for (marker, topic, partition), part in zip(places, parts, strict=True)
+            }
+            exchange.answer(
+                w.WriteTxnMarkersResponse(
+                    tuple(
+                        (
+                            marker.producer_id,
+                            tuple(
+                                (topic, tuple((p, codes[id(marker), topic, p]) for p in partitions))
+                                for topic, partitions in marker.topics
+                            ),
+                        )
+                        for marker in request.markers
+                    )
+                )
+            )
+
+        gather = Gather(len(places), combine)
+        for index, (marker, topic, partition) in enumerate(places):
+            part = gather.part(
+                index,
+                one := m.WriteTxnMarkerRequest(
+                    marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch
+                ),
+            )
+            shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS_TOPIC else None
+            if topic != OFFSETS_TOPIC or not self._view.has(topic, partition):
+                part.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif shard is None:
+                part.refuse(ErrorCode.NOT_COORDINATOR)
+            else:
+                shard.submit(one, part)
+
+
+def _marker_error(code: int) -> int:
+    retried = (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in retried else code

@@ -1,0 +1,54 @@
+"""Which handler carries out which request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster_coordinator.listener.authorization import Authorizer
+from muster_coordinator.listener.handlers.authorized import authorized
+from muster_coordinator.listener.handlers.cluster import ClusterHandlers
+from muster_coordinator.listener.handlers.groups import GroupHandlers, SubmitEarly
+from muster_coordinator.listener.handlers.topics import TopicHandlers
+from muster_coordinator.listener.listener import Handler
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.shard import Shard
+
+
+def handler_table(
+    view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly, authorizer: Authorizer | None = None
+) -> dict[type, Handler]:
+    """Request type -> handler. A test holds that every served API decodes to a type in here.
+
+    Without an authorizer everything is allowed, and nothing is asked on the hot path.
+    """
+    handlers = _handlers(view, shards, submit_early)
+    return handlers if authorizer is None else authorized(handlers, authorizer)
+
+
+def _handlers(view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> dict[type, Handler]:
+    cluster = ClusterHandlers(view)
+    topics = TopicHandlers(view)
+    groups = GroupHandlers(view, shards, submit_early)
+    return {
+        w.ApiVersionsRequest: cluster.api_versions,
+        w.MetadataRequest: cluster.metadata,
+        w.DescribeClusterRequest: cluster.describe_cluster,
+        w.FindCoordinatorRequest: cluster.find_coordinator,
+        w.ListOffsetsRequest: topics.list_offsets,
+        w.FetchRequest: topics.fetch,
+        w.ProduceRequest: topics.produce,
+        w.OffsetFetchRequests: groups.offset_fetch,
+        w.DescribeGroupsRequest: groups.describe_groups,
+        w.DeleteGroupsRequest: groups.delete_groups,
+        w.WriteTxnMarkersRequest: groups.write_txn_markers,
+        m.ListGroupsRequest: groups.list_groups,
+        m.JoinGroupRequest: groups.route,
+        m.SyncGroupRequest: groups.route,
+        m.HeartbeatRequest: groups.route,
+        m.LeaveGroupRequest: groups.route,
+        m.OffsetCommitRequest: groups.route,
+        m.OffsetDeleteRequest: groups.route,
+        m.TxnOffsetCommitRequest: groups.route,
+    }

@@ -1,0 +1,159 @@
+"""A connection that another pod made: its messages come in here. Bad input costs this connection only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import msgspec
+import structlog
+
+from muster_coordinator.peers.frames import (
+    FRAME_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    PING,
+    PONG,
+    Hello,
+    HelloError,
+    decode_hello,
+    encode_frame,
+    partition_of,
+)
+from muster_coordinator.replication.messages import Message, decode_message
+from muster_coordinator.wire.errors import FrameTooLargeError
+from muster_coordinator.wire.framing import FrameReader
+
+__all__ = ["Inbound", "InboundOwner"]
+
+logger = structlog.get_logger(__name__)
+
+HELLO_TIMEOUT_S = 2.0
+_PONG_FRAME = encode_frame(PONG)
+
+
+class InboundOwner(Protocol):
+    """The network, as its incoming connections see it."""
+
+    def accept(self, connection: Inbound) -> None:
+        """A connection was made. May close it."""
+        ...
+
+    def own_hello(self, to: str) -> bytes:
+        """The frame that answers a hello of pod ``to``."""
+        ...
+
+    def introduced(self, connection: Inbound, hello: Hello) -> None:
+        """``hello`` came. Raises HelloError: the connection ends."""
+        ...
+
+    def received(self, connection: Inbound, partition: int, message: Message, size: int) -> None: ...
+
+    def rejected(self, connection: Inbound, reason: str, message: str) -> None:
+        """Count and log; the connection closes."""
+        ...
+
+    def left(self, connection: Inbound) -> None:
+        """The connection is gone."""
+        ...
+
+
+class Inbound(asyncio.Protocol):
+    """``pod`` and ``uid`` are "" until the hello. ``senders``: replicas that were heard on it, for the owner's use."""
+
+    def __init__(self, owner: InboundOwner) -> None:
+        self.pod = ""
+        self.uid = ""
+        self.host = ""
+        self.senders: set[str] = set()
+        self._owner = owner
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Inbound {self.pod or '?'} at {self.host} closed={self._transport is None}>"
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else "unknown"
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(HELLO_TIMEOUT_S, self._reject, "no_hello", "no hello came")
+        self._owner.accept(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._end()
+        self._owner.left(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._reader.feed(data)
+        except FrameTooLargeError as error:
+            self._reject("frame_too_large", str(error))
+            return
+        for frame in frames:
+            if self._transport is None:
+                return
+            try:
+                self._receive(frame)
+            except HelloError as error:
+                self._reject(error.reason, str(error))
+            except msgspec.DecodeError as error:
+                self._reject("malformed", f"unreadable message: {error}")
+
+    def pause_writing(self) -> None:
+        """It does not read our pongs, and so many wait that it cannot be alive."""
+        self.abort()
+
+    # -- frames -------------------------------------------------------------------------------------------------------
+
+    def _receive(self, frame: bytes) -> None:
+        if not self.pod:
+            self._introduce(frame)
+            return
+        partition = partition_of(frame)
+        if partition >= 0:
+            self._owner.received(self, partition, decode_message(memoryview(frame)[4:]), len(frame))
+        elif partition == PING:
+            self._write(_PONG_FRAME)
+        else:
+            raise HelloError("malformed", f"control frame {partition} is not expected here")
+
+    def _introduce(self, frame: bytes) -> None:
+        hello = decode_hello(frame)
+        self._write(self._owner.own_hello(hello.pod))  # also to one that is refused: it can say why in its log
+        self._owner.introduced(self, hello)
+        self.pod, self.uid = hello.pod, hello.uid
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._reader = FrameReader(FRAME_BYTES_MAX)  # nothing comes with a hello before its answer was read
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _reject(self, reason: str, message: str) -> None:
+        if self._transport is not None:
+            self._owner.rejected(self, reason, message)
+            self.close()
+
+    def close(self) -> None:
+        """After what was written; nothing is received any more."""
+        transport, self._transport = self._transport, None
+        self._end()
+        if transport is not None:
+            transport.close()
+
+    def abort(self) -> None:
+        transport, self._transport = self._transport, None
+        self._end()
+        if transport is not None:
+            transport.abort()
+
+    def _end(self) -> None:
+        self._reader.drop()
+        if self._deadline is not None:
+            self._deadline.cancel()

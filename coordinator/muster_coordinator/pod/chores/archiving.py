@@ -1,0 +1,105 @@
+"""When segments are archived: closed ones below the commit point, of every replica here, in order.
+
+The cleaner goes no further than what is archived (``archived_to``), so an archive that is away stops compaction, never
+the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from muster_coordinator.log.archive import Archive, archive_segment, archived_to
+from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.segment import Segment
+from muster_coordinator.pod.chores.chore import Background
+from muster_coordinator.replica.host import ReplicaHost
+
+__all__ = ["Archiver", "ArchiverSettings"]
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchiverSettings:
+    """``bytes_per_second``: read and written at most."""
+
+    archive: Archive
+    bytes_per_second: int
+    check_interval_ms: int = 5_000
+
+
+class Archiver(Background):
+    """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread."""
+
+    kind = "archive"
+
+    def __init__(
+        self,
+        disk: Disk,
+        settings: ArchiverSettings,
+        hosts: dict[int, ReplicaHost],
+        blocking: Callable[..., Awaitable[Any]],
+    ) -> None:
+        super().__init__(settings.check_interval_ms / 1000)
+        self._disk = disk
+        self._settings = settings
+        self._hosts = hosts
+        self._blocking = blocking
+        self._archived: dict[str, int] = {}  # log id -> offset
+
+    def archived_to(self, host: ReplicaHost) -> int:
+        """Offset up to which the replica's log is in the archive, as far as this process knows."""
+        return self._archived.get(host.replica.log_id, 0)
+
+    async def work(self) -> None:
+        for host in tuple(self._hosts.values()):
+            if host.may_tend:
+                async with host.log_lock:
+                    if host.may_tend:
+                        await self._archive_log(host)
+        self.counts.lag_bytes = sum(
+            segment.size
+            for host in self._hosts.values()
+            if host.may_tend
+            for segment, end_offset in host.replica.log.closed_segments(host.commit_point)
+            if end_offset > self.archived_to(host)
+        )
+
+    async def _archive_log(self, host: ReplicaHost) -> None:
+        replica = host.replica
+        try:
+            done = self._archived.get(replica.log_id)
+            if done is None:
+                done = self._archived[replica.log_id] = await self._blocking(archived_to, self._disk, replica.directory)
+            for segment, end_offset in replica.log.closed_segments(host.commit_point):
+                if end_offset > done:
+                    if not await self._copy(host, segment, end_offset):
+                        self.counts.given_up += 1
+                        return
+                    self.counts.done += 1
+                    self.counts.byte_count += segment.size
+                    self._archived[replica.log_id] = end_offset
+                    logger.info("segment_archived", partition=host.partition, file=segment.path.name)
+        except Exception as error:  # of the archive, most likely: the next round tries again
+            self.counts.failed += 1
+            logger.warning("segment_not_archived", partition=host.partition, error=f"{type(error).__name__}: {error}")
+
+    async def _copy(self, host: ReplicaHost, segment: Segment, end_offset: int) -> bool:
+        """False if it was given up because somebody else needs the log, or the pod stops."""
+        steps = archive_segment(
+            self._disk, self._settings.archive, host.replica.log, host.replica.log_id, segment, end_offset
+        )
+        try:
+            while True:
+                size = await self._blocking(next, steps, None)
+                if size is None:
+                    return True
+                stopping = await self.pause(size / self._settings.bytes_per_second)
+                if stopping or host.log_wanted:
+                    return False
+        finally:
+            await self._blocking(steps.close)

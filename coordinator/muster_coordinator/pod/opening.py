@@ -1,0 +1,192 @@
+"""Opening replicas: at the start of a pod, after failures, and anew where a log is damaged and others have it.
+
+``log_state`` is what the protocol core must know of a log: end, epochs, horizon, and the sets that it names. Only those
+that may still be cut matter, and the last ones: so nothing is read below what is known to be committed (a checkpoint,
+or the cleaner's mark) but the record that names the sets there. Each epoch begins with its leader-change record; a set
+record follows the leader-change record of a change closely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import structlog
+
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.records.batch import read_batch
+from muster_coordinator.replica.host import ReplicaHost
+from muster_coordinator.replica.received_batches import sets_of
+from muster_coordinator.replica.storage_work import all_durable
+from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.sets import Sets
+
+__all__ = ["Opening", "log_state"]
+
+logger = structlog.get_logger(__name__)
+
+NOTED_POLL_S = 0.02
+RESTS = 2
+LONGEST_REST_S = 0.05
+"""Behind a log that another pod leads: so many times what opening it took, and no longer than this."""
+HEARING_S = 0.5
+"""From the start of a pod on: who leads elsewhere is heard within this time. Until then every log counts as such a one:
+a pod of fifty opened half of them before its connections stood, a quarter of a second without a rest."""
+
+
+class Opening:
+    """Gives hosts their cores, one attempt per partition at a time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._storage = runtime.storage
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._led: set[int] = set()  # partitions whose leader was heard while the log here was closed
+        self._heard_s = 0.0  # on the monotonic clock: all leaders elsewhere should have been heard by then
+        self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
+        self._rebuilt: set[int] = set()  # partitions whose log is being set aside
+
+    def _lock(self, partition: int) -> asyncio.Lock:
+        return self._locks.setdefault(partition, asyncio.Lock())
+
+    async def open(self, host: ReplicaHost, *, behind: bool = False) -> None:
+        """Recover the log, if that was not done, and take part. ``behind``: nobody waits for it.
+
+        Raises DamagedLogError, OSError.
+        """
+        async with self._lock(host.partition):
+            if host.core is not None or self._runtime.is_failed():
+                return
+            in_thread = self._runtime.behind if behind else self._runtime.blocking
+            await in_thread(self._storage.open_log, host.replica)
+            await self._start(host)
+            if self._storage.lost_power and not host.replica.never_used:
+                self._noted_by[host.partition] = host.replica.promised.incarnation + 1
+                host.lost_data()
+
+    async def _start(self, host: ReplicaHost) -> None:
+        await host.storage_ended()
+        state = await self._runtime.blocking(log_state, host.replica)
+        if host.core is None and not self._runtime.is_failed():
+            host.start(state)
+
+    async def open_all(self) -> None:
+        """Recover every log before it is asked for: each replica takes part as soon as its log is open.
+
+        Groups whose leader is elsewhere wait for nobody here, but perhaps for a processor of this machine.
+        """
+        runtime = self._runtime
+        self._heard_s = runtime.clock.monotonic_s() + HEARING_S
+        for partition, host in sorted(runtime.hosts.items()):
+            began_s = runtime.clock.monotonic_s()
+            try:
+                await self.open(host, behind=self._may_be_led_elsewhere(partition) and not runtime.shards)
+            except (DamagedLogError, OSError) as error:
+                logger.error("log_not_opened", partition=partition, error=str(error))
+            runtime.partition_changed(partition)
+            if self._may_be_led_elsewhere(partition):
+                await asyncio.sleep(min(RESTS * (runtime.clock.monotonic_s() - began_s), LONGEST_REST_S))
+        try:
+            await runtime.blocking(self._storage.salvage_unclaimed)
+        except OSError as error:
+            logger.error("journaled_batches_not_saved", error=str(error))
+        if self._storage.lost_power:
+            await self._note_power_loss()
+
+    def _may_be_led_elsewhere(self, partition: int) -> bool:
+        return partition in self._led or self._runtime.clock.monotonic_s() < self._heard_s
+
+    async def _note_power_loss(self) -> None:
+        """Until every replica has stored that it lost data, the next start has to find it out again."""
+        hosts = tuple(self._runtime.hosts.values())
+        for host in hosts:
+            while host.core is not None and not self._has_noted(host):  # noqa: ASYNC110
+                await asyncio.sleep(NOTED_POLL_S)
+        if all(self._has_noted(host) for host in hosts):
+            await self._runtime.blocking(self._storage.power_loss_is_noted)
+
+    def _has_noted(self, host: ReplicaHost) -> bool:
+        """Or its log is damaged: then it begins anew in any case."""
+        if host.partition in self._storage.damage:
+            return True
+        return host.replica.is_open and host.replica.promised.incarnation >= self._noted_by.get(host.partition, 0)
+
+    def start_again(self, host: ReplicaHost) -> None:
+        """Its core was given up: with one of what is durable, when all that was appended is."""
+        self._runtime.spawn(self._start_again(host))
+
+    async def _start_again(self, host: ReplicaHost) -> None:
+        try:
+            async with self._lock(host.partition):
+                await all_durable(host.replica, self._runtime)
+                await self._start(host)
+        except DamagedLogError as error:
+            self._storage.mark_damaged(host.partition, error)
+        except OSError as error:
+            self._runtime.storage_failed(error)
+
+    def leader_heard(self, host: ReplicaHost, *, active: bool) -> None:
+        """Another replica leads, or is about to (not ``active``), and this one has no core. If the log here is damaged,
+        begin anew and be filled by it.
+        """
+        if active:
+            self._led.add(host.partition)
+        if host.partition in self._storage.damage and host.partition not in self._rebuilt:
+            self._rebuilt.add(host.partition)
+            self._runtime.spawn(self._rebuild(host))
+
+    async def _rebuild(self, host: ReplicaHost) -> None:
+        try:
+            async with self._lock(host.partition), host.log_lock:
+                reason = self._storage.damage.get(host.partition)
+                if reason is not None and not self._runtime.is_failed():
+                    logger.warning("log_set_aside", partition=host.partition, reason=reason)
+                    host.serving.log_changes()
+                    await self._runtime.blocking(self._storage.begin_anew, host.replica)
+                    await self._start(host)
+        except (DamagedLogError, OSError) as error:
+            logger.error("replica_not_rebuilt", partition=host.partition, error=str(error))
+        finally:
+            self._rebuilt.discard(host.partition)
+
+
+def log_state(replica: Replica) -> LogState:
+    """Blocks. All that the log holds must be durable. Raises DamagedLogError, OSError."""
+    log = replica.log
+    file = replica.open_checkpoint()
+    committed = log.cleaned_to.end_offset
+    if file is not None:
+        committed = max(committed, file.head.offset)
+        file.close()
+    found: list[tuple[int, Sets]] = []
+    entries = log.epochs.entries
+    for index in range(len(entries) - 1, -1, -1):
+        start = entries[index][1]
+        end = entries[index + 1][1] if index + 1 < len(entries) else log.end_offset
+        found = _sets_of_epoch(log, max(start, log.start_offset), end) + found
+        if found and start <= committed:
+            break
+    return LogState(log.end_offset, entries, found, log.cleaned_to.tombstone_horizon)
+
+
+def _sets_of_epoch(log: PartitionLog, start: int, end: int) -> list[tuple[int, Sets]]:
+    found: list[tuple[int, Sets]] = []
+    for raw in _first_batches(log, start, end):
+        batch = read_batch(raw)
+        sets = sets_of(batch) if batch.is_control else None
+        if sets is not None:
+            found.append((batch.base_offset, sets))
+        if not found or not found[-1][1].previous_replicas:
+            break
+    return found
+
+
+def _first_batches(log: PartitionLog, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        start, batches = log.read_range(start, 1).run()
+        for base, _, _, data in batches:
+            if base < end:
+                yield data

@@ -1,0 +1,82 @@
+"""One replica as the pod API shows it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, PartitionReason, PartitionStatus
+from muster_coordinator.replication.core import ReplicaCore
+from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
+
+__all__ = ["partition_status"]
+
+
+def partition_status(manager: ReplicaManager, partition: int) -> PartitionStatus | None:
+    """None: no replica is here. A directory that is none because its promise cannot be read has no log id."""
+    damage = manager.damage.get(partition, "")
+    replica = manager.replicas.get(partition)
+    if replica is None:
+        return _unreadable_replica(partition, damage) if damage else None
+    shard = manager.shards.get(partition)
+    host = manager.hosts.get(partition)
+    core = host.core if host is not None else None
+    state = shard.state if shard is not None else ShardState.INITIAL
+    reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
+    if not reason and partition in manager.set_aside:
+        reason, message = PartitionReason.LOG_SET_ASIDE, manager.set_aside[partition]
+    if damage:
+        state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
+    status = PartitionStatus(
+        partition=partition,
+        state=state.value,
+        epoch=replica.promised.epoch,
+        log_id=replica.log_id,
+        used=not replica.is_open or not replica.never_used,
+        log_end_offset=replica.end_offset if replica.is_open else -1,
+        high_watermark=shard.high_watermark if shard is not None else -1,
+        reason=reason,
+        message=message,
+        groups=sum(shard.coordinator.group_counts().values()) if shard is not None else 0,
+        leader=replica.promised.leader,
+        rebuilding=replica.promised.rebuilding,
+    )
+    if core is None or damage:
+        return status
+    fence = shard.committed_fence if shard is not None else None
+    shown = None if fence is None else FenceStatus(*msgspec.structs.astuple(fence))
+    return _with_role(msgspec.structs.replace(status, fence=shown), core)
+
+
+def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
+    """What the protocol core adds. A candidate that promised its epoch to itself is about to lead."""
+    leading_epoch = core.leading_epoch
+    if leading_epoch < 0 and core.is_electing:
+        leading_epoch = core.promise.epoch
+    state = status.state
+    if leading_epoch >= 0 and state not in OPEN_STATES:
+        state = ShardState.LOADING.value
+    sets = core.log.sets
+    return msgspec.structs.replace(
+        status,
+        state=state,
+        role="leader" if leading_epoch >= 0 else "follower" if core.live_leader else "none",
+        leader_epoch=leading_epoch,
+        high_watermark=max(status.high_watermark, core.commit_point),
+        replicas=sets.replicas if sets is not None else (),
+        previous_replicas=sets.previous_replicas if sets is not None else (),
+        sets_committed=sets is not None and core.commit_point > core.log.sets_offset,
+        needs_higher_epoch=core.needs_higher_epoch,
+        followers=tuple(FollowerStatus(*follower) for follower in core.followers),
+    )
+
+
+def _unreadable_replica(partition: int, damage: str) -> PartitionStatus:
+    return PartitionStatus(
+        partition,
+        ShardState.FAILED.value,
+        used=True,
+        log_end_offset=-1,
+        reason=FailureReason.LOG_DAMAGED,
+        message=damage,
+    )

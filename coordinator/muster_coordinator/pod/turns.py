@@ -1,0 +1,180 @@
+"""The turns of a pod: which shards have work, one durable write for all of them, and when their timers fire.
+
+While the write of a turn is on its way nothing is drained: it would wait for that write anyway, and what comes
+meanwhile makes one larger batch. A write for an election holds nobody up: when a pod dies they come one behind the
+other, and the groups of other partitions would have no turn between them. A turn of a pod with many clients also waits
+for most of those that came with the turns before, for up to REST_S: half as many turns, each with its write and its
+messages to other replicas (ADR 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from muster_coordinator.pod.data_directory import Storage
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.ports import Clock
+from muster_coordinator.shard.shard import Shard
+
+REST_S = 0.004
+"""At most, from the start of a turn to the start of the next."""
+
+REST_FROM = 4
+"""Shards with work in one turn: with fewer clients than that, waiting gains nothing."""
+
+MOST = 0.75
+"""Of the shards that had work recently: when so many have it again, the turn comes."""
+
+RECENT = 0.9
+"""What a turn counts for in the next one: a client that stays away is waited for about ten times at most."""
+
+
+class Turns:
+    """``write_ended`` must follow every write that a turn submitted."""
+
+    end_turn: Callable[[], None] | None = None
+    """Called when all shards have drained, before the write: what was appended goes to other replicas."""
+
+    def __init__(self, storage: Storage, clock: Clock, metrics: ShardMetrics) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._metrics = metrics
+        self._dirty: list[Shard] = []
+        self._running = False
+        self._staged = False  # something besides the batches of dirty shards waits for the write
+        self._scheduled = False
+        self._resting: asyncio.TimerHandle | None = None
+        self._started_s = 0.0  # of the last turn, on the monotonic clock
+        self._shards_recently = 0.0
+        self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
+        self._submitted_s = 0.0  # when the last turn handed over its write
+        self._writes_left = 0  # that are to end until the one of the last turn has
+        self._waiting: list[asyncio.Future[None]] = []
+        self._timers: dict[Shard, tuple[int, asyncio.TimerHandle]] = {}
+
+    def flush_soon(self, shard: Shard) -> None:
+        """``shard`` has work: drain it in the coming turn."""
+        if not self._dirty:
+            self._first_queued_s = self._clock.monotonic_s()
+        self._dirty.append(shard)
+        if not self._is_held:
+            self._run_soon()
+
+    def write_soon(self) -> None:
+        """Something was staged, or is to be sent to other replicas, by others than shards: a turn is due."""
+        if self._running:
+            return
+        self._staged = True
+        if not self._is_held:
+            self._run_soon()
+
+    def write_now(self) -> None:
+        """An election waits for what was staged: neither for a rest, nor until all shards have drained their queues."""
+        if not self._running:  # else the write follows
+            self._submit()
+
+    @property
+    def _is_held(self) -> bool:
+        """The write of the last turn is on its way, or goes behind that of an election."""
+        return self._writes_left > 0 and self._storage.is_writing
+
+    def _submit(self) -> bool:
+        """Whether that is the next write; otherwise what is staged goes behind the one that is on its way."""
+        began = not self._storage.is_writing
+        self._storage.submit()
+        if began:
+            self._submitted_s = self._clock.monotonic_s()
+        return began
+
+    def _run_soon(self) -> None:
+        """Now, or when the pod has rested; called again while it rests, now if most have come by then."""
+        if self._scheduled:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._have_come:
+            if self._resting is not None:
+                return
+            rest_s = self._started_s + REST_S - self._clock.monotonic_s()
+            if rest_s > 0:
+                self._resting = loop.call_later(rest_s, self.run)
+                return
+        self._scheduled = True
+        loop.call_soon(self.run)
+
+    @property
+    def _have_come(self) -> bool:
+        """Who is to be waited for."""
+        recently = self._shards_recently
+        return recently < REST_FROM or len(self._dirty) >= recently * MOST
+
+    def run(self) -> None:
+        """One turn, unless the last one's write is on its way: every shard with work drains its queue, then one write
+        follows.
+        """
+        self._scheduled = False
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+        if self._is_held or not (self._dirty or self._staged):
+            return
+        self._staged = False
+        self._running = True
+        started_s = self._started_s = self._clock.monotonic_s()
+        self._shards_recently = max(len(self._dirty), self._shards_recently * RECENT)
+        if self._dirty:
+            dirty, self._dirty = self._dirty, []
+            now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+            for shard in dirty:
+                shard.drain(now_ms, monotonic_ms)
+            ended_s = self._clock.monotonic_s()
+            self._metrics.queue_time.observe((started_s - self._first_queued_s) * 1000)
+            self._metrics.processing_time.observe((ended_s - started_s) * 1000)
+        if self.end_turn is not None:
+            self.end_turn()
+        self._running = False
+        self._writes_left = 1 if self._submit() else 2
+
+    def write_ended(self) -> None:
+        """The last write is durable and its answers are released. The next turn comes when the sockets have been read
+        once more: what waits there makes one larger batch.
+        """
+        self._writes_left = max(self._writes_left - 1, 0)
+        self._metrics.flush_time.observe((self._clock.monotonic_s() - self._submitted_s) * 1000)
+        if self._waiting:
+            self.wake()
+        self._run_soon()
+
+    def next_write(self) -> asyncio.Future[None]:
+        """Done when a write is: the one on its way, or the next. Or when the storage has recovered."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+    def wake(self) -> None:
+        """Let those go on who wait for a write."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
+        """Call ``shard.fire_timers`` at ``deadline_ms``, unless that happens earlier anyway."""
+        armed = self._timers.get(shard)
+        if armed is not None:
+            if armed[0] <= deadline_ms:
+                return
+            armed[1].cancel()
+        delay_s = max(0, deadline_ms - self._clock.monotonic_ms()) / 1000
+        handle = asyncio.get_running_loop().call_later(delay_s, self._fire, shard)
+        self._timers[shard] = (deadline_ms, handle)
+
+    def disarm(self, shard: Shard) -> None:
+        """``shard`` serves no more."""
+        armed = self._timers.pop(shard, None)
+        if armed is not None:
+            armed[1].cancel()
+
+    def _fire(self, shard: Shard) -> None:
+        del self._timers[shard]
+        shard.fire_timers()

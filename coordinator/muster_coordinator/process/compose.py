@@ -1,0 +1,218 @@
+"""Puts one pod together, runs it until it is asked to stop, and takes it down in order.
+
+Up: storage finds the replicas, the peer network listens and finds the others by the last image, the pod API listens (so
+that the operator sees the pod at once), the Kafka listener listens; the logs are recovered meanwhile.
+Down: drain (the operator moves the partitions away, what is left is resigned), close the listener, write everything
+out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import uuid
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.listener.handlers.table import handler_table
+from muster_coordinator.listener.listener import KafkaListener
+from muster_coordinator.log.archive import DirectoryArchive
+from muster_coordinator.log.disk import Disk, OsDisk
+from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
+from muster_coordinator.pod.chores.archiving import ArchiverSettings
+from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
+from muster_coordinator.pod.chores.cleaning import CleanerSettings
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.control import LONGEST_DRAIN_S, Pod, PodIdentity
+from muster_coordinator.pod.data_directory import StorageSettings
+from muster_coordinator.pod.last_image import LastImage
+from muster_coordinator.pod.leaders import PromisedLeaders
+from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.routes.fences import fence_routes
+from muster_coordinator.pod.routes.segments import segment_routes
+from muster_coordinator.podapi.server import build_app
+from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
+from muster_coordinator.process.logging import configure_logging
+from muster_coordinator.process.metrics import PodMetrics
+from muster_coordinator.records import batch as records_batch
+from muster_coordinator.shard.fencing import Fencing
+from muster_coordinator.shard.ports import Clock
+from muster_coordinator.tuning.scheduling import stand_back_altogether
+
+if TYPE_CHECKING:
+    from muster_coordinator.process.options import ProcessOptions
+    from muster_coordinator.settings import CoordinatorSettings
+
+logger = structlog.get_logger(__name__)
+
+RESIGN_S = 5.0
+"""Longest wait for the resignations of an orderly end; a pod that cannot write its promises must still be able to go.
+"""
+
+
+class StartError(Exception):
+    """The pod cannot start; the message says what to do."""
+
+
+class NewProcessNeededError(Exception):
+    """A sync failed: only a new process, which reads what is on the disk, may go on with these logs."""
+
+
+async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
+    """Run the pod until SIGTERM or SIGINT. Raises StartError, NewProcessNeededError."""
+    configure_logging(options.log_format)
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    async with AsyncExitStack() as stack:
+        pod = await _start(options, stack, boot_id, version, stop)
+        await stop.wait()
+        logger.info("stopping", pod=options.pod)
+        alive, reason = pod.live()
+        if not alive:  # it leads nothing any more
+            raise NewProcessNeededError(reason)
+        try:
+            longest_s = max(options.settings.peers.drain_timeout_ms / 1000, LONGEST_DRAIN_S)
+            await asyncio.wait_for(pod.drain(), longest_s + RESIGN_S)
+        except TimeoutError:
+            logger.warning("drain_timed_out", pod=options.pod)
+        else:
+            stand_back_altogether()  # what is left is writing: nobody waits for it
+    logger.info("stopped", pod=options.pod)
+
+
+async def _start(
+    options: ProcessOptions, stack: AsyncExitStack, boot_id: str, version: str, stop: asyncio.Event
+) -> Pod:
+    settings = options.settings
+    _lock(options, stack)
+    clock = SystemClock()
+    disk = OsDisk()
+    view = ClusterView(options.pod)
+    network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
+    last_image = LastImage(disk, options.data_dir)
+    manager = _manager(options, boot_id, disk, clock, view, network)
+    manager.on_must_restart = stop.set
+    try:
+        await manager.start()
+    except Exception as error:
+        raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
+    stack.push_async_callback(manager.stop)
+    view.knowledge = PromisedLeaders(options.pod, manager, network)
+    listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards, manager.submit_early))
+    advertised = "{}:{}".format(*options.advertise)
+    pod = Pod(
+        PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),
+        manager,
+        view,
+        network,
+        last_image,
+        settings.peers,
+        delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
+    )
+    stack.push_async_callback(pod.stop)
+    remembered = last_image.load()
+    if remembered is not None:
+        pod.remember(remembered)
+    api = build_app(pod, PodMetrics(listener, manager, network).render)
+    api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
+    api.router.add_routes(fence_routes(Fencing(manager.shards, clock, lambda one: manager.on_partition_change(one))))
+    await _listen(options, stack, manager, network, api, listener)
+    pod.listening()
+    logger.info(
+        "listening",
+        pod=options.pod,
+        node_id=options.node_id,
+        kafka="{}:{}".format(*options.kafka_listen),
+        advertised=advertised,
+        api="{}:{}".format(*options.api_listen),
+        peers=network.address,
+        data_dir=str(options.data_dir),
+        replicas=len(manager.replicas),
+        compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
+    )
+    return pod
+
+
+def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:
+    lock = DataDirLock(options.data_dir)
+    try:
+        lock.acquire()
+    except (DataDirInUseError, OSError) as error:
+        raise StartError(str(error)) from error
+    stack.callback(lock.release)
+
+
+async def _listen(
+    options: ProcessOptions,
+    stack: AsyncExitStack,
+    manager: ReplicaManager,
+    network: PeerNetwork,
+    api: web.Application,
+    listener: KafkaListener,
+) -> None:
+    """Other pods first, clients last."""
+    host = options.advertise[0]
+    try:
+        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
+        stack.push_async_callback(network.stop)
+        runner = web.AppRunner(api, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, *options.api_listen).start()
+        await listener.start(*options.kafka_listen)
+    except OSError as error:
+        raise StartError(f"cannot listen: {error}") from error
+    stack.push_async_callback(listener.stop)
+
+
+def _manager(
+    options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, view: ClusterView, network: PeerNetwork
+) -> ReplicaManager:
+    settings = options.settings
+    return ReplicaManager(
+        data_dir=options.data_dir,
+        disk=disk,
+        storage_settings=StorageSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            journal_bytes=settings.shard.journal_bytes,
+            flush_interval_ms=settings.shard.segment_flush_interval_ms,
+            boot_id=boot_id,
+            flush_os=bool(settings.shard.flush_os),
+        ),
+        cleaner_settings=CleanerSettings(
+            segment_bytes=settings.shard.offsets_topic_segment_bytes,
+            min_cleanable_ratio=settings.cleaner.log_cleaner_min_cleanable_ratio,
+            delete_retention_ms=settings.cleaner.log_cleaner_delete_retention_ms,
+            io_max_bytes_per_second=settings.cleaner.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=settings.cleaner.log_cleaner_backoff_ms,
+        ),
+        checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
+        archiver_settings=_archiver_settings(settings),
+        clock=clock,
+        peers=network,
+        new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
+        self_nomination_ms=settings.peers.self_nomination_after_ms,
+    )
+
+
+def _archiver_settings(settings: CoordinatorSettings) -> ArchiverSettings | None:
+    directory = settings.cleaner.archive_dir
+    if not directory:
+        return None
+    archive = DirectoryArchive(OsDisk(), Path(directory))
+    return ArchiverSettings(archive, settings.cleaner.log_cleaner_io_max_bytes_per_second)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT ask for an orderly end."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)

@@ -1,0 +1,217 @@
+"""Prometheus metrics of a pod. The hot path only counts integers; this collector reads them when it is scraped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from muster_coordinator.listener.listener import KafkaListener
+from muster_coordinator.peers.network import PeerNetwork
+from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.shard.metrics import Histogram
+from muster_coordinator.shard.states import ShardState
+from muster_coordinator.wire.apis import APIS
+
+_EVENT_TEXTS = {
+    "offset_commits": "Offsets committed (Kafka: offset-commit-count).",
+    "offset_deletions": "Offsets deleted by request (Kafka: offset-deletion-count).",
+    "offset_expirations": "Offsets that expired (Kafka: offset-expiration-count).",
+    "rebalances_completed": "Rebalances completed (Kafka: group-completed-rebalance-count).",
+}
+
+
+class PodCollector(Collector):
+    """Names and meanings are listed in docs/metrics.md; a test pins them."""
+
+    def __init__(self, listener: KafkaListener, manager: ReplicaManager, network: PeerNetwork) -> None:
+        self._listener = listener
+        self._manager = manager
+        self._network = network
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._connections()
+        yield from self._shards()
+        yield from self._background()
+        yield from self._groups()
+        yield from self._replication()
+        yield from self._peers()
+
+    def _connections(self) -> Iterator[Metric]:
+        listener = self._listener
+        yield GaugeMetricFamily("muster_connections", "Open Kafka connections.", listener.connection_count)
+        yield CounterMetricFamily("muster_connections_accepted", "Kafka connections accepted.", listener.accepted)
+        yield GaugeMetricFamily(
+            "muster_connection_bytes",
+            "Bytes that connections hold of requests and answers (limit: muster.max.buffered.bytes).",
+            listener.held_bytes,
+        )
+        errors = CounterMetricFamily(
+            "muster_connection_errors", "Connections answered with an error or closed by the pod.", labels=["reason"]
+        )
+        for reason, count in sorted(listener.connection_errors.items()):
+            errors.add_metric([reason], count)
+        yield errors
+        requests = CounterMetricFamily("muster_requests", "Requests by Kafka API.", labels=["api"])
+        for key, count in sorted(listener.requests.items()):
+            requests.add_metric([APIS[key].name], count)
+        yield requests
+
+    def _shards(self) -> Iterator[Metric]:
+        manager = self._manager
+        states = Counter(shard.state for shard in manager.shards.values())
+        partitions = GaugeMetricFamily(
+            "muster_partitions", "Offsets partitions that this pod leads or tried to, by shard state.", labels=["state"]
+        )
+        for state in ShardState:
+            partitions.add_metric([state.value], states[state])
+        yield partitions
+        yield GaugeMetricFamily("muster_replicas", "Replicas of offsets partitions on this pod.", len(manager.replicas))
+        yield GaugeMetricFamily(
+            "muster_damaged_replicas", "Replicas whose log must not be served.", len(manager.damage)
+        )
+        yield GaugeMetricFamily(
+            "muster_storage_writable", "0 while the pod's storage takes no writes.", 0 if manager.cannot_write else 1
+        )
+        counts = manager.metrics
+        for name, text, value in (
+            ("muster_storage_failures", "Times that the pod's storage stopped taking writes.", counts.storage_failures),
+            ("muster_operation_errors", "Operations that failed by a defect.", counts.operation_errors),
+            ("muster_commit_timeouts", "Requests whose records did not commit in time.", counts.commit_timeouts),
+            ("muster_loads", "Partitions loaded.", counts.loads),
+            ("muster_load_failures", "Loads that failed.", counts.load_failures),
+            ("muster_records_loaded", "Records read by loading.", counts.records_loaded),
+            ("muster_unknown_records", "Records of unknown type that loading skipped.", counts.unknown_records),
+            ("muster_leaderships", "Leaderships that became active.", counts.leaderships),
+            (
+                "muster_replicas_removed",
+                "Logs that left their sets, deleted.",
+                counts.replicas_removed,
+            ),
+            ("muster_step_downs", "Leaderships that ended by themselves or by a higher epoch.", counts.step_downs),
+            ("muster_read_confirmations", "Rounds in which a majority confirmed reads.", counts.read_rounds),
+        ):
+            yield CounterMetricFamily(name, text, value)
+        for name, text, histogram in (
+            ("muster_load_seconds", "Loads of a partition.", counts.load_time),
+            ("muster_load_slice_seconds", "CPU time of a load between two turns of others.", counts.load_slice_time),
+            ("muster_queue_seconds", "Wait of a turn's first request until the turn.", counts.queue_time),
+            ("muster_processing_seconds", "Operations of a turn.", counts.processing_time),
+            ("muster_flush_seconds", "Durable writes of a turn.", counts.flush_time),
+            ("muster_commit_seconds", "Appends until their commit by several replicas, sampled.", counts.commit_time),
+        ):
+            yield _histogram(name, text, histogram)
+
+    def _background(self) -> Iterator[Metric]:
+        runs = CounterMetricFamily(
+            "muster_background_runs", "Runs of cleaner, checkpoint and archive by outcome.", labels=["kind", "outcome"]
+        )
+        taken = CounterMetricFamily(
+            "muster_background_bytes",
+            "Bytes read and written to clean, written as checkpoints, archived.",
+            labels=["kind"],
+        )
+        lag = GaugeMetricFamily(
+            "muster_background_lag_bytes", "Bytes of logs that are still to be gone through.", labels=["kind"]
+        )
+        for kind, counts in self._manager.background_counts.items():
+            for outcome in ("done", "given_up", "failed"):
+                runs.add_metric([kind, outcome], getattr(counts, outcome))
+            taken.add_metric([kind], counts.byte_count)
+            lag.add_metric([kind], counts.lag_bytes)
+        yield from (runs, taken, lag)
+        uncleanable = sum(bool(r.is_open and r.log.cannot_clean) for r in self._manager.replicas.values())
+        yield GaugeMetricFamily(
+            "muster_uncleanable_logs", "Logs that the cleaner cannot read and leaves as they are.", uncleanable
+        )
+
+    def _groups(self) -> Iterator[Metric]:
+        totals: Counter[str] = Counter()
+        active = [s.coordinator for s in self._manager.shards.values() if s.state is ShardState.ACTIVE]
+        for coordinator in active:
+            totals.update({state.value: count for state, count in coordinator.group_counts().items()})
+        groups = GaugeMetricFamily("muster_groups", "Groups of active partitions by state.", labels=["state"])
+        for state, count in sorted(totals.items()):
+            groups.add_metric([state], count)
+        yield groups
+        yield GaugeMetricFamily(
+            "muster_offsets", "Committed offsets of active partitions.", sum(c.offset_count for c in active)
+        )
+        events = self._manager.metrics.events(active)
+        for event, text in _EVENT_TEXTS.items():
+            yield CounterMetricFamily(f"muster_{event}", text, events[event])
+
+    def _replication(self) -> Iterator[Metric]:
+        elections = CounterMetricFamily("muster_elections", "Calls of onElection by outcome.", labels=["outcome"])
+        for outcome, count in sorted(self._manager.metrics.elections.items()):
+            elections.add_metric([outcome], count)
+        yield elections
+        cores = [host.core for host in self._manager.hosts.values() if host.core is not None]
+        lags = [core.log.end - max(end, 0) for core in cores for _, end, _ in core.followers]
+        yield GaugeMetricFamily(
+            "muster_follower_lag",
+            "Records that the follower furthest behind lacks of a partition led here.",
+            max(lags, default=0),
+        )
+        yield GaugeMetricFamily(
+            "muster_rebuilding_replicas",
+            "Replicas that lack what they acknowledged once, and are counted nowhere.",
+            sum(core.promise.rebuilding for core in cores),
+        )
+
+    def _peers(self) -> Iterator[Metric]:
+        network, counters = self._network, self._network.counters
+        up = GaugeMetricFamily("muster_peer_up", "1: this pod hears that one.", labels=["peer"])
+        for peer, heard in sorted(network.states.items()):
+            up.add_metric([peer], int(heard))
+        yield up
+        yield GaugeMetricFamily(
+            "muster_peer_buffered_bytes",
+            "Bytes that wait to be sent to other pods (limit for each: muster.peer.buffer.bytes).",
+            network.waiting_bytes,
+        )
+        for name, text, value in (
+            ("muster_peer_messages_sent", "Messages to replicas in other pods.", counters.messages_sent),
+            ("muster_peer_bytes_sent", "Bytes of those messages.", counters.bytes_sent),
+            ("muster_peer_messages_received", "Messages from replicas in other pods.", counters.messages_received),
+            ("muster_peer_bytes_received", "Bytes of those messages.", counters.bytes_received),
+        ):
+            yield CounterMetricFamily(name, text, value)
+        for name, text, reasons in (
+            ("muster_peer_messages_dropped", "Messages that were not sent.", counters.dropped),
+            ("muster_peer_connection_errors", "Connections between pods closed for what came.", counters.errors),
+        ):
+            family = CounterMetricFamily(name, text, labels=["reason"])
+            for reason, count in sorted(reasons.items()):
+                family.add_metric([reason], count)
+            yield family
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    bounds = [*(str(bound_ms / 1000) for bound_ms in histogram.bounds_ms), "+Inf"]
+    for bound, count in zip(bounds, histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, text, buckets, histogram.sum_ms / 1000)
+
+
+class PodMetrics:
+    """The registry of one pod; ``render`` is the body of GET /metrics."""
+
+    def __init__(self, listener: KafkaListener, manager: ReplicaManager, network: PeerNetwork) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(PodCollector(listener, manager, network))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,124 @@
+"""Options of the ``muster-coordinator`` process, from the command line and the environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster_coordinator.settings import CoordinatorSettings, parse_assignments, parse_settings
+
+
+class UsageError(Exception):
+    """A wrong option; the message names it."""
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    pod: str
+    node_id: int
+    uid: str
+    data_dir: Path
+    kafka_listen: tuple[str, int]
+    advertise: tuple[str, int]
+    api_listen: tuple[str, int]
+    peer_listen: tuple[str, int]
+    peer_advertise: tuple[str, int] | None  # None: the advertised host, with the port that the peer listener has
+    log_format: str
+    settings: CoordinatorSettings
+
+
+def parse_options(arguments: Sequence[str]) -> ProcessOptions:
+    """Raises UsageError or SettingsError; argparse itself exits with 2 on an unknown option."""
+    parser = argparse.ArgumentParser(
+        prog="muster-coordinator",
+        description="A coordinator pod of Muster: Kafka's group coordinator for the partitions that it is given.",
+        epilog="Options may be environment variables instead: MUSTER_POD, MUSTER_NODE_ID, MUSTER_DATA_DIR, "
+        "MUSTER_KAFKA_LISTEN, MUSTER_ADVERTISE, MUSTER_API_LISTEN, MUSTER_PEER_LISTEN, MUSTER_PEER_ADVERTISE, "
+        "MUSTER_POD_UID, MUSTER_LOG_FORMAT, MUSTER_CONFIG (one NAME=VALUE per line).",
+    )
+    env = os.environ
+    parser.add_argument("--pod", default=env.get("MUSTER_POD"), help="name of this pod")
+    parser.add_argument(
+        "--node-id", type=int, default=env.get("MUSTER_NODE_ID"), help="Kafka node id (default: the pod name's ordinal)"
+    )
+    parser.add_argument("--pod-uid", default=env.get("MUSTER_POD_UID"), help="Kubernetes uid (default: random per run)")
+    parser.add_argument("--data-dir", default=env.get("MUSTER_DATA_DIR"), help="directory of logs and journal")
+    parser.add_argument(
+        "--kafka-listen",
+        default=env.get("MUSTER_KAFKA_LISTEN", "0.0.0.0:9092"),
+        metavar="HOST:PORT",
+        help="Kafka clients",
+    )
+    parser.add_argument(
+        "--advertise",
+        default=env.get("MUSTER_ADVERTISE"),
+        metavar="HOST:PORT",
+        help="what clients are told to connect to",
+    )
+    parser.add_argument(
+        "--api-listen", default=env.get("MUSTER_API_LISTEN", "0.0.0.0:9640"), metavar="HOST:PORT", help="pod API"
+    )
+    parser.add_argument(
+        "--peer-listen",
+        default=env.get("MUSTER_PEER_LISTEN", "0.0.0.0:9641"),
+        metavar="HOST:PORT",
+        help="replicas in other pods",
+    )
+    parser.add_argument(
+        "--peer-advertise",
+        default=env.get("MUSTER_PEER_ADVERTISE"),
+        metavar="HOST:PORT",
+        help="what other pods are told to connect to (default: host of --advertise, port of --peer-listen)",
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting under Kafka's name (repeatable)"
+    )
+    parser.add_argument("--log-format", choices=["json", "console"], default=env.get("MUSTER_LOG_FORMAT", "json"))
+    given = parser.parse_args(arguments)
+    for option in ("pod", "data_dir"):
+        if not getattr(given, option):
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name} is needed (or MUSTER_{option.upper()})")
+    assignments = [line for line in env.get("MUSTER_CONFIG", "").splitlines() if line.strip()] + given.config
+    kafka_listen = _address(given.kafka_listen, "--kafka-listen")
+    return ProcessOptions(
+        pod=given.pod,
+        node_id=_node_id(given.node_id, given.pod),
+        uid=given.pod_uid or str(uuid.uuid4()),
+        data_dir=Path(given.data_dir),
+        kafka_listen=kafka_listen,
+        advertise=_address(given.advertise, "--advertise") if given.advertise else kafka_listen,
+        api_listen=_address(given.api_listen, "--api-listen"),
+        peer_listen=_address(given.peer_listen, "--peer-listen"),
+        peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
+        log_format=given.log_format,
+        settings=parse_settings(parse_assignments(assignments)),
+    )
+
+
+def _node_id(given: int | str | None, pod: str) -> int:
+    if given is not None:
+        try:
+            node_id = int(given)
+        except ValueError:
+            raise UsageError(f"--node-id {given!r} is not a number") from None
+        if node_id < 0:
+            raise UsageError(f"--node-id {node_id} must not be negative")
+        return node_id
+    ordinal = re.search(r"(\d+)$", pod)
+    if ordinal is None:
+        raise UsageError(f"--node-id is needed: the pod name {pod!r} does not end in an ordinal")
+    return int(ordinal.group(1))
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")  # [::1]:9092
+    if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise UsageError(f"{option} {text!r} is not of the form HOST:PORT")
+    return host, int(port)

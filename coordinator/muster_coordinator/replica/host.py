@@ -1,0 +1,428 @@
+"""One replica in a pod: the protocol core, and what carries out its effects over log, journal, peers and shard.
+
+Every event of the core goes through ``_event``, every effect through ``_carry``, in order. Storage effects run in
+threads and report when they are durable (``storage_work``); appends are staged and become durable with the pod's next
+journal write. A leader that is alone in its set is not told of its batches: its commit point is the durable end of its
+log, and the core learns of it before its next event. After a failed write, or an exception out of the core, the core
+is given up, and a new one is made of what is durable.
+
+Duties: replication.md; docs/replication.md, "The host".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import randint
+from typing import Any
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.records.batch import CorruptBatchError
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.replica.calls import PendingCalls
+from muster_coordinator.replica.early_requests import EarlyRequests
+from muster_coordinator.replica.received_batches import checked
+from muster_coordinator.replica.role import Serving
+from muster_coordinator.replica.storage_work import StorageWork
+from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.core import ReplicaCore
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.messages import Append, Batch, Message, Seal
+from muster_coordinator.shard.metrics import CommitSample
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.states import FailureReason
+
+__all__ = ["Event", "ReplicaHost"]
+
+logger = structlog.get_logger(__name__)
+
+Event = Callable[[ReplicaCore, int], list[fx.Effect]]
+"""(core, monotonic ms) -> effects."""
+
+
+class ReplicaHost:
+    """``core`` is None until the log is open, and while writing fails. ``learners``: who gets the log besides."""
+
+    def __init__(self, replica: Replica, runtime: Runtime) -> None:
+        self.replica = replica
+        self.partition = replica.partition
+        self.core: ReplicaCore | None = None
+        self.learners: tuple[str, ...] = ()
+        self.serving = Serving(replica, runtime, self._loaded, self._load_failed, self._failed)
+        self.early = EarlyRequests()
+        self.alone = False
+        """This replica leads, is its whole set and feeds nobody: see the module's docstring."""
+        self.log_lock = asyncio.Lock()
+        """Held by whoever works on the files of the log in the background, and by cuts and swaps."""
+        self._runtime = runtime
+        self._effects: deque[fx.Effect] = deque()
+        self._carrying = False
+        self._changed = False  # something that a status shows
+        self._turn_due = False
+        self._stored = False  # the storage effect that was carried out is done, and the core does not know it yet
+        self._work: StorageWork | None = None
+        self._calls = PendingCalls()
+        self._sample = CommitSample(runtime.metrics.commit_time)
+
+    @property
+    def may_tend(self) -> bool:
+        """Cleaner, checkpoints and archive may look at it: the log is open, something is known to be committed."""
+        return self.replica.is_open and self.commit_point >= 0
+
+    @property
+    def shard(self) -> Shard | None:
+        """While this replica leads, or is about to."""
+        return self.serving.shard
+
+    @property
+    def is_electing(self) -> bool:
+        return self.core is not None and self.core.is_electing
+
+    @property
+    def generation(self) -> int:
+        """Changes when the log was cut or replaced, and when a leadership ended: whoever works on log or state in the
+        background gives up then.
+        """
+        return self.serving.generation
+
+    @property
+    def commit_point(self) -> int:
+        """What this replica knows to be committed; -1: nothing."""
+        if self.shard is not None:
+            return self.shard.high_watermark
+        return self.core.commit_point if self.core is not None else -1
+
+    @property
+    def log_wanted(self) -> bool:
+        """Whoever holds ``log_lock`` in the background should let it go."""
+        return self.core is None or (self._work is not None and self._work.wants_log)
+
+    def cleaned(self) -> None:
+        """The log's tombstone horizon may have moved; nothing was removed for it yet."""
+        if self.core is not None:
+            log = self.core.log
+            log.horizon = max(log.horizon, self.replica.log.cleaned_to.tombstone_horizon)
+
+    # -- life of the core ---------------------------------------------------------------------------------------------
+
+    def start(self, log: LogState) -> None:
+        """The log is open, and all of it is durable: take part."""
+        runtime = self._runtime
+        period = runtime.nomination_ms
+        now_ms = runtime.clock.monotonic_ms()
+        self.core = ReplicaCore(
+            self.replica.log_id,
+            self.replica.promise,
+            log,
+            now_ms,
+            runtime.replication,
+            partial(randint, period, 2 * period) if period else None,
+        )
+        self._work = StorageWork(self.replica, runtime, self._storage_done, self.log_lock)
+        self.alone = False
+        self.replica.on_batch = self._appended
+        if self.learners:
+            self._event(ReplicaCore.set_learners, self.learners)
+        self._runtime.partition_changed(self.partition)
+
+    def give_up(self, reason: str, status: fx.CallStatus = fx.CallStatus.CANNOT_WRITE) -> None:
+        """No core from now on until ``start``: nothing is promised, acked or led."""
+        core, self.core = self.core, None
+        if core is None:
+            return
+        if self._work is not None:
+            self._work.stop()
+        self._effects.clear()
+        self.replica.on_batch = None
+        self.alone = False
+        self.serving.end(reason)
+        self.early.refuse(ErrorCode.NOT_COORDINATOR)
+        self._calls.end_all(status, core.promise.epoch, reason)
+
+    async def storage_ended(self) -> None:
+        """Returns when what the core of before wanted of the storage is done: promise and log stand still then."""
+        if self._work is not None:
+            await self._work.ended()
+
+    def _failed(self, error: Exception) -> None:
+        """A defect, or the disk: what the core knows may not be what is durable."""
+        logger.error("replica_failed", partition=self.partition, exc_info=error)
+        if isinstance(error, DamagedLogError):
+            self._runtime.storage.mark_damaged(self.partition, error)
+            self.give_up(str(error), fx.CallStatus.DAMAGED)
+        elif isinstance(error, OSError):
+            self._runtime.storage_failed(error)
+        else:
+            self.give_up(f"{type(error).__name__}: {error}", fx.CallStatus.INVALID)
+            self._runtime.opening.start_again(self)
+        self._runtime.partition_changed(self.partition)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Callable[..., list[fx.Effect]], *arguments: object) -> None:
+        """``event`` of the core, or an ``Event``, with ``arguments`` and the time."""
+        core = self.core
+        if core is None:
+            return
+        now_ms = self._runtime.clock.monotonic_ms()
+        try:
+            if self.alone:
+                log = self.replica.log
+                self._carry(core.advance_alone(log.end_offset, log.journaled_end, now_ms))
+            self._carry(event(core, *arguments, now_ms))
+        except Exception as error:
+            self._failed(error)
+
+    def receive(self, message: Message) -> None:
+        """From another replica of the partition."""
+        if message.to != self.replica.log_id:
+            return
+        if self.core is None:
+            if isinstance(message, Append | Seal):
+                self._runtime.opening.leader_heard(self, active=isinstance(message, Append))
+            return
+        try:
+            message = checked(message)
+        except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
+            logger.error("message_dropped", partition=self.partition, sender=message.sender, error=str(error))
+            return
+        self._event(ReplicaCore.receive, message)
+
+    def disconnected(self, log_id: str) -> None:
+        if self.core is not None and log_id == self.core.promise.leader:
+            self._event(ReplicaCore.disconnected, log_id)
+
+    def operator_heard(self) -> None:
+        if self.core is not None:
+            self.core.operator_heard(self._runtime.clock.monotonic_ms())
+
+    def set_learners(self, learners: tuple[str, ...]) -> None:
+        if learners != self.learners:
+            self.learners = learners
+            self._event(ReplicaCore.set_learners, learners)
+
+    def tick(self) -> None:
+        """Every 50 ms. A follower replays what was committed since."""
+        self._event(ReplicaCore.tick)
+        if self.core is not None and self.replica.is_open:
+            self.serving.follow(self.core.commit_point, self.core.live_leader)
+
+    def lost_data(self) -> None:
+        self._event(ReplicaCore.lost_data)
+
+    def log_durable(self, end_offset: int) -> None:
+        """A journal write is done that had records of this log."""
+        shard = self.serving.shard
+        if self.alone and shard is not None:
+            shard.committed(end_offset)
+            return
+        self._event(ReplicaCore.log_durable, end_offset)
+
+    def end_turn(self) -> None:
+        """Everything of this turn was appended: push it."""
+        self._turn_due = False
+        self._event(ReplicaCore.end_turn)
+
+    def _appended(self, batch: Batch) -> None:
+        if self.core is not None:
+            self.core.appended(batch)
+            self._sample.appended(batch.end_offset, self._runtime.clock.monotonic_s())
+            self._turn_soon()
+
+    def _confirm_read(self) -> int:
+        self._turn_soon()
+        return self.core.confirm_read() if self.core is not None else 0
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._runtime.end_turn_of(self)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def call(self, make: Callable[[int], Event]) -> asyncio.Future[fx.Answer]:
+        """An election or a resignation; the answer comes when it has ended."""
+        call, answer = self._calls.begin()
+        self._event(make(call))
+        return answer
+
+    def _answer(self, answer: fx.Answer) -> None:
+        self._calls.end(answer)
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _carry(self, effects: list[fx.Effect]) -> None:
+        """Carry out, in order; what an effect brings about comes behind."""
+        self._effects.extend(effects)
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._effects:
+                effect = self._effects.popleft()
+                _CARRIED_OUT_BY[type(effect)](self, effect)
+        finally:
+            self._carrying = False
+        self._settle()
+        if self._stored:
+            self._stored = False
+            self._storage_done(None)
+
+    def _settle(self) -> None:
+        """After an event: what follows from the role that the replica has now."""
+        core, shard = self.core, self.shard
+        if core is None:
+            return
+        if shard is not None and core.leading_epoch < 0 and not core.is_candidate:
+            self.serving.end("the election failed")
+            shard = None
+        if self.early:
+            now_ms = self._runtime.clock.monotonic_ms()
+            self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
+        alone = core.is_alone
+        if alone != self.alone:
+            self.alone = alone
+            self.replica.on_batch = None if alone else self._appended
+        if shard is not None:
+            shard.confirm_read = None if alone else self._confirm_read
+        if self._changed:
+            self._changed = False
+            self._runtime.partition_changed(self.partition)
+
+    def _send(self, effect: fx.Send) -> None:
+        self._runtime.peers.send(self.partition, effect.message)
+
+    def _store(self, effect: fx.StorageEffect) -> None:
+        if self._work is not None:
+            if not isinstance(effect, fx.StorePromise | fx.StartBeside):
+                self.serving.log_changes()
+            self._stored = self._work.begin(effect)
+
+    def _storage_done(self, error: BaseException | None) -> None:
+        self._changed = True
+        if error is not None:
+            self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        else:
+            self._event(ReplicaCore.storage_done)
+
+    def _append_range(self, effect: fx.AppendRange) -> None:
+        if effect.beside:
+            assert self._work is not None
+            self._work.append_beside(effect)
+            return
+        self.serving.end("another log was better")
+        self.serving.arrived(self.replica.end_offset, effect.batches)
+        self.replica.append_received(effect.batches, effect.end)
+        core = self.core
+        if (core is not None and core.is_candidate) or any(batch.sets is not None for batch in effect.batches):
+            self._runtime.turns.write_now()
+        else:
+            self._runtime.turns.write_soon()
+
+    def _read_log(self, effect: fx.ReadLog) -> None:
+        core, generation = self.core, self.generation
+
+        def read(end: int, batches: list[Batch], error: Exception | None) -> None:
+            if self.core is not core:
+                return
+            if error is None:
+                self._event(ReplicaCore.log_read, effect.ticket, end, batches)
+            elif self.generation == generation:  # else the log was cut or swapped meanwhile
+                self._failed(error)
+
+        self._runtime.log_reads.read(self.replica, effect, read)
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _loaded(self, epoch: int) -> None:
+        self._event(ReplicaCore.loaded, epoch)
+
+    def _load_failed(self, epoch: int, error: Exception) -> None:
+        if isinstance(error, DamagedLogError):
+            self._failed(error)
+        else:
+            self._event(ReplicaCore.load_failed, epoch, f"{type(error).__name__}: {error}")
+
+    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        """With what the requests append that wait for it, and at once: the coming turn is for all shards."""
+        shard, clock = self.shard, self._runtime.clock
+        if shard is None:
+            return
+        now_ms = clock.monotonic_ms()
+        shard.confirm_read = self._confirm_read
+        shard.open_epoch(effect.epoch, effect.sets)
+        self.early.settle(shard, electing=False, now_ms=now_ms)
+        shard.drain(clock.wall_ms(), now_ms)
+        self.end_turn()
+        self._runtime.turns.write_now()
+
+    def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
+        self.replica.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())
+
+    def _active(self, effect: fx.Active) -> None:
+        if self.shard is not None:
+            self.shard.activate()
+        self._runtime.metrics.leaderships += 1
+        self._changed = True
+
+    def _stepped_down(self, effect: fx.SteppedDown) -> None:
+        self._changed = True
+        self._runtime.metrics.step_downs += 1
+        self._sample.forget()
+        self.serving.stepped_down(effect)
+
+    def shard_failed(self, shard: Shard) -> None:
+        """It FAILED by itself: its replica must not lead on with what is in memory."""
+        if shard is self.shard:
+            self.serving.release()
+            self.give_up(shard.message)
+            if shard.reason != FailureReason.CANNOT_WRITE:  # else when the storage has recovered
+                self._runtime.opening.start_again(self)
+
+    def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
+        if self.shard is not None:
+            self.shard.committed(effect.offset)
+            self._sample.committed(effect.offset, self._runtime.clock.monotonic_s())
+
+    def _reads_confirmed(self, effect: fx.ReadsConfirmed) -> None:
+        if self.shard is not None:
+            self._runtime.metrics.read_rounds += 1
+            self.shard.reads_confirmed(effect.round)
+
+    def _note_change(self, effect: fx.Effect) -> None:
+        self._changed = True
+
+    def _data_loss_accepted(self, effect: fx.DataLossAccepted) -> None:
+        logger.error("data_loss_accepted", partition=self.partition, epoch=effect.epoch, end_offset=effect.end_offset)
+
+    def _discard_checkpoints(self, effect: fx.DiscardCheckpoints) -> None:
+        self.replica.discard_checkpoint()
+
+
+_CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
+    fx.Send: ReplicaHost._send,
+    fx.StorePromise: ReplicaHost._store,
+    fx.Truncate: ReplicaHost._store,
+    fx.StartBeside: ReplicaHost._store,
+    fx.SwapBeside: ReplicaHost._store,
+    fx.AppendRange: ReplicaHost._append_range,
+    fx.ReadLog: ReplicaHost._read_log,
+    fx.Load: lambda host, effect: host.serving.load(effect.epoch),
+    fx.AppendLeaderChange: ReplicaHost._append_leader_change,
+    fx.AppendReplicaSet: ReplicaHost._append_replica_set,
+    fx.Active: ReplicaHost._active,
+    fx.SteppedDown: ReplicaHost._stepped_down,
+    fx.CommitPointMoved: ReplicaHost._commit_point_moved,
+    fx.ReadsConfirmed: ReplicaHost._reads_confirmed,
+    fx.SetFinal: ReplicaHost._note_change,
+    fx.DataLossAccepted: ReplicaHost._data_loss_accepted,
+    fx.DiscardCheckpoints: ReplicaHost._discard_checkpoints,
+    fx.Answer: ReplicaHost._answer,
+}

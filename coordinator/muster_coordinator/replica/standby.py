@@ -1,0 +1,225 @@
+"""A follower's copy of the group state: committed records are replayed as they arrive, so that an election loads
+nothing but the tail (a warm standby).
+
+Nothing above the commit point is replayed before an election asks for it (``load``). Source: replication.md, "Append
+and commit"; reference, section 3.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+
+import structlog
+
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.records.batch import RecordBatch, read_batch
+from muster_coordinator.replica.loading import LoadTurns, replay_log, restore_checkpoint
+from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replication.messages import Batch
+from muster_coordinator.shard.metrics import ShardMetrics
+
+__all__ = ["NOTHING", "Standby"]
+
+logger = structlog.get_logger(__name__)
+
+NOTHING = -1
+ARRIVED_BYTES = 256 << 10
+"""Of batches that are not committed yet, or not replayed; beyond it they are read from the log."""
+WARM_BYTES = 64 << 10
+"""A tail up to this size is replayed at once, without a turn for others: some milliseconds."""
+GATHER_BYTES = 16 << 10
+GATHER_TICKS = 4
+"""What arrives is replayed when so much is there, or after so many calls of ``follow``: an election replays less than
+this in a fraction of a millisecond, and to begin anew for each commit costs more than the replay."""
+_UNKNOWN = -1
+
+
+class Standby:
+    """``replayed``: the state is that of the log up to this offset, -1: nothing was loaded yet.
+
+    It may lie above the commit point, in a replica that led: such a state is right for as long as the log holds the
+    same records (``fits``).
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        coordinator: GroupCoordinator,
+        metrics: ShardMetrics,
+        turns: LoadTurns,
+        on_error: Callable[[DamagedLogError], None],
+        replayed: int = NOTHING,
+    ) -> None:
+        self.coordinator = coordinator
+        self.replayed = replayed
+        self._replica = replica
+        self._metrics = metrics
+        self._turns = turns
+        self._on_error = on_error
+        self._target = replayed
+        self._arrived: deque[Batch] = deque()  # not replayed; contiguous, from ``_arrived_from`` on
+        self._arrived_from = 0
+        self._arrived_bytes = 0
+        self._waited_for = False  # by an election
+        self.failed = False
+        """A record could not be replayed: nothing more is, and the state is of no use."""
+        self._task: asyncio.Task[None] | None = None
+        self._steps: Generator[None, None, None] | None = None
+        """The replay that is under way. Whoever goes on with it does so where it stopped."""
+        self._reached = replayed  # by that replay
+        self._epoch = self._epoch_of_state()
+        self._ticks = replica.partition % GATHER_TICKS  # so that not all partitions replay at once
+
+    @property
+    def fits(self) -> bool:
+        """The log has what the state was made of: equal epochs at equal offsets mean equal logs up to there."""
+        if self.replayed <= 0:
+            return True
+        return self.replayed <= self._replica.end_offset and self._epoch_of_state() == self._epoch
+
+    def _epoch_of_state(self) -> int:
+        return self._replica.log.epochs.epoch_at(self.replayed - 1) if self.replayed > 0 else _UNKNOWN
+
+    @property
+    def is_at_rest(self) -> bool:
+        """The state is that of the log up to ``replayed``: nothing beyond it is half replayed."""
+        return self.replayed != NOTHING and self._steps is None and not self.failed and self.fits
+
+    def arrived(self, start: int, batches: Sequence[Batch]) -> None:
+        """The log ended at ``start`` and got ``batches``: kept for a while, to save reading them again."""
+        if self._arrived_bytes > ARRIVED_BYTES:
+            self._arrived.clear()
+            self._arrived_bytes = 0
+        if not self._arrived:
+            self._arrived_from = start
+        self._arrived.extend(batches)
+        self._arrived_bytes += sum(len(batch.data) for batch in batches)
+
+    def follow(self, commit_point: int) -> None:
+        """Replay up to there: soon, from memory; in the background what has to be read, or is more."""
+        if self.failed:
+            return
+        self._waited_for = False
+        self._target = max(self._target, commit_point)
+        if self._task is not None or (self._steps is None and self.replayed >= self._target):
+            return
+        if self._steps is not None or not self._is_at_hand:
+            self._task = asyncio.get_running_loop().create_task(self._pump())
+            return
+        self._ticks += 1
+        if self._ticks >= GATHER_TICKS or self._arrived_bytes >= GATHER_BYTES:
+            self._ticks = 0
+            self._replay_at_once()
+
+    @property
+    def _is_at_hand(self) -> bool:
+        return bool(self._arrived) and 0 <= self._arrived_from <= self.replayed and self._arrived_bytes <= WARM_BYTES
+
+    def load_at_once(self) -> bool:
+        """Replay the rest of the log now, if that is little. Raises what ``load`` raises."""
+        self.stop()
+        if self._rest_bytes > WARM_BYTES:
+            return False
+        self._target = self._replica.log.end_offset
+        self._replay_all()
+        return True
+
+    async def load(self) -> None:
+        """Replay the rest of the log. Raises DamagedLogError, UnsupportedValueVersionError, and others for records that
+        cannot be read.
+        """
+        self.stop()
+        self._waited_for = True
+        self._target = self._replica.log.end_offset
+        await self._run()
+
+    def stop(self) -> None:
+        """Nothing is replayed in the background any more, until ``follow``."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def _replay_at_once(self) -> None:
+        with self._errors_noted():
+            self._replay_all()
+
+    def _replay_all(self) -> None:
+        while (steps := self._next_steps()) is not None:
+            for _ in steps:
+                pass
+
+    async def _pump(self) -> None:
+        try:
+            with self._errors_noted():
+                await self._run()
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None
+
+    @contextmanager
+    def _errors_noted(self) -> Iterator[None]:
+        try:
+            yield
+        except DamagedLogError as error:
+            self._on_error(error)
+        except Exception:  # it may follow on and must not lead: an election will say why
+            logger.exception("standby_failed", partition=self._replica.partition)
+            self.failed = True
+
+    async def _run(self) -> None:
+        until_s = 0.0
+        while (steps := self._next_steps()) is not None:
+            for _ in steps:
+                if monotonic() >= until_s:
+                    until_s = await self._turns.next_slice(self._rest_bytes, waited_for=self._waited_for)
+
+    @property
+    def _rest_bytes(self) -> int:
+        """Of the log that are not replayed. All of them before the first is: a checkpoint saves some."""
+        log = self._replica.log
+        return log.size if self._reached == NOTHING else log.bytes_from(max(self._reached, log.start_offset))
+
+    def _next_steps(self) -> Generator[None, None, None] | None:
+        if self._steps is None and self.replayed < self._target:
+            self._steps = self._replay_to(self._target)
+        return self._steps
+
+    def _replay_to(self, target: int) -> Generator[None, None, None]:
+        replica = self._replica
+        try:
+            start = self.replayed
+            if start == NOTHING:
+                start = self._reached = yield from restore_checkpoint(replica, self.coordinator)
+            batches = self._noted(self._batches(start, target))
+            end = yield from replay_log(replica.log, self.coordinator, self._metrics, start, target, batches=batches)
+            self.replayed = self._reached = max(end, target)
+            self._epoch = self._epoch_of_state()
+        finally:
+            self._steps = None
+
+    def _noted(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            self._reached = batch.base_offset
+            yield batch
+
+    def _batches(self, start: int, target: int) -> Iterator[RecordBatch]:
+        """What the log has between ``start`` and ``target``, and perhaps more: what arrived lately is at hand, for as
+        long as it is kept.
+        """
+        arrived, end = self._arrived, start
+        while arrived and self._arrived_from <= end:
+            if arrived[0].end_offset > target:
+                return
+            batch = arrived.popleft()
+            self._arrived_from = batch.end_offset
+            self._arrived_bytes -= len(batch.data)
+            if batch.base_offset >= end:
+                end = batch.end_offset
+                yield read_batch(batch.data)
+        if end < target:
+            yield from self._replica.log.read_batches(end)

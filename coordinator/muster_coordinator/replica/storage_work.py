@@ -1,0 +1,130 @@
+"""The storage effects of one replica: promises, cuts, and a copy beside the log. Durable when reported.
+
+In threads, but for a promise while the disk is fast: the event loop writes that itself, as it does the journal
+(ADR 12). An election waits for two promises one after the other, and groups wait for the election.
+
+The core has one of them under way at a time. Cuts and swaps wait until all that was appended is durable, so that no
+news of a write of before comes behind them, and until nobody works on the log's files in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from time import perf_counter
+from typing import Any
+
+from muster_coordinator.log.beside import LogCopy
+from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replication import effects as fx
+
+__all__ = ["StorageWork", "all_durable"]
+
+
+async def all_durable(replica: Replica, runtime: Runtime) -> None:
+    """Returns when all that was appended to the log is durable."""
+    log = replica.log
+    while log.journaled_end != log.end_offset:
+        runtime.turns.write_soon()
+        await runtime.turns.next_write()
+
+
+class StorageWork:
+    """``done``: called when an effect is durable, or with the error; never after ``stop``."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        runtime: Runtime,
+        done: Callable[[BaseException | None], None],
+        log_lock: asyncio.Lock,
+    ) -> None:
+        self._replica = replica
+        self._runtime = runtime
+        self._done = done
+        self._log_lock = log_lock
+        self._copy: LogCopy | None = None
+        self._horizon = 0  # of the copy
+        self._future: asyncio.Future[Any] | None = None
+        self.wants_log = False  # a cut or a swap waits for the log's files
+
+    def begin(self, effect: fx.StorageEffect) -> bool:
+        """Carry it out. True: it is done; otherwise ``done`` follows. Raises OSError, and what ``done`` may hear."""
+        match effect:
+            case fx.StorePromise(promise=promise) if self._runtime.storage.pace.is_fast:
+                self._store_promise(promise)
+                return True
+            case fx.StorePromise(promise=promise):
+                self._start(self._runtime.blocking(self._replica.store_promise, promise))
+            case fx.Truncate(end_offset=end):
+                self._start(self._truncate(end))
+            case fx.StartBeside():
+                self._start(self._start_copy())
+            case fx.SwapBeside():
+                self._start(self._swap())
+        return False
+
+    def stop(self) -> None:
+        """The core was given up: what is under way ends, and nobody hears of it."""
+        self._done = lambda error: None
+
+    async def ended(self) -> None:
+        """Returns when nothing is under way."""
+        if self._future is not None:
+            await asyncio.wait((self._future,))
+
+    def append_beside(self, effect: fx.AppendRange) -> None:
+        """To the copy. Raises OSError."""
+        copy = self._copy
+        if copy is None:
+            raise AssertionError("no copy was begun")
+        for batch in effect.batches:
+            copy.append(batch.data, batch.base_offset, batch.end_offset, batch.epoch)
+        copy.skip_to(effect.end)
+        self._horizon = effect.horizon
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._future = self._runtime.spawn(work)
+        self._future.add_done_callback(self._ended)
+
+    def _ended(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled():
+            self._done(future.exception())
+
+    def _store_promise(self, promise: fx.Promise) -> None:
+        """On the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
+        started_s = perf_counter()
+        self._replica.store_promise(promise)
+        self._runtime.storage.pace.note(perf_counter() - started_s)
+
+    async def _truncate(self, end_offset: int) -> None:
+        replica, runtime = self._replica, self._runtime
+        self.wants_log = True
+        async with self._log_lock:
+            self.wants_log = False
+            await all_durable(replica, runtime)
+            log = replica.log
+            failures = runtime.metrics.storage_failures
+            replica.stage_truncation(end_offset)
+            while log.journaled_end != end_offset:
+                runtime.turns.write_soon()
+                await runtime.turns.next_write()
+                if runtime.metrics.storage_failures != failures:  # what was staged is gone
+                    raise OSError(f"the storage failed while the log was to be cut at {end_offset}")
+            await runtime.blocking(log.begin_truncate(end_offset))
+
+    async def _start_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+        self._copy = await self._runtime.blocking(self._runtime.storage.begin_copy, self._replica)
+        self._horizon = 0
+
+    async def _swap(self) -> None:
+        copy, self._copy = self._copy, None
+        assert copy is not None
+        self.wants_log = True
+        async with self._log_lock:
+            self.wants_log = False
+            await all_durable(self._replica, self._runtime)
+            await self._runtime.blocking(self._runtime.storage.swap, self._replica, copy, self._horizon)

@@ -1,0 +1,175 @@
+"""Every served API has a handler, and the answers that need no shard are what clients rely on."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import pytest
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.handlers.table import handler_table
+from muster_coordinator.pod.cluster_view import ClusterView, topic_id
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.answers import Answer
+from muster_coordinator.wire.apis import APIS
+
+
+class Asked:
+    """In place of an Exchange."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.got: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+
+def refuse_early(partition: int, request: Any, answer: Answer) -> None:
+    """No replica here is being elected."""
+    answer.refuse(ErrorCode.NOT_COORDINATOR)
+
+
+def image(*, version: int = 1, leaders: tuple[PartitionLeader, ...] = ()) -> MetadataImage:
+    return MetadataImage(
+        token=1,
+        version=version,
+        cluster_id="c",
+        brokers=(Broker(0, "a", 1, "pod-0"), Broker(1, "b", 2, "pod-1")),
+        offsets_partitions=50,
+        leaders=leaders,
+        topics=(DeclaredTopic("orders", 3),),
+    )
+
+
+def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
+    asked = Asked(version)
+    handler_table(view, {}, refuse_early)[type(request)](request, asked)  # type: ignore[arg-type]
+    (response,) = asked.got
+    return response
+
+
+@pytest.mark.interpreted
+def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
+    handlers = handler_table(ClusterView(), {}, refuse_early)
+    for api in APIS.values():
+        request_type = get_type_hints(api.decode_request)["return"]
+        assert request_type in handlers, api.name
+
+
+def test_coordinator_is_not_available_before_the_first_image_and_without_a_leader() -> None:
+    view = ClusterView()
+    request = w.FindCoordinatorRequest(w.KEY_TYPE_GROUP, ("test",))
+    assert ask(view, request).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    view.update(image())
+    assert ask(view, request).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    view.update(image(version=2, leaders=(PartitionLeader(48, 1, 7),)))  # "test" is in partition 48 of 50
+    found = ask(view, request).coordinators[0]
+    assert (found.node_id, found.host, found.port, found.error_code) == (1, "b", 2, 0)
+
+
+def test_older_image_is_refused_and_the_same_one_taken_again() -> None:
+    view = ClusterView()
+    assert view.update(image(version=2))
+    assert not view.update(image(version=1))
+    assert view.update(image(version=2))
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code", "text"),
+    [(w.KEY_TYPE_TRANSACTION, 15, True), (w.KEY_TYPE_SHARE, 42, False), (9, 42, True)],
+)
+def test_other_coordinators_are_refused(key_type: int, code: int, text: bool) -> None:
+    found = ask(ClusterView(), w.FindCoordinatorRequest(key_type, ("x",))).coordinators[0]
+    assert found.error_code == code
+    assert bool(found.error_message) is text
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_by_topic_id_is_refused_in_versions_that_have_only_the_field(version: int) -> None:
+    view = ClusterView()
+    view.update(image())
+    asked = w.MetadataRequest((w.MetadataRequestTopic(None, topic_id("orders")),))
+    response = ask(view, asked, version)
+    assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
+    assert (response.brokers, response.controller_id) == ((), -1)
+
+
+@pytest.mark.parametrize(("endpoint_type", "code"), [(1, 0), (2, 114), (9, 115)])
+def test_describe_cluster_serves_the_brokers_endpoints_only(endpoint_type: int, code: int) -> None:
+    view = ClusterView()
+    view.update(image())
+    assert ask(view, w.DescribeClusterRequest(False, endpoint_type)).error_code == code
+
+
+def test_authorized_operations_are_all_when_asked_for() -> None:
+    view = ClusterView()
+    view.update(image())
+    asked = w.MetadataRequest((w.MetadataRequestTopic("orders", bytes(16)),), True, True, True)
+    response = ask(view, asked)
+    assert response.cluster_authorized_operations == 8096
+    assert response.topics[0].authorized_operations == 3576
+    assert ask(view, w.DescribeClusterRequest(True)).cluster_authorized_operations == 8096
+    assert ask(view, w.DescribeClusterRequest(False)).cluster_authorized_operations == w.OPERATIONS_NOT_REQUESTED
+
+
+def test_declared_topics_are_spread_over_the_pods_and_unknown_ones_named() -> None:
+    view = ClusterView()
+    view.update(image())
+    everything = ask(view, w.MetadataRequest(None))
+    assert [t.name for t in everything.topics] == ["orders"]
+    assert [p.leader_id for p in everything.topics[0].partitions] == [0, 1, 0]
+    asked = tuple(w.MetadataRequestTopic(name, bytes(16)) for name in ("nothing", "not legal!"))
+    assert [t.error_code for t in ask(view, w.MetadataRequest(asked)).topics] == [3, 17]
+    by_id = ask(view, w.MetadataRequest((w.MetadataRequestTopic(None, topic_id("orders")),)))
+    assert by_id.topics[0].name == "orders"
+
+
+def test_list_offsets_finds_empty_logs_and_no_unknown_topics() -> None:
+    view = ClusterView()
+    view.update(image())
+    response = ask(view, w.ListOffsetsRequest(-1, 0, (("orders", ((0, -1, -1), (9, -1, -1))),)))
+    assert response.topics == (("orders", ((0, 0, -1, 0, 0), (9, 3, -1, -1, -1))),)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(-1, 0), (-2, 0), (-3, -1), (-4, 0), (-5, -1), (1_700_000_000_000, -1)]
+)
+def test_list_offsets_of_an_empty_log(timestamp: int, offset: int) -> None:
+    view = ClusterView()
+    view.update(image())
+    response = ask(view, w.ListOffsetsRequest(-1, 0, (("orders", ((0, -1, timestamp),)),)))
+    assert response.topics == (("orders", ((0, 0, -1, offset, offset),)),)
+
+
+def test_list_offsets_refuses_a_partition_that_is_named_twice() -> None:
+    view = ClusterView()
+    view.update(image())
+    response = ask(view, w.ListOffsetsRequest(-1, 0, (("orders", ((0, -1, -1), (0, -1, -2), (1, -1, -1))),)))
+    assert response.topics == (("orders", ((0, 42, -1, -1, -1), (1, 0, -1, 0, 0))),)
+
+
+def test_fetch_never_puts_a_committed_offset_out_of_range() -> None:
+    view = ClusterView()
+    view.update(image())
+    topic = w.FetchTopic("orders", bytes(16), ((0, -1, 1234),))
+    response = ask(view, w.FetchRequest(0, 1, 0, -1, (topic,)))
+    assert response.topics[0].partitions == ((0, 0, 1234),)
+    assert ask(view, w.FetchRequest(0, 1, 55, 1, (topic,))).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
+    view = ClusterView()
+    refusals: list[ErrorCode] = []
+
+    class Refused:
+        def refuse(self, code: ErrorCode) -> None:
+            refusals.append(code)
+
+    heartbeat = m.HeartbeatRequest("g", 1, "m", None)
+    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    view.update(image())
+    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    assert refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]

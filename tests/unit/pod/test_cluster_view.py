@@ -1,0 +1,111 @@
+"""Who is named as leader: image, promise of the replica here, and pods that are not heard."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.listener.handlers.cluster import ClusterHandlers
+from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
+from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.requests import cluster as w
+
+IMAGE = MetadataImage(
+    token=3,
+    version=8,
+    cluster_id="c",
+    brokers=tuple(Broker(n, f"host-{n}", 9092, f"pod-{n}") for n in range(3)),
+    offsets_partitions=2,
+    leaders=(PartitionLeader(0, 1, 5),),
+)
+
+
+class Knowledge:
+    """In place of the replicas: one promise for every partition."""
+
+    def __init__(self, promise: tuple[int, str] | None, *lost: str) -> None:
+        self._promise = promise
+        self._lost = lost
+
+    def promised(self, partition: int) -> tuple[int, str] | None:
+        return self._promise
+
+    def is_lost(self, pod: str) -> bool:
+        return pod in self._lost
+
+
+@pytest.mark.parametrize(
+    ("here", "promise", "lost", "leader"),
+    [
+        ("pod-0", None, (), "pod-1"),  # no replica here: what the image says
+        ("pod-0", (5, "pod-1"), (), "pod-1"),
+        ("pod-0", (4, "pod-2"), (), "pod-1"),  # the image is newer
+        ("pod-0", (6, "pod-2"), (), "pod-2"),  # the promise is newer
+        ("pod-0", (6, "pod-0"), (), "pod-0"),
+        ("pod-0", (6, ""), (), "pod-1"),
+        ("pod-0", (6, "no-broker"), (), None),
+        ("pod-1", (6, "pod-2"), (), "pod-2"),  # this pod led until now
+        ("pod-1", (6, ""), (), None),
+        ("pod-1", (5, ""), (), None),
+        ("pod-1", (4, ""), (), "pod-1"),  # its election is on the way
+        ("pod-0", (5, ""), ("pod-1",), None),
+        ("pod-0", None, ("pod-1",), None),
+        ("pod-0", None, ("pod-2",), "pod-1"),
+    ],
+)
+def test_leader_is_that_of_the_newer_of_image_and_promise_unless_it_is_not_heard(
+    here: str, promise: tuple[int, str] | None, lost: tuple[str, ...], leader: str | None
+) -> None:
+    view = ClusterView(here, Knowledge(promise, *lost))
+    view.update(IMAGE)
+    found = view.leader_of(0)
+    assert (found.pod if found is not None else None) == leader
+
+
+@pytest.mark.parametrize(("promise", "shown"), [(None, (1, 5)), ((6, "pod-2"), (2, 6)), ((6, "no-broker"), (-1, 6))])
+def test_metadata_of_the_offsets_topic_shows_the_leader_that_find_coordinator_names(
+    promise: tuple[int, str] | None, shown: tuple[int, int]
+) -> None:
+    view = ClusterView("pod-0", Knowledge(promise))
+    view.update(msgspec.structs.replace(IMAGE, offsets_partitions=1))
+    answers: list[w.MetadataResponse] = []
+    exchange: Any = SimpleNamespace(version=9, answer=answers.append)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    (partition,) = answers[0].topics[0].partitions
+    assert (partition.leader_id, partition.leader_epoch) == shown
+
+
+def test_recalled_image_names_no_leader_and_any_other_image_replaces_it() -> None:
+    view = ClusterView("pod-0", Knowledge((7, "pod-2")))
+    view.recall(IMAGE)
+    assert view.recalled
+    found = view.leader_of(0)
+    assert found is not None
+    assert found.pod == "pod-2"
+    view.knowledge = Knowledge(None)
+    assert view.leader_of(0) is None
+    assert view.update(msgspec.structs.replace(IMAGE, token=1, version=1))
+    assert not view.recalled
+    assert not view.update(msgspec.structs.replace(IMAGE, token=1, version=0))
+
+
+def test_after_a_reshard_groups_hash_with_the_new_count_into_new_indexes_that_clients_do_not_see() -> None:
+    view = ClusterView()
+    view.update(IMAGE)
+    before = {f"g-{n}": view.partition_of(f"g-{n}") for n in range(50)}
+    leaders = (PartitionLeader(51, 2, 7), PartitionLeader(0, 1, 9))
+    view.update(msgspec.structs.replace(IMAGE, version=9, offsets_base=50, offsets_partitions=3, leaders=leaders))
+    after = {group: view.partition_of(group) for group in before}
+    assert set(before.values()) == {0, 1}
+    assert after == {group: 50 + partition_for(group, 3) for group in before}
+    assert [view.has(OFFSETS_TOPIC, number) for number in (0, 2, 3, 50)] == [True, True, False, False]
+    assert view.own_index(1) == 51
+    answers: list[w.MetadataResponse] = []
+    exchange: Any = SimpleNamespace(version=9, answer=answers.append)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    [topic] = answers[0].topics
+    assert [(each.partition, each.leader_id) for each in topic.partitions] == [(0, -1), (1, 2), (2, -1)]

@@ -1,0 +1,43 @@
+"""The calls of a re-shard over HTTP: what is refused as a whole is refused like any other call of the pod."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from aiohttp.test_utils import TestClient, TestServer
+from tests.unit.podapi.fake_pod import FakePod
+
+from muster_coordinator.pod.routes.fences import fence_routes
+from muster_coordinator.podapi.reshard import MAX_IMPORT_BYTES
+from muster_coordinator.podapi.server import build_app
+from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.shard.fencing import Fencing
+
+
+@pytest_asyncio.fixture
+async def client() -> AsyncIterator[TestClient]:
+    app = build_app(FakePod("pod-0", 0), lambda: b"")
+    app.router.add_routes(fence_routes(Fencing({}, SystemClock(), lambda partition: None)))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b'{"fencingToken":', "MalformedJson"), (b"\xff", "MalformedJson"), (b'{"fencingToken":1}', "InvalidRequest")],
+)
+async def test_bad_body_has_the_reason_that_other_calls_give(client: TestClient, body: bytes, reason: str) -> None:
+    for path in ("/v1/fences", "/v1/elections"):
+        async with client.post(path, data=body) as response:
+            assert (response.status, (await response.json())["reason"]) == (400, reason), path
+
+
+async def test_import_needs_numbers_and_takes_no_more_than_its_limit(client: TestClient) -> None:
+    async with client.post("/v1/imports/0?reshard=1&position=x", data=b"") as response:
+        assert (response.status, (await response.json())["reason"]) == (400, "InvalidRequest")
+    async with client.post("/v1/imports/0?reshard=1&position=0", data=bytes(MAX_IMPORT_BYTES + 1)) as response:
+        assert (response.status, (await response.json())["reason"]) == (413, "TooLarge")
+    async with client.post("/v1/imports/0?reshard=1&position=0", data=b"") as response:
+        assert (response.status, (await response.json())["partition"]) == (200, 0), "its rules are in the answer"

@@ -1,0 +1,328 @@
+"""Sets of replicas and their change, learners, copies beside the log, rebuilding, cleaning and checkpoints of several
+pods in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.support.replicas import ReplicaPod, ReplicaPods
+from tests.unit.log.offsets_history import state_of
+
+from muster_coordinator.log.beside import swap_count
+from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
+from muster_coordinator.pod.chores.checkpointing import Checkpointer
+from muster_coordinator.pod.chores.cleaning import LogCleaner
+from muster_coordinator.pod.status import partition_status
+from muster_coordinator.replica.calls import OutcomeCode
+from muster_coordinator.replication.messages import Append
+
+NewPods = Callable[..., Awaitable[ReplicaPods]]
+
+
+def assert_equal_logs(pods: ReplicaPods) -> None:
+    contents = pods.contents()
+    assert len(contents) > 1
+    assert all(content == contents[0] for content in contents)
+
+
+async def fill(pod: ReplicaPod, commits: int, start: int = 0) -> None:
+    """Commits of one group, so that all but the last record can be cleaned away."""
+    for offset in range(start, start + commits):
+        asked = pod.ask_commit(offset, metadata="x" * 100)
+        if offset % 10 == 0:
+            await asyncio.wait_for(asked.done, 10)
+    assert await pod.commit(start + commits) == 0
+
+
+async def clean(pod: ReplicaPod) -> bool:
+    cleaner = next(b for b in pod.up._background if isinstance(b, LogCleaner))
+    await pod.flushed()
+    return await cleaner.clean_dirtiest()
+
+
+# -- sets -----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_replica_grows_to_three_and_serves_all_the_time(new_pods: NewPods) -> None:
+    pods = await new_pods(1)
+    assert await pods[0].commit(1) == 0
+    assert pods[0].up.hosts[0].alone
+    for n in (1, 2):
+        pod = ReplicaPod(f"pod-{n}", pods[0].directory.parent / f"pod-{n}", pods.network)
+        pods.pods.append(pod)
+        await pod.start()
+        await pods.create(pod)
+    before = pods.sets[0]
+    added = tuple(pod.log_id() for pod in pods.pods)
+    pods[0].up.set_learners(0, added)
+    assert not pods[0].up.hosts[0].alone
+    assert await pods[0].commit(2) == 0
+    await pods.until(lambda: pods[1].end() == pods[2].end() == pods[0].end())
+    outcome = await pods.try_elect(0, replicas=added, previous=before, force=True)
+    assert outcome.code is OutcomeCode.ACCEPTED, outcome
+    core = pods[0].up.hosts[0].core
+    assert core is not None
+    await pods.until(lambda: core.log.sets is not None and not core.log.sets.previous_replicas)
+    pods.sets[0] = added
+    await pods.caught_up()
+    await pods[0].kill()
+    await pods.elect(1)
+    assert await pods[1].fetch() == 2
+
+
+async def test_replica_whose_volume_is_lost_is_replaced(pods: ReplicaPods) -> None:
+    await fill(pods[0], 30)
+    old = pods.sets[0]
+    await pods[2].kill()
+    new = ReplicaPod("pod-3", pods[0].directory.parent / "pod-3", pods.network)
+    pods.pods[2] = new
+    await new.start()
+    changed = (old[0], old[1], await pods.create(new))
+    pods[0].up.set_learners(0, changed)
+    await pods.until(lambda: new.end() == pods[0].end())
+    assert (await pods.try_elect(0, replicas=changed, previous=old, force=True)).code is OutcomeCode.ACCEPTED
+    pods.sets[0] = changed
+    await pods.caught_up()
+    await pods[0].kill()
+    await pods.elect(2, force=True)
+    assert await new.fetch() == 30
+
+
+async def test_call_that_is_no_legal_change_is_answered_with_the_sets_of_the_log(pods: ReplicaPods) -> None:
+    sets = pods.sets[0]
+    outcome = await pods.try_elect(0, replicas=sets[:2], force=True)
+    assert (outcome.code, outcome.replicas) == (OutcomeCode.SET_CONFLICT, sets)
+
+
+async def test_three_shrink_to_one_which_is_alone_again(pods: ReplicaPods) -> None:
+    old = pods.sets[0]
+    assert (await pods.try_elect(0, replicas=old[:1], previous=old, force=True)).code is OutcomeCode.ACCEPTED
+    await pods.until(lambda: pods[0].up.hosts[0].alone)
+    await pods[1].kill()
+    await pods[2].kill()
+    assert await pods[0].commit(9) == 0
+    assert await pods[0].fetch() == 9
+    pods.sets[0] = old[:1]
+    assert (await pods.try_elect(0)).code is OutcomeCode.ACCEPTED
+    assert await pods[0].fetch() == 9
+
+
+# -- cleaning and copies ----------------------------------------------------------------------------------------------
+
+
+async def test_replica_that_ends_below_the_tombstone_horizon_gets_a_full_copy(new_pods: NewPods) -> None:
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True)
+    await fill(pods[0], 20)
+    await pods.caught_up()
+    await pods[2].kill()
+    assert await pods[0].commit(1, group="gone") == 0
+    await pods[0].delete("gone")
+    await fill(pods[0], 60)
+    await pods.until(lambda: pods[1].up.hosts[0].commit_point == pods[0].end())
+    assert await clean(pods[0])
+    log = pods[0].up.replicas[0].log
+    assert log.cleaned_to.tombstone_horizon > 21
+    await pods[2].start()
+    await pods.caught_up()
+    copy = pods[2].up.replicas[0].log
+    assert copy.cleaned_to.tombstone_horizon == log.cleaned_to.tombstone_horizon
+    assert [b.data for b in copy.read_batches(0)] == [b.data for b in log.read_batches(0)]
+    await fill(pods[0], 5, start=100)
+    await pods.caught_up()
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.caught_up()
+    await pods.elect(2, force=True)
+    assert await pods[2].fetch() == 105
+    assert await pods[2].fetch(group="gone") == -1
+
+
+async def test_log_with_gaps_is_followed_killed_and_cut_like_any_other(new_pods: NewPods) -> None:
+    """Cleaned above the follower's end, below which no tombstone went: it gets what is left, with gaps."""
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True)
+    await fill(pods[0], 20)
+    await pods.caught_up()
+    await pods[2].kill()
+    await fill(pods[0], 80, start=30)
+    await pods.until(lambda: pods[1].up.hosts[0].commit_point == pods[0].end())
+    assert await clean(pods[0])
+    await pods[2].start()
+    await pods.caught_up()
+    log = pods[2].up.replicas[0].log
+    assert sum(1 for _ in log.read_batches(0)) < sum(1 for _ in pods[1].up.replicas[0].log.read_batches(0))
+    for _ in range(2):
+        await pods[2].kill()
+        await pods[2].start()
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 0, "nothing had to be rebuilt"
+    await pods[2].stop()
+    await pods[2].start()
+    await pods.elect(2, force=True)
+    assert await pods[2].fetch() == 110
+
+
+async def test_follower_cleans_and_takes_checkpoints_below_its_commit_point(new_pods: NewPods) -> None:
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True, checkpoints=True)
+    await fill(pods[0], 60)
+    await pods.caught_up()
+    follower = pods[1]
+    checkpointer = next(b for b in follower.up._background if isinstance(b, Checkpointer))
+    await checkpointer.work()
+    assert CHECKPOINT_NAME in [path.name for path in follower.up.replicas[0].directory.iterdir()]
+    before = follower.up.replicas[0].log.size
+    assert await clean(follower)
+    assert follower.up.replicas[0].log.size < before / 2
+    await follower.kill()
+    await follower.start()
+    await pods.caught_up()
+    await pods.elect(1, force=True)
+    assert await pods[1].fetch() == 60
+    shard = pods[1].shard()
+    assert shard.coordinator.durable_state() == state_of(pods[0].up.replicas[0].log.read_batches(0))
+
+
+# -- loss -------------------------------------------------------------------------------------------------------------
+
+
+async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: ReplicaPods) -> None:
+    await fill(pods[0], 40)
+    await pods.caught_up()
+    await pods[2].flushed()
+    replica = pods[2].up.replicas[0]
+    await pods[2].kill()
+    path = replica.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+    await pods[2].start()
+    await pods.caught_up()
+    found = pods[2].up.replicas[0]
+    await pods.until(lambda: not found.promised.rebuilding)
+    assert (found.log_id, found.promised.incarnation) == (replica.log_id, 1)
+    assert (replica.directory / "damaged" / "0" / path.name).read_bytes() == data
+    assert not pods[2].up.damage
+    shown = partition_status(pods[2].up, 0)
+    assert shown is not None
+    assert (shown.state, shown.reason) != ("FAILED", "LogDamaged")
+    assert shown.reason == "LogSetAside"
+    assert path.name in shown.message
+    assert_equal_logs(pods)
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.elect(2, force=True)
+    assert await pods[2].fetch() == 40
+    shown = partition_status(pods[2].up, 0)
+    assert shown is not None
+    assert shown.reason == ""
+
+
+async def test_rebuilding_replica_is_counted_nowhere(pods: ReplicaPods) -> None:
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    pods[2].up.hosts[0].lost_data()
+    await pods.until(lambda: pods[2].up.replicas[0].promised.rebuilding)
+    pods.network.isolate("pod-2")
+    refused = await pods.try_elect(2, force=True)
+    assert refused.code is OutcomeCode.DAMAGED
+    pods.network.heal()
+    await pods.until(lambda: not pods[2].up.replicas[0].promised.rebuilding)
+    assert await pods[0].commit(77) == 0
+
+
+async def test_power_loss_under_flush_os_makes_a_replica_rebuild(new_pods: NewPods) -> None:
+    pods = await new_pods(3, storage={"flush_os": True})
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    await pods[2].kill()
+    pods[2].boot_id = "boot-2"
+    await pods[2].start()
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 1
+    await pods.until(lambda: not pods[2].up.replicas[0].promised.rebuilding)
+    await pods.until(lambda: pods[2].up.is_settled)
+    await pods[2].stop()
+    pods[2].boot_id = "boot-3"
+    await pods[2].start()
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 1, "it ended in order"
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 1, "the page cache outlives a process"
+    await pods.elect(2, force=True)
+    assert await pods[2].fetch() == 10
+
+
+async def test_power_loss_of_all_under_flush_os_waits_for_a_person(new_pods: NewPods) -> None:
+    pods = await new_pods(3, storage={"flush_os": True})
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    for pod in pods.pods:
+        await pod.kill()
+        pod.boot_id = "boot-2"
+    for pod in pods.pods:
+        await pod.start()
+    outcome = await pods.try_elect(0)
+    assert outcome.code is OutcomeCode.DAMAGED
+    await pods.elect(0, allow_data_loss=True)
+    assert await pods[0].fetch() == 10
+    await pods.caught_up()
+
+
+async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuilt(pods: ReplicaPods) -> None:
+    await fill(pods[0], 40)
+    await pods.caught_up()
+    await pods[0].flushed()
+    path = pods[0].up.replicas[0].directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 0x55
+    path.write_bytes(data)
+    pods[0].up.hosts[0].serving.log_changes()  # what it has in memory is gone
+    await pods.try_elect(0, force=True)
+    await pods.until(lambda: 0 in pods[0].up.damage)
+    assert (await pods.try_elect(0, force=True)).code is OutcomeCode.DAMAGED
+    await pods.elect(1, force=True)
+    await pods.caught_up()
+    assert not pods[0].up.damage
+    await pods.until(lambda: 0 not in pods[0].up.shards)
+    assert_equal_logs(pods)
+    assert await pods[1].fetch() == 40
+
+
+async def test_candidate_below_the_tombstone_horizon_of_the_best_log_takes_a_full_copy(new_pods: NewPods) -> None:
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True)
+    await fill(pods[0], 20)
+    await pods.caught_up()
+    await pods[2].kill()
+    assert await pods[0].commit(1, group="gone") == 0
+    await pods[0].delete("gone")
+    await fill(pods[0], 60)
+    await pods.until(lambda: pods[1].up.hosts[0].commit_point == pods[0].end())
+    for pod in pods.pods[:2]:
+        assert await clean(pod)
+    behind = pods[2].log_ids
+    pods.network.drop = lambda message: isinstance(message, Append) and message.to in behind
+    await pods[2].start()
+    await pods.elect(2, force=True)
+    pods.network.drop = lambda message: False
+    log = pods[2].up.replicas[0].log
+    assert log.cleaned_to.tombstone_horizon > 21
+    assert swap_count(pods[2].disk, pods[2].up.replicas[0].directory) == 1
+    assert await pods[2].fetch() == 60
+    assert await pods[2].fetch(group="gone") == -1
+    assert await pods[2].commit(61) == 0
+    await pods.caught_up()
+
+
+async def test_checkpoint_goes_when_data_was_lost(new_pods: NewPods) -> None:
+    pods = await new_pods(3, checkpoints=True)
+    await fill(pods[0], 30)
+    await pods.caught_up()
+    checkpointer = next(b for b in pods[2].up._background if isinstance(b, Checkpointer))
+    await checkpointer.work()
+    path = pods[2].up.replicas[0].directory / CHECKPOINT_NAME
+    assert path.exists()
+    pods[2].up.hosts[0].lost_data()
+    assert not path.exists()
+    await pods.caught_up()

@@ -1,0 +1,156 @@
+"""A log that cannot be opened: what the journal has of it is kept beside it, and the journal is given back."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
+
+from muster_coordinator.log import writer as writer_module
+from muster_coordinator.log.salvage import FOLDER, REASON_NAME
+from muster_coordinator.log.segment import segment_name
+from muster_coordinator.pod import replica_manager as manager_module
+from muster_coordinator.records.batch import iter_batches
+from muster_coordinator.replica.calls import OutcomeCode
+
+DIRECTORY = DATA / "__consumer_offsets-0"
+SEGMENT = DIRECTORY / segment_name(0)
+SAVED = DIRECTORY / FOLDER / segment_name(0)
+
+
+@pytest_asyncio.fixture
+async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodUnderTest]:
+    """Leads partition 0, which has commits of the offsets 0..9."""
+    monkeypatch.setattr(manager_module, "STORAGE_RETRY_S", 0.01)
+    monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
+    pod = PodUnderTest()
+    await pod.manager.start()
+    await pod.lead(1, bootstrap=True)
+    for offset in range(10):
+        await pod.commit(offset)
+    yield pod
+    pod.disk.fault = None
+    await pod.manager.stop()
+
+
+async def start_again(pod: PodUnderTest) -> None:
+    """After ``manager.stop`` and whatever the test did to the disk."""
+    pod.manager = pod._new_manager()
+    await pod.manager.start()
+    await pod.until(lambda: pod.manager.is_settled)
+
+
+def journal_files(pod: PodUnderTest) -> set[str]:
+    return {name for name in pod.disk.listdir(DATA / "journal") if name.endswith(".journal")}
+
+
+async def fill_journal(pod: PodUnderTest) -> None:
+    """Commits to partition 1, until the journal has gone on to its third file."""
+    log_id = (await pod.manager.create_replica(1)).log_id
+    await pod.manager.elect(1, 100, (log_id,), bootstrap=True)
+    pod.manager.shards[0] = pod.manager.shards[1]
+    last = "00000000000000000003.journal"
+    while last not in journal_files(pod):
+        await pod.commit(1, metadata="x" * 4000)
+
+
+def damage_middle(pod: PodUnderTest) -> bytes:
+    content = bytes(pod.disk.content(SEGMENT))
+    pod.disk.flip(SEGMENT, len(content) // 2)
+    return content
+
+
+async def test_journaled_batches_of_a_damaged_log_are_saved_whole_and_the_journal_goes(pod: PodUnderTest) -> None:
+    await pod.manager.stop()
+    content = damage_middle(pod)
+    await start_again(pod)
+    assert "valid batches follow" in pod.manager.damage[0]
+    assert bytes(pod.disk.content(SAVED)) == content
+    assert [batch.base_offset for batch in iter_batches(bytes(pod.disk.content(SAVED)))] == list(range(11))
+    assert b"valid batches follow" in pod.disk.content(DIRECTORY / FOLDER / REASON_NAME)
+    await fill_journal(pod)
+    await pod.until(lambda: "00000000000000000001.journal" not in journal_files(pod))
+
+
+async def test_refused_log_stays_refused_when_the_journal_has_forgotten_why(pod: PodUnderTest) -> None:
+    await pod.manager.stop()
+    intact = damage_middle(pod)
+    await start_again(pod)
+    await pod.manager.stop()
+    for name in journal_files(pod):
+        pod.disk.unlink(DATA / "journal" / name)
+    pod.disk.write(SEGMENT, intact)
+    await start_again(pod)
+    assert "found damaged before" in pod.manager.damage[0]
+    await pod.manager.stop()
+    for name in pod.disk.listdir(DIRECTORY / FOLDER):
+        pod.disk.unlink(DIRECTORY / FOLDER / name)
+    await start_again(pod)
+    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert await pod.fetch() == 9
+
+
+async def test_saved_batches_restore_a_log_as_its_next_segment(pod: PodUnderTest) -> None:
+    """What docs/failures.md tells a person to do."""
+    await pod.manager.stop()
+    damage_middle(pod)
+    await start_again(pod)
+    await pod.manager.stop()
+    pod.disk.rename(SAVED, SEGMENT)
+    pod.disk.unlink(DIRECTORY / FOLDER / REASON_NAME)
+    await start_again(pod)
+    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert await pod.fetch() == 9
+
+
+async def test_a_second_start_saves_nothing_twice(pod: PodUnderTest) -> None:
+    await pod.manager.stop()
+    damage_middle(pod)
+    for _ in range(3):
+        await start_again(pod)
+        await pod.manager.stop()
+    await start_again(pod)
+    assert sorted(pod.disk.listdir(DIRECTORY / FOLDER)) == [segment_name(0), REASON_NAME]
+
+
+async def test_batches_that_cannot_be_saved_keep_the_journal(pod: PodUnderTest) -> None:
+    await pod.manager.stop()
+    content = damage_middle(pod)
+    pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: FOLDER in path.parts)
+    await start_again(pod)
+    assert 0 in pod.manager.damage
+    await fill_journal(pod)
+    assert "00000000000000000001.journal" in journal_files(pod)
+    await pod.manager.stop()
+    pod.disk.fault = None
+    await start_again(pod)
+    assert bytes(pod.disk.content(SAVED)) == content
+
+
+@pytest.mark.parametrize("lost", ["promise", "directory"])
+async def test_batches_of_a_log_that_is_not_there_are_saved(pod: PodUnderTest, lost: str) -> None:
+    await pod.manager.stop()
+    content = bytes(pod.disk.content(SEGMENT))
+    names = pod.disk.listdir(DIRECTORY) if lost == "directory" else ["muster.promise"]
+    for name in names:
+        pod.disk.unlink(DIRECTORY / name)
+    await start_again(pod)
+    root: Path = DATA / "lost" if lost == "directory" else DATA
+    assert bytes(pod.disk.content(root / DIRECTORY.name / FOLDER / segment_name(0))) == content
+    await fill_journal(pod)
+    await pod.until(lambda: "00000000000000000001.journal" not in journal_files(pod))
+
+
+async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(pod: PodUnderTest) -> None:
+    await pod.manager.stop()
+    pod.disk.write(SEGMENT, bytes(pod.disk.content(SEGMENT))[:-40])
+    pod.disk.fail_with(errno.EIO, "open", only=lambda path: path == SEGMENT)
+    await start_again(pod)
+    assert not pod.manager.damage
+    pod.disk.fault = None
+    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert await pod.fetch() == 9
