@@ -8,7 +8,6 @@ from tests.unit.groups.harness import Harness, LogEntry, protocols
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.effects import EXPIRE_OFFSETS_TIMER, join_timer, session_timer, sync_timer
-from muster_coordinator.groups.result import Result
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.group_metadata import (
     GroupMember,
@@ -18,6 +17,7 @@ from muster_coordinator.records.group_metadata import (
 )
 from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue, encode_offset_commit_key
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import Result
 
 RETENTION_MINUTES = 100
 RETENTION_MS = RETENTION_MINUTES * 60_000

@@ -17,7 +17,6 @@ from tests.simulation.serving import Request
 from tests.simulation.simulator import Outcome, simulate
 
 from muster_coordinator.groups.effects import session_timer
-from muster_coordinator.groups.result import Record
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.effects import Promise
@@ -26,6 +25,7 @@ from muster_coordinator.replication.messages import Ack, Message, Run, Sealed
 from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import Record
 
 __all__ = ["CANARIES", "FAULTS", "Fault"]
 

@@ -25,7 +25,7 @@ from muster_coordinator.log.partition_log import LogSettings, PartitionLog, part
 from muster_coordinator.pod.opening import log_state
 from muster_coordinator.records.batch import LENGTH_OVERHEAD
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
-from muster_coordinator.replica.stored import Replica as Files
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch
@@ -129,7 +129,7 @@ class FileStorage(Storage):
 
     def __init__(self, log_id: str, random: Random, disk: FileDisk, partition: int) -> None:
         super().__init__(log_id, random)
-        self.files: Files
+        self.files: StoredReplica
         self._disk = disk
         self._partition = partition
         self._directory = partition_directory(DATA, partition)
@@ -162,7 +162,7 @@ class FileStorage(Storage):
     def _open_files(self) -> None:
         fake = self._disk.fake
         promised = PromiseFile.open(fake, self._directory)
-        self.files = Files(fake, self._directory, self._partition, promised, self._disk.journal)
+        self.files = StoredReplica(fake, self._directory, self._partition, promised, self._disk.journal)
         self.files.open_log(LOG_SETTINGS)
 
     def _begin_anew(self, reason: str) -> None:

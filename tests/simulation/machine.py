@@ -10,7 +10,6 @@ import msgspec
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
-from muster_coordinator.groups.result import Record
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import (
@@ -24,6 +23,7 @@ from muster_coordinator.records.control import (
 from muster_coordinator.records.decode import Change, decode_record
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.state_machine import Record
 
 __all__ = ["CONFIG", "Decoded", "Machine", "decode_batch", "leader_change", "make_batch", "replica_set"]
 

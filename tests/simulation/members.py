@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.result import TimerKey
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import TimerKey
 
 if TYPE_CHECKING:
     from tests.simulation.serving import Serving

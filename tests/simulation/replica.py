@@ -16,12 +16,12 @@ from tests.simulation.pod import Crash, Pod
 from tests.simulation.serving import Request, Serving
 from tests.simulation.storage import Checkpoint, DiskLog, Storage
 
-from muster_coordinator.groups.result import Record
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.follower import ProtocolViolationError
 from muster_coordinator.replication.messages import Batch, Message, decode_message, encode_message
+from muster_coordinator.state_machine import Record
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Partition

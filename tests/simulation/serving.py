@@ -14,9 +14,9 @@ from tests.simulation.machine import Machine
 from tests.simulation.members import LiveGroups
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.result import Record, Result, SetTimer, TimerKey, Transaction
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import Record, Result, SetTimer, TimerKey, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.replica import Replica

@@ -18,7 +18,6 @@ from tests.simulation.storage import DiskLog
 from tests.simulation.world import Violation, World
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.result import Record
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.records.offset_commit import (
@@ -31,6 +30,7 @@ from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import Record
 
 
 @pytest.fixture

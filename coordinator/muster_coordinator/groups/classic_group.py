@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.member import Member, Protocols
 from muster_coordinator.groups.partitioner import java_hash_map_order
-from muster_coordinator.groups.result import Token
 from muster_coordinator.groups.states import GroupEvent, GroupState, next_state
 from muster_coordinator.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
@@ -22,6 +21,7 @@ from muster_coordinator.groups.subscription import (
     subscribed_topics,
 )
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
+from muster_coordinator.state_machine import Token
 
 
 class ClassicGroup:

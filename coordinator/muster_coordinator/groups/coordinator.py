@@ -40,11 +40,10 @@ from muster_coordinator.groups.rebalance import (
     on_sync_timer,
     prepare_rebalance,
 )
-from muster_coordinator.groups.result import NOTHING, Reply, Result, TimerKey, Token
 from muster_coordinator.groups.snapshot import StatePart, restore_part, snapshot_parts
-from muster_coordinator.groups.state import Counters, ShardState
 from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.sync import sync_group
+from muster_coordinator.groups.tables import Counters, GroupTables
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import write_txn_marker
 from muster_coordinator.records.control import Fence
@@ -52,6 +51,7 @@ from muster_coordinator.records.decode import Change
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import NOTHING, Reply, Result, TimerKey, Token
 
 Operation = Callable[[Any, Token, int], Result]
 """(request, token, now_ms) -> Result"""
@@ -59,7 +59,7 @@ Operation = Callable[[Any, Token, int], Result]
 START_SLICE = 1_000
 """Groups and members whose sessions start in one step after a load: about two milliseconds of work."""
 
-_HANDLERS: dict[type, Callable[[ShardState, Any, Token, int], Result]] = {
+_HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.OffsetCommitRequest: offset_commit,
     m.HeartbeatRequest: heartbeat,
     m.JoinGroupRequest: join_group,
@@ -96,7 +96,7 @@ class GroupCoordinator:
     """``operations`` maps the type of a request to its handler; ``handle`` looks it up."""
 
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
-        self._state = ShardState(config, topics, new_member_suffix)
+        self._state = GroupTables(config, topics, new_member_suffix)
         self._active = False
         self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []

@@ -13,10 +13,9 @@ from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.offset_commit import unknown_first
-from muster_coordinator.groups.result import Record, Result, Token
-from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.offset_commit import (
     OffsetCommitRecord,
     OffsetCommitValue,
@@ -28,6 +27,7 @@ from muster_coordinator.requests.groups import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
+from muster_coordinator.state_machine import Record, Result, Token
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
@@ -38,7 +38,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
     )
 
 
-def delete_group(state: ShardState, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
+def delete_group(state: GroupTables, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
     group_id = request.group_id
     group = state.group(group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DELETE_GROUPS, group.state]
@@ -52,7 +52,7 @@ def delete_group(state: ShardState, request: DeleteGroupRequest, token: Token, _
     return effects.answer(DeleteGroupResponse(group_id, ErrorCode.NONE))
 
 
-def _all_partitions(state: ShardState, group_id: str) -> dict[tuple[str, int], None]:
+def _all_partitions(state: GroupTables, group_id: str) -> dict[tuple[str, int], None]:
     """(topic, partition) with a committed or a pending offset, each once, in a stable order."""
     committed = state.offsets.committed.get(group_id, {})
     partitions = {(topic, index): None for topic, of_topic in committed.items() for index in of_topic}
@@ -67,7 +67,7 @@ def tombstone_group(group: ClassicGroup, effects: Effects) -> None:
     effects.record(group_record(group.group_id, None))
 
 
-def offset_delete(state: ShardState, request: OffsetDeleteRequest, token: Token, _now_ms: int) -> Result:
+def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token, _now_ms: int) -> Result:
     refusal = refuse(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
@@ -85,7 +85,7 @@ def offset_delete(state: ShardState, request: OffsetDeleteRequest, token: Token,
     return effects.answer(OffsetDeleteResponse(ErrorCode.NONE, unknown_first(topics)))
 
 
-def _delete_offset(state: ShardState, group: ClassicGroup, topic: str, partition: int, effects: Effects) -> ErrorCode:
+def _delete_offset(state: GroupTables, group: ClassicGroup, topic: str, partition: int, effects: Effects) -> ErrorCode:
     if not state.topics.has(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if group.is_subscribed_to(topic):
@@ -97,7 +97,7 @@ def _delete_offset(state: ShardState, group: ClassicGroup, topic: str, partition
     return ErrorCode.NONE
 
 
-def delete_partitions(state: ShardState, group_id: str, exists: Callable[[str, int], bool], effects: Effects) -> int:
+def delete_partitions(state: GroupTables, group_id: str, exists: Callable[[str, int], bool], effects: Effects) -> int:
     """Tombstones for the offsets of one group, committed and pending, of every partition of which ``exists(topic,
     partition)`` is False; returns how many offsets were looked at."""
     partitions = _all_partitions(state, group_id)
@@ -111,7 +111,7 @@ def delete_partitions(state: ShardState, group_id: str, exists: Callable[[str, i
 # -- expiry (KIP-211) -------------------------------------------------------------------------------------------------
 
 
-def expire_group(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
+def expire_group(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
     """Tombstones for what has expired in one group, the group itself included; returns how many offsets were looked
     at."""
     group_id = group.group_id
@@ -151,7 +151,7 @@ def _retention_start(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] 
     return None
 
 
-def _is_expired(state: ShardState, value: OffsetCommitValue, retention_start_ms: int, now_ms: int) -> bool:
+def _is_expired(state: GroupTables, value: OffsetCommitValue, retention_start_ms: int, now_ms: int) -> bool:
     if value.expire_timestamp_ms != -1:  # the commit itself said how long (OffsetCommit v2-v4)
         return now_ms >= value.expire_timestamp_ms
     return now_ms - retention_start_ms >= state.config.offsets_retention_ms

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import (
     DescribedGroup,
     DescribedMember,
@@ -16,12 +15,13 @@ from muster_coordinator.requests.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from muster_coordinator.state_machine import Result, Token
 
 _GROUP_TYPE = "classic"
 _UNKNOWN_GROUP_SINCE = 6  # DescribeGroups, KIP-1043
 
 
-def list_groups(state: ShardState, request: ListGroupsRequest, _token: Token, _now_ms: int) -> Result:
+def list_groups(state: GroupTables, request: ListGroupsRequest, _token: Token, _now_ms: int) -> Result:
     """Filters ignore case; an empty one lets everything pass, an unknown name nothing."""
     states = {name.lower().strip() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
@@ -35,7 +35,7 @@ def list_groups(state: ShardState, request: ListGroupsRequest, _token: Token, _n
     return Result(response=ListGroupsResponse(ErrorCode.NONE, groups))
 
 
-def describe_group(state: ShardState, request: DescribeGroupRequest, _token: Token, _now_ms: int) -> Result:
+def describe_group(state: GroupTables, request: DescribeGroupRequest, _token: Token, _now_ms: int) -> Result:
     group = state.group(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DESCRIBE_GROUPS, group.state]
     if group is None or code:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.groups.result import (
+from muster_coordinator.state_machine import (
     CancelTimer,
     Record,
     Reply,

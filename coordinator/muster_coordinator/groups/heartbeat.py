@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.state_machine import Result, Token
 
 _OK = HeartbeatResponse(ErrorCode.NONE)
 
 
-def heartbeat(state: ShardState, request: HeartbeatRequest, _token: Token, _now_ms: int) -> Result:
+def heartbeat(state: GroupTables, request: HeartbeatRequest, _token: Token, _now_ms: int) -> Result:
     if not request.group_id:
         return Result(response=HeartbeatResponse(ErrorCode.INVALID_GROUP_ID))
     group = state.group(request.group_id)

@@ -15,17 +15,17 @@ from muster_coordinator.groups.rebalance import (
     prepare_rebalance,
     set_session_timer,
 )
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+from muster_coordinator.state_machine import Result, Token
 
 _MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 
 
-def join_group(state: ShardState, request: JoinGroupRequest, token: Token, now_ms: int) -> Result:
+def join_group(state: GroupTables, request: JoinGroupRequest, token: Token, now_ms: int) -> Result:
     refusal = join_refusal(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
@@ -56,7 +56,7 @@ def _error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
-def _accepts(state: ShardState, group: ClassicGroup, member_id: str) -> bool:
+def _accepts(state: GroupTables, group: ClassicGroup, member_id: str) -> bool:
     """group.max.size. While members rejoin, those that wait are counted, so that the last ones are turned away."""
     max_size = state.config.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -78,7 +78,7 @@ def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:
 
 
 def _join_new_member(
-    state: ShardState, group: ClassicGroup, request: JoinGroupRequest, token: Token, effects: Effects, now_ms: int
+    state: GroupTables, group: ClassicGroup, request: JoinGroupRequest, token: Token, effects: Effects, now_ms: int
 ) -> None:
     code = STATE_ERRORS[Api.JOIN_GROUP_NEW_MEMBER, group.state]
     if not code and not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
@@ -97,7 +97,7 @@ def _join_new_member(
 
 
 def _require_member_id(
-    state: ShardState, group: ClassicGroup, member_id: str, request: JoinGroupRequest, token: Token, effects: Effects
+    state: GroupTables, group: ClassicGroup, member_id: str, request: JoinGroupRequest, token: Token, effects: Effects
 ) -> None:
     if len(group.pending_members) >= state.config.max_pending_members:
         effects.reply(token, _error(ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -108,7 +108,7 @@ def _require_member_id(
 
 
 def _add_member(
-    state: ShardState,
+    state: GroupTables,
     group: ClassicGroup,
     member_id: str,
     request: JoinGroupRequest,
@@ -139,7 +139,7 @@ def _add_member(
 
 
 def _replace_static_member(
-    state: ShardState,
+    state: GroupTables,
     group: ClassicGroup,
     member_id: str,
     request: JoinGroupRequest,
@@ -198,7 +198,7 @@ def _replaced_response(
 
 
 def _join_known_member(
-    state: ShardState, group: ClassicGroup, request: JoinGroupRequest, token: Token, effects: Effects, now_ms: int
+    state: GroupTables, group: ClassicGroup, request: JoinGroupRequest, token: Token, effects: Effects, now_ms: int
 ) -> None:
     member_id = request.member_id
     if group.state is GroupState.DEAD:
@@ -221,7 +221,7 @@ def _join_known_member(
 
 
 def _rejoin(
-    state: ShardState,
+    state: GroupTables,
     group: ClassicGroup,
     member: Member,
     request: JoinGroupRequest,

@@ -6,13 +6,13 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance, remove_member
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
+from muster_coordinator.state_machine import Result, Token
 
 
-def leave_group(state: ShardState, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:
+def leave_group(state: GroupTables, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:
     if not request.group_id:
         return Result(response=LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID))
     group = state.group(request.group_id)

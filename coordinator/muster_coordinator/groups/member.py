@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_coordinator.groups.effects import session_timer
-from muster_coordinator.groups.result import SetTimer, Token
+from muster_coordinator.state_machine import SetTimer, Token
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference; names differ."""

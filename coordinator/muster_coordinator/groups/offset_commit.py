@@ -12,9 +12,8 @@ import struct
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.result import CancelTimer, Record, Result, SetTimer, Token, Transaction
-from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import (
     OffsetCommitRecord,
@@ -28,6 +27,7 @@ from muster_coordinator.requests.groups import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from muster_coordinator.state_machine import CancelTimer, Record, Result, SetTimer, Token, Transaction
 
 RequestTopics = tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
 ResponseTopics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
@@ -43,7 +43,7 @@ _RECORD_BYTES_MAX = 100_000
 _PARTITION_BYTES = 4  # the partition ends an OffsetCommitKey
 
 
-def offset_commit(state: ShardState, request: OffsetCommitRequest, _token: Token, now_ms: int) -> Result:
+def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Token, now_ms: int) -> Result:
     group = state.groups.get(request.group_id)
     if group is not None and group.unbuilt:
         group.build()
@@ -72,7 +72,7 @@ def offset_commit(state: ShardState, request: OffsetCommitRequest, _token: Token
     return Result(records, OffsetCommitResponse(topics), (), timers)
 
 
-def txn_offset_commit(state: ShardState, request: TxnOffsetCommitRequest, _token: Token, now_ms: int) -> Result:
+def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _token: Token, now_ms: int) -> Result:
     refusal = refuse(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
@@ -100,7 +100,7 @@ def txn_offset_commit(state: ShardState, request: TxnOffsetCommitRequest, _token
 
 
 def _commit_topics(
-    state: ShardState,
+    state: GroupTables,
     group: ClassicGroup | None,
     group_id: str,
     topics: RequestTopics,

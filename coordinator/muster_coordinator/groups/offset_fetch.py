@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.offsets import GroupOffsets, Stored
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState
 from muster_coordinator.groups.states import STATE_ERRORS, Api
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
+from muster_coordinator.state_machine import Result, Token
 
 _FetchedPartition = tuple[int, int, int, str, int]
 
 
-def offset_fetch(state: ShardState, request: OffsetFetchRequest, _token: Token, _now_ms: int) -> Result:
+def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token, _now_ms: int) -> Result:
     group = state.groups.get(request.group_id)
     visible = group is not None and not STATE_ERRORS[Api.OFFSET_FETCH, group.state]
     offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
@@ -31,7 +31,7 @@ def offset_fetch(state: ShardState, request: OffsetFetchRequest, _token: Token, 
 
 
 def _fetch(
-    state: ShardState, request: OffsetFetchRequest, topic: str, partition: int, stored: Stored | None
+    state: GroupTables, request: OffsetFetchRequest, topic: str, partition: int, stored: Stored | None
 ) -> _FetchedPartition:
     if request.require_stable and state.offsets.has_pending(request.group_id, topic, partition):
         return (partition, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT))

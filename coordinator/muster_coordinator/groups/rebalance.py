@@ -10,8 +10,8 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, join_timer, session_timer, sync_timer
 from muster_coordinator.groups.member import Member
-from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import GroupEvent, GroupState
+from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 
@@ -20,7 +20,7 @@ def set_session_timer(group: ClassicGroup, member: Member, effects: Effects) -> 
     effects.set_timer(session_timer(group.group_id, member.member_id), member.session_timeout_ms)
 
 
-def maybe_prepare_rebalance(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
+def maybe_prepare_rebalance(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
     """Start a rebalance, or see whether the one that is on can end."""
     if group.can_rebalance():
         prepare_rebalance(state, group, effects, now_ms)
@@ -28,7 +28,7 @@ def maybe_prepare_rebalance(state: ShardState, group: ClassicGroup, effects: Eff
         maybe_complete_join(group, effects, now_ms)
 
 
-def prepare_rebalance(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
+def prepare_rebalance(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, effects)
     group.pending_sync.clear()
@@ -55,7 +55,7 @@ def maybe_complete_join(group: ClassicGroup, effects: Effects, now_ms: int) -> N
         complete_join(group, effects, now_ms)
 
 
-def on_join_timer(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
+def on_join_timer(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
     """The initial delay or the rebalance timeout has run out; the former is extended while new members arrive."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -147,7 +147,7 @@ def remove_member(group: ClassicGroup, member: Member, effects: Effects) -> None
     effects.cancel_timer(session_timer(group.group_id, member.member_id))
 
 
-def on_session_timer(state: ShardState, group: ClassicGroup, member_id: str, effects: Effects, now_ms: int) -> None:
+def on_session_timer(state: GroupTables, group: ClassicGroup, member_id: str, effects: Effects, now_ms: int) -> None:
     """A member, or a pending member, was silent for its session timeout."""
     if member_id in group.pending_members:
         group.remove(member_id)
@@ -163,7 +163,7 @@ def on_session_timer(state: ShardState, group: ClassicGroup, member_id: str, eff
         complete_join(group, effects, now_ms)
 
 
-def on_sync_timer(state: ShardState, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
+def on_sync_timer(state: GroupTables, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
     """Members that have joined and not synced within the rebalance timeout are out (KAFKA-12890)."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return

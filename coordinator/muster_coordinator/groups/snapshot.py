@@ -10,7 +10,7 @@ from itertools import islice
 
 import msgspec
 
-from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.control import Fence
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitValue
@@ -40,7 +40,7 @@ class StatePart(msgspec.Struct, array_like=True, gc=False):
     fence: Fence | None = None
 
 
-def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
+def snapshot_parts(state: GroupTables, size: int) -> Iterator[StatePart]:
     """All of the durable state of a partition that nobody changes meanwhile; each part has about ``size`` entries."""
     if state.fence is not None:
         yield StatePart(fence=state.fence)
@@ -70,7 +70,7 @@ def snapshot_parts(state: ShardState, size: int) -> Iterator[StatePart]:
         yield StatePart(producer_epochs=epochs, coordinator_epochs=coordinators)
 
 
-def restore_part(state: ShardState, part: StatePart) -> None:
+def restore_part(state: GroupTables, part: StatePart) -> None:
     """Put a part into a state that began empty."""
     if part.fence is not None:
         state.fence = part.fence

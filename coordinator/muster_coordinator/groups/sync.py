@@ -8,14 +8,14 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, sync_timer
 from muster_coordinator.groups.member import Member
 from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignments, set_session_timer
-from muster_coordinator.groups.result import Result, Token
-from muster_coordinator.groups.state import ShardState, group_record
 from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.requests.groups import SyncGroupRequest, SyncGroupResponse
+from muster_coordinator.state_machine import Result, Token
 
 
-def sync_group(state: ShardState, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
+def sync_group(state: GroupTables, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
     refusal = sync_refusal(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
@@ -68,7 +68,7 @@ def _assignment(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def _store_assignment(
-    state: ShardState, group: ClassicGroup, assignments: dict[str, bytes], effects: Effects, now_ms: int
+    state: GroupTables, group: ClassicGroup, assignments: dict[str, bytes], effects: Effects, now_ms: int
 ) -> None:
     """The leader's assignment becomes one record; its replay makes the group Stable. Members that the leader left
     out get an empty assignment, ids that are not members are ignored."""

@@ -7,12 +7,12 @@ The marker is a control record that the shard appends; its replay moves the prod
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.result import Result, Token, Transaction
-from muster_coordinator.groups.state import ShardState
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
+from muster_coordinator.state_machine import Result, Token, Transaction
 
 
-def write_txn_marker(state: ShardState, request: WriteTxnMarkerRequest, _token: Token, _now_ms: int) -> Result:
+def write_txn_marker(state: GroupTables, request: WriteTxnMarkerRequest, _token: Token, _now_ms: int) -> Result:
     """A marker of an older producer epoch is refused: that transaction is over; and so is one of a transaction
     coordinator that another one has followed (Kafka: ProducerAppendInfo#appendEndTxnMarker)."""
     if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):

@@ -28,7 +28,7 @@ from muster_coordinator.log.salvage import FOLDER, salvage
 from muster_coordinator.log.writer import JournalWriter, Pace
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseError, PromiseFile
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 
 __all__ = ["DamagedLogError", "Storage", "StorageSettings"]
 
@@ -65,7 +65,7 @@ class Storage:
         on_durable: Callable[[dict[int, int]], None],
         on_failed: Callable[[OSError], None],
     ) -> None:
-        self.replicas: dict[int, Replica] = {}
+        self.replicas: dict[int, StoredReplica] = {}
         self.lost_power = False
         """Under flush os the power was lost since the last write: logs may lack what was acked."""
         self.damage: dict[int, str] = {}  # partition -> why its replica here must not serve
@@ -118,7 +118,7 @@ class Storage:
             logger.error("promise_unreadable", directory=str(directory), error=str(error))
             self.damage[partition] = str(error)
             return
-        self.replicas[partition] = Replica(self._disk, directory, partition, promise, self._open_journal)
+        self.replicas[partition] = StoredReplica(self._disk, directory, partition, promise, self._open_journal)
 
     def power_loss_is_noted(self) -> None:
         """Every replica here that may lack what the power loss took has noted that. Blocks. Raises OSError."""
@@ -217,7 +217,7 @@ class Storage:
 
     # -- replicas -----------------------------------------------------------------------------------------------------
 
-    def create_replica(self, partition: int) -> Replica:
+    def create_replica(self, partition: int) -> StoredReplica:
         """A new, empty log with a new log id, and its promise file, all durable; ``add`` it then, on the event loop.
 
         Raises OSError, DamagedLogError.
@@ -232,7 +232,7 @@ class Storage:
         PartitionLog.create(self._disk, directory)
         self._refuse_foreign_log(partition, directory)
         promise = PromiseFile.create(self._disk, directory, new_log_id())
-        replica = Replica(self._disk, directory, partition, promise, self._open_journal)
+        replica = StoredReplica(self._disk, directory, partition, promise, self._open_journal)
         self.open_log(replica)
         return replica
 
@@ -248,7 +248,7 @@ class Storage:
                     self.mark_damaged(partition, error)
                     raise error
 
-    def remove_replica(self, replica: Replica) -> None:
+    def remove_replica(self, replica: StoredReplica) -> None:
         """Delete the log of a replica that nobody uses and ``replicas`` does not name any more; what a crash leaves is
         deleted at the next start. Blocks. Raises OSError.
         """
@@ -296,11 +296,11 @@ class Storage:
             self._disk.unlink(directory / PROMISE_NAME)
             self._disk.fsync_dir(directory)
 
-    def add(self, replica: Replica) -> None:
+    def add(self, replica: StoredReplica) -> None:
         """From now on the replica is one of this pod's. On the event loop, which alone changes the dictionary."""
         self.replicas[replica.partition] = replica
 
-    def open_log(self, replica: Replica) -> None:
+    def open_log(self, replica: StoredReplica) -> None:
         """Recover the log if it is not open. Raises DamagedLogError, also when it did before; OSError."""
         damage = self.damage.get(replica.partition)
         if damage is not None:
@@ -316,25 +316,25 @@ class Storage:
             raise
 
     @staticmethod
-    def _let_journal_go(replica: Replica, error: DamagedLogError) -> None:
+    def _let_journal_go(replica: StoredReplica, error: DamagedLogError) -> None:
         """A log that stays closed must not keep the journal's files for ever."""
         try:
             replica.salvage(error)
         except OSError as failure:
             logger.error("journaled_batches_not_saved", partition=replica.partition, error=str(failure))
 
-    def begin_copy(self, replica: Replica) -> LogCopy:
+    def begin_copy(self, replica: StoredReplica) -> LogCopy:
         """An empty log beside that of ``replica``. Blocks. Raises OSError."""
         return replica.begin_copy(self._settings.segment_bytes)
 
-    def swap(self, replica: Replica, copy: LogCopy, horizon: int) -> None:
+    def swap(self, replica: StoredReplica, copy: LogCopy, horizon: int) -> None:
         """Put ``copy`` in the place of the log. Blocks; nobody may use the log meanwhile. Raises OSError,
         DamagedLogError.
         """
         with self._recovering:
             replica.swap_in(copy, horizon, self._log_settings)
 
-    def begin_anew(self, replica: Replica) -> None:
+    def begin_anew(self, replica: StoredReplica) -> None:
         """Replace the damaged log of ``replica`` by an empty one, which others will fill. Blocks. Raises OSError,
         DamagedLogError.
         """

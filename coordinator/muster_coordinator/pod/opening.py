@@ -20,7 +20,7 @@ from muster_coordinator.records.batch import read_batch
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.received_batches import sets_of
 from muster_coordinator.replica.storage_work import all_durable
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.sets import Sets
 
@@ -144,7 +144,7 @@ class Opening:
                 reason = self._storage.damage.get(host.partition)
                 if reason is not None and not self._runtime.is_failed():
                     logger.warning("log_set_aside", partition=host.partition, reason=reason)
-                    host.serving.log_changes()
+                    host.role.log_changes()
                     await self._runtime.blocking(self._storage.begin_anew, host.replica)
                     await self._start(host)
         except (DamagedLogError, OSError) as error:
@@ -153,7 +153,7 @@ class Opening:
             self._rebuilt.discard(host.partition)
 
 
-def log_state(replica: Replica) -> LogState:
+def log_state(replica: StoredReplica) -> LogState:
     """Blocks. All that the log holds must be durable. Raises DamagedLogError, OSError."""
     log = replica.log
     file = replica.open_checkpoint()

@@ -28,7 +28,7 @@ from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replica.host import ReplicaHost
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.replication.sets import Sets
@@ -52,7 +52,7 @@ STORAGE_RETRY_S = 1.0
 
 
 class ReplicaManager:
-    """Implements ``shard.ports.Host``. All methods run on the event loop; blocking work goes to its threads."""
+    """Implements `shard.ports.ShardEvents`. All methods run on the event loop; blocking work goes to its threads."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ReplicaManager:
             new_coordinator=new_coordinator,
             commit_timeout_ms=commit_timeout_ms,
             nomination_ms=self_nomination_ms,
-            shard_host=self,
+            shard_events=self,
             storage_failed=self.storage_failed,
             is_failed=lambda: bool(self.cannot_write),
             partition_changed=lambda partition: self.on_partition_change(partition),
@@ -126,7 +126,7 @@ class ReplicaManager:
         return {background.kind: background.counts for background in self._background}
 
     @property
-    def replicas(self) -> dict[int, Replica]:
+    def replicas(self) -> dict[int, StoredReplica]:
         return self._storage.replicas
 
     @property
@@ -168,7 +168,7 @@ class ReplicaManager:
             await background.stop()
         for host in self.hosts.values():
             host.give_up("the pod stops")
-            host.serving.log_changes()
+            host.role.log_changes()
         for shard in tuple(self.shards.values()):
             shard.close("the pod stops")
         await self._storage.close()
@@ -190,17 +190,9 @@ class ReplicaManager:
         self._timers = [timer for timer in self._timers if timer.when() > asyncio.get_running_loop().time()]
         self._timers.append(asyncio.get_running_loop().call_later(delay_s, call))
 
-    # -- Host: called by shards ---------------------------------------------------------------------------------------
-
-    def flush_soon(self, shard: Shard) -> None:
-        self._turns.flush_soon(shard)
-
-    def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
-        self._turns.arm_timer(shard, deadline_ms)
+    # -- ShardEvents --------------------------------------------------------------------------------------------------
 
     def state_changed(self, shard: Shard) -> None:
-        if shard.state in (ShardState.CLOSED, ShardState.FAILED):
-            self._turns.disarm(shard)
         if shard.state is ShardState.FAILED:
             self.hosts[shard.partition].shard_failed(shard)
         self.on_partition_change(shard.partition)

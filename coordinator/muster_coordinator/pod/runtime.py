@@ -15,7 +15,7 @@ from muster_coordinator.replica.loading import LoadTurns
 from muster_coordinator.replica.log_reads import LogReads
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.metrics import ShardMetrics
-from muster_coordinator.shard.ports import Clock, Host, Peers
+from muster_coordinator.shard.ports import Clock, Peers, ShardEvents
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.tuning.scheduling import call_standing_back
 
@@ -45,7 +45,7 @@ class Runtime:
     new_coordinator: Callable[[], GroupCoordinator]
     commit_timeout_ms: int
     nomination_ms: int
-    shard_host: Host
+    shard_events: ShardEvents
     storage_failed: Callable[[Exception], None]
     is_failed: Callable[[], bool]
     partition_changed: Callable[[int], None]

@@ -53,7 +53,7 @@ class Turns:
         self._waiting: list[asyncio.Future[None]] = []
         self._timers: dict[Shard, tuple[int, asyncio.TimerHandle]] = {}
 
-    def flush_soon(self, shard: Shard) -> None:
+    def drain_soon(self, shard: Shard) -> None:
         """``shard`` has work: drain it in the coming turn."""
         if not self._dirty:
             self._first_queued_s = self._clock.monotonic_s()

@@ -28,9 +28,9 @@ from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValu
 from muster_coordinator.replica.calls import PendingCalls
 from muster_coordinator.replica.early_requests import EarlyRequests
 from muster_coordinator.replica.received_batches import checked
-from muster_coordinator.replica.role import Serving
+from muster_coordinator.replica.role import Role
 from muster_coordinator.replica.storage_work import StorageWork
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
@@ -50,12 +50,12 @@ Event = Callable[[ReplicaCore, int], list[fx.Effect]]
 class ReplicaHost:
     """``core`` is None until the log is open, and while writing fails. ``learners``: who gets the log besides."""
 
-    def __init__(self, replica: Replica, runtime: Runtime) -> None:
+    def __init__(self, replica: StoredReplica, runtime: Runtime) -> None:
         self.replica = replica
         self.partition = replica.partition
         self.core: ReplicaCore | None = None
         self.learners: tuple[str, ...] = ()
-        self.serving = Serving(replica, runtime, self._loaded, self._load_failed, self._failed)
+        self.role = Role(replica, runtime, self._loaded, self._load_failed, self._failed)
         self.early = EarlyRequests()
         self.alone = False
         """This replica leads, is its whole set and feeds nobody: see the module's docstring."""
@@ -79,7 +79,7 @@ class ReplicaHost:
     @property
     def shard(self) -> Shard | None:
         """While this replica leads, or is about to."""
-        return self.serving.shard
+        return self.role.shard
 
     @property
     def is_electing(self) -> bool:
@@ -90,7 +90,7 @@ class ReplicaHost:
         """Changes when the log was cut or replaced, and when a leadership ended: whoever works on log or state in the
         background gives up then.
         """
-        return self.serving.generation
+        return self.role.generation
 
     @property
     def commit_point(self) -> int:
@@ -142,7 +142,7 @@ class ReplicaHost:
         self._effects.clear()
         self.replica.on_batch = None
         self.alone = False
-        self.serving.end(reason)
+        self.role.end(reason)
         self.early.refuse(ErrorCode.NOT_COORDINATOR)
         self._calls.end_all(status, core.promise.epoch, reason)
 
@@ -212,14 +212,14 @@ class ReplicaHost:
         """Every 50 ms. A follower replays what was committed since."""
         self._event(ReplicaCore.tick)
         if self.core is not None and self.replica.is_open:
-            self.serving.follow(self.core.commit_point, self.core.live_leader)
+            self.role.follow(self.core.commit_point, self.core.live_leader)
 
     def lost_data(self) -> None:
         self._event(ReplicaCore.lost_data)
 
     def log_durable(self, end_offset: int) -> None:
         """A journal write is done that had records of this log."""
-        shard = self.serving.shard
+        shard = self.role.shard
         if self.alone and shard is not None:
             shard.committed(end_offset)
             return
@@ -281,7 +281,7 @@ class ReplicaHost:
         if core is None:
             return
         if shard is not None and core.leading_epoch < 0 and not core.is_candidate:
-            self.serving.end("the election failed")
+            self.role.end("the election failed")
             shard = None
         if self.early:
             now_ms = self._runtime.clock.monotonic_ms()
@@ -302,7 +302,7 @@ class ReplicaHost:
     def _store(self, effect: fx.StorageEffect) -> None:
         if self._work is not None:
             if not isinstance(effect, fx.StorePromise | fx.StartBeside):
-                self.serving.log_changes()
+                self.role.log_changes()
             self._stored = self._work.begin(effect)
 
     def _storage_done(self, error: BaseException | None) -> None:
@@ -317,8 +317,8 @@ class ReplicaHost:
             assert self._work is not None
             self._work.append_beside(effect)
             return
-        self.serving.end("another log was better")
-        self.serving.arrived(self.replica.end_offset, effect.batches)
+        self.role.end("another log was better")
+        self.role.arrived(self.replica.end_offset, effect.batches)
         self.replica.append_received(effect.batches, effect.end)
         core = self.core
         if (core is not None and core.is_candidate) or any(batch.sets is not None for batch in effect.batches):
@@ -376,12 +376,12 @@ class ReplicaHost:
         self._changed = True
         self._runtime.metrics.step_downs += 1
         self._sample.forget()
-        self.serving.stepped_down(effect)
+        self.role.stepped_down(effect)
 
     def shard_failed(self, shard: Shard) -> None:
         """It FAILED by itself: its replica must not lead on with what is in memory."""
         if shard is self.shard:
-            self.serving.release()
+            self.role.release()
             self.give_up(shard.message)
             if shard.reason != FailureReason.CANNOT_WRITE:  # else when the storage has recovered
                 self._runtime.opening.start_again(self)
@@ -414,7 +414,7 @@ _CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
     fx.SwapBeside: ReplicaHost._store,
     fx.AppendRange: ReplicaHost._append_range,
     fx.ReadLog: ReplicaHost._read_log,
-    fx.Load: lambda host, effect: host.serving.load(effect.epoch),
+    fx.Load: lambda host, effect: host.role.load(effect.epoch),
     fx.AppendLeaderChange: ReplicaHost._append_leader_change,
     fx.AppendReplicaSet: ReplicaHost._append_replica_set,
     fx.Active: ReplicaHost._active,

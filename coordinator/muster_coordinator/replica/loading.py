@@ -24,7 +24,7 @@ from muster_coordinator.records.batch import BatchRecord, RecordBatch
 from muster_coordinator.records.control import EndTxnMarker, Fence, decode_control
 from muster_coordinator.records.decode import LogDecoder, UnknownRecord
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.shard.metrics import ShardMetrics
 
 logger = structlog.get_logger(__name__)
@@ -129,14 +129,14 @@ class LoadTurns:
 
 
 def load_log(
-    replica: Replica, coordinator: GroupCoordinator, metrics: ShardMetrics, to_offset: int | None = None
+    replica: StoredReplica, coordinator: GroupCoordinator, metrics: ShardMetrics, to_offset: int | None = None
 ) -> Generator[None, None, int]:
     """Checkpoint and what lies behind it, or the whole log; like ``replay_log`` otherwise."""
     from_offset = yield from restore_checkpoint(replica, coordinator)
     return (yield from replay_log(replica.log, coordinator, metrics, from_offset, to_offset))
 
 
-def restore_checkpoint(replica: Replica, coordinator: GroupCoordinator) -> Generator[None, None, int]:
+def restore_checkpoint(replica: StoredReplica, coordinator: GroupCoordinator) -> Generator[None, None, int]:
     """Returns the offset behind it; the start of the log if there is none that can be used."""
     start_offset = replica.log.start_offset
     file = replica.open_checkpoint()

@@ -16,7 +16,7 @@ from typing import Any
 
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.reading import RangeReader, RawBatch
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.effects import ReadLog
 from muster_coordinator.replication.messages import Batch
 
@@ -38,10 +38,10 @@ class LogReads:
     def __init__(self, blocking: Callable[..., Any], spawn: Callable[..., Any]) -> None:
         self._blocking = blocking
         self._spawn = spawn
-        self._waiting: deque[tuple[Replica, ReadLog, ReadDone]] = deque()
+        self._waiting: deque[tuple[StoredReplica, ReadLog, ReadDone]] = deque()
         self._running = False
 
-    def read(self, replica: Replica, effect: ReadLog, done: ReadDone) -> None:
+    def read(self, replica: StoredReplica, effect: ReadLog, done: ReadDone) -> None:
         """``done`` is called with what was read, or not at all if the log is closed before its turn comes."""
         if effect.waited_for or replica.log.bytes_from(effect.start) <= LITTLE_BYTES:
             reader = replica.log.read_range(effect.start, effect.bytes_max)

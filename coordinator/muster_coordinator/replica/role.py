@@ -16,18 +16,18 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.replica.standby import NOTHING, Standby
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import LEADING_STATES, FailureReason, ShardState
 
-__all__ = ["Serving"]
+__all__ = ["Role"]
 
 logger = structlog.get_logger(__name__)
 
 
-class Serving:
+class Role:
     """``shard``: None while this replica does not lead. ``generation`` changes when a leadership ends.
 
     ``on_loaded`` hears the epoch of a ``load`` that is done, ``on_load_failed`` epoch and error of one that failed;
@@ -36,7 +36,7 @@ class Serving:
 
     def __init__(
         self,
-        replica: Replica,
+        replica: StoredReplica,
         runtime: Runtime,
         on_loaded: Callable[[int], None],
         on_load_failed: Callable[[int, Exception], None],
@@ -136,7 +136,8 @@ class Serving:
             self._replica,
             coordinator,
             epoch=epoch,
-            host=runtime.shard_host,
+            scheduler=runtime.turns,
+            events=runtime.shard_events,
             clock=runtime.clock,
             metrics=runtime.metrics,
             commit_timeout_ms=runtime.commit_timeout_ms,

@@ -19,7 +19,7 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.records.batch import RecordBatch, read_batch
 from muster_coordinator.replica.loading import LoadTurns, replay_log, restore_checkpoint
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.metrics import ShardMetrics
 
@@ -48,7 +48,7 @@ class Standby:
 
     def __init__(
         self,
-        replica: Replica,
+        replica: StoredReplica,
         coordinator: GroupCoordinator,
         metrics: ShardMetrics,
         turns: LoadTurns,

@@ -16,13 +16,13 @@ from typing import Any
 
 from muster_coordinator.log.beside import LogCopy
 from muster_coordinator.pod.runtime import Runtime
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 
 __all__ = ["StorageWork", "all_durable"]
 
 
-async def all_durable(replica: Replica, runtime: Runtime) -> None:
+async def all_durable(replica: StoredReplica, runtime: Runtime) -> None:
     """Returns when all that was appended to the log is durable."""
     log = replica.log
     while log.journaled_end != log.end_offset:
@@ -35,7 +35,7 @@ class StorageWork:
 
     def __init__(
         self,
-        replica: Replica,
+        replica: StoredReplica,
         runtime: Runtime,
         done: Callable[[BaseException | None], None],
         log_lock: asyncio.Lock,

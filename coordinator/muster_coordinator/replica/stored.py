@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.groups.result import Record
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.beside import LogCopy, finish_swap, swap_count
 from muster_coordinator.log.checkpoint import CheckpointFile, discard, fits
@@ -34,11 +33,12 @@ from muster_coordinator.replica.promise_file import PromiseFile
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.state_machine import Record
 
 logger = structlog.get_logger(__name__)
 
 
-class Replica:
+class StoredReplica:
     """``log`` is None until ``open_log``. ``on_batch`` hears of each batch that ``append_records`` appended; None: the
     protocol core need not know of it at once.
     """

@@ -23,19 +23,27 @@ class Clock(Protocol):
         ...
 
 
-class Host(Protocol):
-    """The pod, as its shards see it."""
+class Scheduler(Protocol):
+    """Gives shards their turns."""
 
-    def flush_soon(self, shard: Shard) -> None:
-        """Call ``shard.drain`` in this turn of the loop, then write what all shards staged with one write."""
+    def drain_soon(self, shard: Shard) -> None:
+        """Call `shard.drain` in the coming turn, then write what all shards staged with one write."""
         ...
 
     def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
-        """Call ``shard.fire_timers()`` at ``deadline_ms`` of the monotonic clock, or a little later."""
+        """Call `shard.fire_timers()` at `deadline_ms` of the monotonic clock, or a little later."""
         ...
 
+    def disarm(self, shard: Shard) -> None:
+        """Call `shard.fire_timers` no more: the shard has stopped serving."""
+        ...
+
+
+class ShardEvents(Protocol):
+    """Learns what happens to a shard."""
+
     def state_changed(self, shard: Shard) -> None:
-        """Tell whoever watches the pod."""
+        """`shard.state` is another one."""
         ...
 
     def storage_failed(self, error: Exception) -> None:

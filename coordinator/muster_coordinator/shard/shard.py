@@ -20,16 +20,16 @@ import structlog
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.result import Record, Result, SetTimer, Transaction
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
 from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker
-from muster_coordinator.replica.stored import Replica
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import ShardMetrics
-from muster_coordinator.shard.ports import Clock, Host
+from muster_coordinator.shard.ports import Clock, Scheduler, ShardEvents
 from muster_coordinator.shard.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 from muster_coordinator.shard.timers import Timers
+from muster_coordinator.state_machine import Record, Result, SetTimer, Transaction
 
 logger = structlog.get_logger(__name__)
 
@@ -44,11 +44,12 @@ _INTERNAL = object()
 class Shard:
     def __init__(
         self,
-        replica: Replica,
+        replica: StoredReplica,
         coordinator: GroupCoordinator,
         *,
         epoch: int,
-        host: Host,
+        scheduler: Scheduler,
+        events: ShardEvents,
         clock: Clock,
         metrics: ShardMetrics,
         commit_timeout_ms: int,
@@ -60,7 +61,8 @@ class Shard:
         self.reason = ""  # why it FAILED or was CLOSED: a stable CamelCase code
         self.message = ""  # the reason as a sentence
         self.coordinator = coordinator
-        self._host = host
+        self._scheduler = scheduler
+        self._events = events
         self._clock = clock
         self._metrics = metrics
         self._commit_timeout_ms = commit_timeout_ms
@@ -104,7 +106,7 @@ class Shard:
         fence = self.coordinator.fence
         if self.state is ShardState.LOADING and (fence is None or not fence.closed):
             self._begin_to_serve()
-        self._host.flush_soon(self)
+        self._scheduler.drain_soon(self)
 
     def activate(self) -> None:
         """The leader-change record is committed."""
@@ -151,6 +153,7 @@ class Shard:
             return
         if self.state is not ShardState.FAILED:
             self._metrics.keep_events(self.coordinator)
+        self._scheduler.disarm(self)
         self._enter(state, reason, message)
         parked, self._parked = self._parked, deque()
         self._park_marks.clear()
@@ -179,7 +182,7 @@ class Shard:
         self._serves = state is ShardState.ACTIVE
         self.reason = reason
         self.message = message
-        self._host.state_changed(self)
+        self._events.state_changed(self)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +194,7 @@ class Shard:
         self._queue.append((request, answer))
         if not self._scheduled:
             self._scheduled = True
-            self._host.flush_soon(self)
+            self._scheduler.drain_soon(self)
 
     def _refuse_inactive(self, request: Any, answer: Answer) -> None:
         """What is wrong with the request itself comes first, as in Kafka (GroupCoordinatorService)."""
@@ -220,7 +223,7 @@ class Shard:
         """When all that the log holds now is committed."""
         self._parked.append((self.replica.end_offset, 0, answer, response))
         self._release()
-        self._host.flush_soon(self)
+        self._scheduler.drain_soon(self)
 
     def drain(self, now_ms: int, monotonic_ms: int) -> None:
         """Run what is queued, in order, and close one batch. What arrives meanwhile belongs to the next turn.
@@ -307,7 +310,7 @@ class Shard:
         reason = FailureReason.CANNOT_WRITE if isinstance(error, OSError) else FailureReason.OPERATION_FAILED
         self.fail(reason, f"{type(error).__name__}: {error}", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if isinstance(error, OSError):
-            self._host.storage_failed(error)
+            self._events.storage_failed(error)
 
     def _append(self, records: list[Record], size: int, now_ms: int) -> None:
         """``size``: upper bound of the batch's bytes."""
@@ -388,7 +391,7 @@ class Shard:
         self._queue.append((_INTERNAL, work))
         if not self._scheduled:
             self._scheduled = True
-            self._host.flush_soon(self)
+            self._scheduler.drain_soon(self)
 
     def _run_timer(self, key: Any, serial: int, now_ms: int) -> Result:
         if not self._timers.claim(key, serial):
@@ -409,4 +412,4 @@ class Shard:
     def _arm(self) -> None:
         deadline_ms = self._timers.next_deadline_ms()
         if deadline_ms is not None:
-            self._host.arm_timer(self, deadline_ms)
+            self._scheduler.arm_timer(self, deadline_ms)

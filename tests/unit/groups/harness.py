@@ -17,11 +17,11 @@ from tests.unit.groups.checks import check_counts, check_group, check_timer
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.result import Record, Result, SetTimer, TimerKey, Transaction
 from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.requests import groups as m
+from muster_coordinator.state_machine import Record, Result, SetTimer, TimerKey, Transaction
 
 START_MS = 1_700_000_000_000
 

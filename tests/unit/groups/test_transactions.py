@@ -8,7 +8,7 @@ from tests.unit.groups.harness import Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.result import Transaction
+from muster_coordinator.state_machine import Transaction
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ async def followed(new_pods: NewPods) -> ReplicaPods:
 
 
 def standby_end(pod: ReplicaPod) -> int:
-    at_rest = pod.up.hosts[0].serving.state_at_rest
+    at_rest = pod.up.hosts[0].role.state_at_rest
     return -1 if at_rest is None else at_rest[1]
 
 
@@ -120,7 +120,7 @@ async def test_large_state_is_built_beside_it(
 
 async def test_state_that_is_half_replayed_is_not_taken(new_pods: NewPods, loads: list[int]) -> None:
     pods = await followed(new_pods)
-    standby = pods[1].up.hosts[0].serving._standby
+    standby = pods[1].up.hosts[0].role._standby
     assert standby is not None
     standby.stop()
     standby.replayed -= 1

@@ -40,7 +40,7 @@ class Pod:
         """``count`` shards get work, and the loop goes round once."""
         shards = [Shard() for _ in range(count)]
         for shard in shards:
-            self.turns.flush_soon(cast(Any, shard))
+            self.turns.drain_soon(cast(Any, shard))
         await asyncio.sleep(0)
         return shards
 
@@ -125,7 +125,7 @@ async def test_rest_ends_though_nobody_else_comes_and_who_stays_away_is_soon_for
         async with asyncio.timeout(30):
             while not shard.drained:
                 await asyncio.sleep(0)
-    pod.turns.flush_soon(cast(Any, shard))
+    pod.turns.drain_soon(cast(Any, shard))
     await asyncio.sleep(0)
     assert shard.drained == 2
 

@@ -278,7 +278,7 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     data = bytearray(path.read_bytes())
     data[20] ^= 0x55
     path.write_bytes(data)
-    pods[0].up.hosts[0].serving.log_changes()  # what it has in memory is gone
+    pods[0].up.hosts[0].role.log_changes()  # what it has in memory is gone
     await pods.try_elect(0, force=True)
     await pods.until(lambda: 0 in pods[0].up.damage)
     assert (await pods.try_elect(0, force=True)).code is OutcomeCode.DAMAGED

@@ -207,7 +207,7 @@ async def test_follower_is_a_warm_standby(pods: ReplicaPods) -> None:
     assert await pods[0].commit(300) == 0
     await pods.caught_up()
     end = pods[1].end()
-    standby = pods[1].up.hosts[0].serving
+    standby = pods[1].up.hosts[0].role
 
     def replayed() -> bool:
         return standby._standby is not None and standby._standby.replayed == end
@@ -450,9 +450,9 @@ async def test_state_of_an_epoch_that_ends_before_it_is_committed_counts_for_all
 ) -> None:
     """A checkpoint of it that named an earlier offset would hold what may still be cut."""
     election, ran = await opened_and_not_committed(pods)
-    serving = pods[1].up.hosts[0].serving
-    serving.end("another one is elected", log_stands=True)
-    assert serving.state_at_rest is not None
-    assert serving.state_at_rest[1] == pods[1].end()
+    role = pods[1].up.hosts[0].role
+    role.end("another one is elected", log_stands=True)
+    assert role.state_at_rest is not None
+    assert role.state_at_rest[1] == pods[1].end()
     assert await ran.done == ErrorCode.NOT_COORDINATOR
     election.cancel()

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.result import CancelTimer, Reply, Result, SetTimer
-from muster_coordinator.groups.state import Counters
+from muster_coordinator.groups.tables import Counters
 from muster_coordinator.records.control import Fence
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import ShardState
+from muster_coordinator.state_machine import CancelTimer, Reply, Result, SetTimer
 
 SETS = Sets(("log-a",))
 
@@ -137,7 +137,7 @@ class FakeReplica:
 
 
 class FakePod:
-    """Host and clock."""
+    """Scheduler, events and clock of a shard."""
 
     def __init__(self) -> None:
         self.dirty: list[Shard] = []
@@ -145,10 +145,13 @@ class FakePod:
         self.states: list[ShardState] = []
         self.storage_errors: list[Exception] = []
 
-    def flush_soon(self, shard: Shard) -> None:
+    def drain_soon(self, shard: Shard) -> None:
         self.dirty.append(shard)
 
     def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
+        pass
+
+    def disarm(self, shard: Shard) -> None:
         pass
 
     def state_changed(self, shard: Shard) -> None:
@@ -192,7 +195,8 @@ class World:
             self.replica,  # type: ignore[arg-type]
             self.groups,  # type: ignore[arg-type]
             epoch=4,
-            host=self.pod,
+            scheduler=self.pod,
+            events=self.pod,
             clock=self.pod,
             metrics=self.metrics,
             commit_timeout_ms=500,

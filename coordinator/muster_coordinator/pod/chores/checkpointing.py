@@ -148,7 +148,7 @@ class Checkpointer(Background):
 
     async def _at_hand(self, host: ReplicaHost, generation: int) -> tuple[int, Iterable[bytes]] | None:
         """Offset and parts of the replica's state; None where that is not small, or not committed in time."""
-        at_rest = host.serving.state_at_rest
+        at_rest = host.role.state_at_rest
         if at_rest is None or at_rest[1] <= self._newest(host)[0]:
             return None
         coordinator, offset = at_rest

@@ -1,4 +1,4 @@
-"""What an operation on the group state returns: records to append, answers to send, timers to set.
+"""What an operation of a state machine returns: records to append, answers to send, timers to set.
 
 The state machine does no I/O: ``shard`` appends the records, sends the answers once the log up to and including the
 records is committed (an answer without records waits for the log end at that moment: it may show state that is not
@@ -17,7 +17,7 @@ value)`` gives for these bytes: the leader replays it without decoding what it h
 the two equal."""
 
 Token: TypeAlias = Any
-"""The shard's name for one request that waits for an answer. ``groups`` only stores and returns it."""
+"""The shard's name for one request that waits for an answer. The state machine only stores and returns it."""
 
 TimerKey: TypeAlias = tuple[str, ...]
 """(kind, group_id, member_id or "", ...). One timer per key: setting it again replaces it, and a replaced or cancelled

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.offsets import OffsetStore
-from muster_coordinator.groups.result import Record
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.records.control import Fence
@@ -17,6 +16,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
+from muster_coordinator.state_machine import Record
 
 
 class Counters:
@@ -31,7 +31,7 @@ class Counters:
         self.rebalances_completed = 0
 
 
-class ShardState:
+class GroupTables:
     """``groups`` and ``offsets`` of one partition. ``new_member_suffix`` gives the random part of a new member id."""
 
     __slots__ = ("config", "counters", "fence", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
