@@ -12,47 +12,43 @@ from tests.chaos.history import GroupHistory, History
 
 @dataclass
 class Fault:
-    """``victims``: Kafka addresses of the pods whose groups are expected to be interrupted. The times are seconds of
-    the monotonic clock; ``until``: when its effects were over, as far as the harness could see. ``planned``: leaders
-    that live are moved; each move of a group is one interruption, and all other time of every group, the moved ones
-    included, is elsewhere. ``stolen``: the largest share of the processors' time that went to other machines, of any
-    half second; ``work_ms``: how long the machine took for a fixed piece of work before the fault."""
+    """One fault. Times are seconds of the monotonic clock.
+
+    `victims` are the Kafka addresses of the pods whose groups the fault interrupts. `until` is when the harness saw
+    the end of its effects. `planned`: live leaders are moved. Then each move of a group is one interruption, and all
+    other time of every group, moved or not, counts as elsewhere.
+    """
 
     what: str
     victims: tuple[str, ...]
     at: float
     until: float = 0.0
     planned: bool = False
-    stolen: float = 0.0
-    work_ms: float = 0.0
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """In ms; None: not bounded. ``interrupted``: percentiles over the longest gap of each group that a victim led, or
-    over the moves; ``elsewhere``: over the longest other gap of each other group, or of each group; ``slowest``: p99 of
-    the other groups' commit latencies."""
+    """Limits in ms for the groups that a fault interrupts; None: no limit.
+
+    Percentiles are over the longest gap of each group that a victim led, or over the moves of a planned fault.
+    """
 
     interrupted_p50: float | None = None
     interrupted_max: float | None = None
-    elsewhere_p99: float | None = None
-    slowest_p99: float | None = None
 
 
 @dataclass
 class Figures:
-    """Of all faults of one scenario together; times in seconds. ``stolen``, ``work_ms``: of the fault with most."""
+    """What the groups saw during all faults of one scenario; times in seconds."""
 
     faults: int = 0
     interrupted: list[float] = field(default_factory=list)
     elsewhere: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     own_lag: float = 0.0
-    stolen: float = 0.0
-    work_ms: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Milliseconds, and ``stolen`` in percent; None where there was no such group."""
+        """Figures in milliseconds; None where no group was of that kind."""
         return {
             "faults": self.faults,
             "interrupted": len(self.interrupted),
@@ -64,8 +60,6 @@ class Figures:
             "elsewhere_max": _ms(self.elsewhere, 1.0),
             "slowest_p99": _ms(self.waits, 0.99),
             "own_lag_max": round(self.own_lag * 1000, 1),
-            "stolen": round(self.stolen * 100, 1),
-            "work": round(self.work_ms, 1),
         }
 
 
@@ -83,20 +77,18 @@ def measure(history: History, faults: Sequence[Fault]) -> Figures:
             figures.elsewhere += [longest_gap(group, fault.at, fault.until) for group in spared]
         figures.waits += [each for group in spared for each in latencies(group, fault.at, fault.until)]
         figures.own_lag = max(figures.own_lag, worst_lag(history, fault.at, fault.until))
-        figures.stolen = max(figures.stolen, fault.stolen)
-        figures.work_ms = max(figures.work_ms, fault.work_ms)
     return figures
 
 
 def exceeded(figures: dict[str, Any], bounds: Bounds) -> list[str]:
-    """A line for each bound that does not hold, or of which nothing was measured."""
+    """One line for each bound that was missed or could not be measured."""
     lines = []
-    for name in ("interrupted_p50", "interrupted_max", "elsewhere_p99", "slowest_p99"):
+    for name in ("interrupted_p50", "interrupted_max"):
         bound, value = getattr(bounds, name), figures[name]
         if bound is None:
             continue
         if value is None:
-            lines.append(f"{name} was not measured, in no fault was there such a group; the bound is {bound:g} ms")
+            lines.append(f"{name} was not measured: no fault interrupted a group; the bound is {bound:g} ms")
         elif value > bound:
             lines.append(f"{name} is {value:g} ms, the bound is {bound:g} ms")
     return lines

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pykube.exceptions
 import requests
 from hack import kubernetes_machine as machine
 from tests.chaos.errors import HarnessError, Skipped
+from tests.chaos.named import LeaderWatch
 from tests.chaos.network import Namespace
 from tests.chaos.observed import SETTLE_TIMEOUT_S, NetworkedCluster, OperatorRules, Place
 from tests.support.kube import REPOSITORY, kubectl
@@ -111,6 +112,9 @@ class KubeCluster(NetworkedCluster):
         running = [pod for pod in pods if pod["status"].get("podIP") and "deletionTimestamp" not in pod["metadata"]]
         self._seen = [_place(pod) for pod in running]
         return self._seen
+
+    def leader_watch(self) -> AbstractContextManager[LeaderWatch | None]:
+        return LeaderWatch(NAMESPACE)
 
     def last_words(self) -> str:
         there = kubectl("-n", NAMESPACE, "get", "pods,coordinatorclusters,offsetstopics", check=False).stdout

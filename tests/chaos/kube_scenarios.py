@@ -14,7 +14,7 @@ from tests.chaos.kube_cluster import KubeCluster, api_server_away, kubelet_froze
 from tests.chaos.network import Namespace
 from tests.chaos.network_scenarios import FAULTS
 from tests.chaos.run import Run
-from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, UNSEEN, follower, freeze
+from tests.chaos.scenarios import FROZEN_S, KILL, MOVE, NONE, SILENCE, follower, freeze
 
 API_SERVER_AWAY_S = 60.0
 NODE_TIMEOUT_S = 120.0
@@ -157,22 +157,22 @@ KUBERNETES = (
     KubeScenario("kube-delete", "a leader's pod is deleted", MOVE, delete),
     KubeScenario("kube-force-delete", "a leader's pod is deleted by force", KILL, force_delete),
     KubeScenario("kube-drain", "the node is cordoned, a leader's pod evicted", MOVE, drain),
-    KubeScenario("kube-follower", "SIGKILL of a container that leads nothing", UNSEEN, follower),
-    KubeScenario("kube-operator", "the operator's pods are deleted", UNSEEN, operator),
-    KubeScenario("kube-api-down", "the API server is away for a minute", UNSEEN, api_down),
-    KubeScenario("kube-node-lost", "the kubelet is silent until the node is NotReady", UNSEEN, node_lost),
+    KubeScenario("kube-follower", "SIGKILL of a container that leads nothing", NONE, follower),
+    KubeScenario("kube-operator", "the operator's pods are deleted", NONE, operator),
+    KubeScenario("kube-api-down", "the API server is away for a minute", NONE, api_down),
+    KubeScenario("kube-node-lost", "the kubelet is silent until the node is NotReady", NONE, node_lost),
     KubeScenario("kube-rolling", "every pod is replaced, one after the other", MOVE, rolling),
     KubeScenario("kube-volume-lost", "a leader's pod and its volume are lost", KILL, volume_lost),
     KubeScenario(
         "kube-cut-api",
         "the operator does not reach the API server",
-        UNSEEN,
+        NONE,
         _api_cut(_both_ways, "operator cut from the API server"),
     ),
     KubeScenario(
         "kube-cut-api-deaf",
         "one-way: the API server's answers do not reach the operator",
-        UNSEEN,
+        NONE,
         _api_cut(_deaf, "the API server's answers to the operator lost"),
     ),
     KubeScenario("kube-cut-api-kill", "the same, and a leader dies", NONE, api_cut_and_kill),

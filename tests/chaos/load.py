@@ -20,8 +20,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +30,6 @@ from tests.chaos.group import Group
 from tests.chaos.history import Fetch, History
 from tests.chaos.locator import Locator
 from tests.support.kafka import KafkaClient
-
-from muster_coordinator.tuning.scheduling import run_in_short_slices
 
 OVERDUE_S = 0.5
 """An answer that takes longer makes a group look for its coordinator, without giving the request up."""
@@ -165,7 +161,7 @@ def main() -> int:
     load = Load(options.bootstrap.split(","), options.groups, options.interval_ms / 1000, options.group_prefix)
     gc.disable()  # a pause of this process would look like one of the pods
     try:
-        with _first_in_line(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             history = runner.run(_run(load))
     except TimeoutError:
         silent = [group.name for group in load.groups if not group.acknowledged]
@@ -174,20 +170,6 @@ def main() -> int:
     if options.history:
         history.write(options.history)
     return summarise(history, as_json=options.json)
-
-
-@contextmanager
-def _first_in_line() -> Iterator[None]:
-    """Clients measure, and have processors of their own elsewhere: for the time of the block they wait for none, where
-    this user may say so. By class and not by weight: half of all weight on one of two processors would leave the other
-    one to everything that is measured. Late answers are counted as such all the same (load late).
-    """
-    run_in_short_slices()  # all that there is where the class is refused
-    with suppress(AttributeError, OSError):  # AttributeError: not Linux
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    yield
-    with suppress(AttributeError, OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 async def _run(load: Load) -> History:

@@ -9,7 +9,7 @@ from tests.chaos.faults import Bounds
 from tests.chaos.network import Namespace
 from tests.chaos.observed import NetworkedCluster, OperatorRules
 from tests.chaos.run import Run
-from tests.chaos.scenarios import NONE, SILENCE, UNSEEN, Scenario
+from tests.chaos.scenarios import NONE, SILENCE, Scenario
 
 CUT_S = 5.0
 LOSSY_S = 6.0
@@ -117,8 +117,8 @@ FAULTS: tuple[tuple[str, str, Bounds, Body], ...] = (
     ),
     ("cut-deaf", "one-way: a leader pod hears no pod and no operator", SILENCE, _leader_cut(_deaf, "deaf")),
     ("cut-mute", "one-way: no pod and no operator hears a leader pod", SILENCE, _leader_cut(_mute, "mute")),
-    ("cut-pair", "two pods do not hear one another", UNSEEN, _unseen_cut(_one_other_pod, "cut from one pod")),
-    ("cut-operator", "operator and a pod are cut", UNSEEN, _unseen_cut(_to_operator, "cut from the operator")),
+    ("cut-pair", "two pods do not hear one another", NONE, _unseen_cut(_one_other_pod, "cut from one pod")),
+    ("cut-operator", "operator and a pod are cut", NONE, _unseen_cut(_to_operator, "cut from the operator")),
     ("loss", "packets between pods are lost", NONE, _lossy),
     ("slow", "a pod's link is slow, its queue long and too short (tc tbf)", NONE, _slow),
     ("delay", "packets of a pod are late and lost (tc netem)", NONE, _delayed),

@@ -7,7 +7,9 @@ import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 from tests.chaos.errors import HarnessError
@@ -15,6 +17,9 @@ from tests.chaos.network import Namespace
 
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import PartitionStatus, PodStatus
+
+if TYPE_CHECKING:
+    from tests.chaos.named import LeaderWatch
 
 ASK_TIMEOUT_S = 0.5
 DRAIN_TIMEOUT_S = 30.0
@@ -50,6 +55,10 @@ class ObservedCluster(ABC):
     @abstractmethod
     def last_words(self) -> str:
         """Something about the cluster for a failure."""
+
+    def leader_watch(self) -> AbstractContextManager[LeaderWatch | None]:
+        """Watch what `kubectl` says of the leaders; None where there is no Kubernetes."""
+        return nullcontext()
 
     def place(self, pod: str) -> Place:
         for place in self.places():

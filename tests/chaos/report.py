@@ -18,10 +18,10 @@ COLUMNS = (
     ("max", "elsewhere_max"),
     ("commit p99", "slowest_p99"),
     ("quiet: gap p99", "quiet_p99"),
+    ("max", "quiet_max"),
+    ("commit p99", "quiet_slowest_p99"),
     ("load late", "own_lag_max"),
-    ("stolen %", "stolen"),
-    ("work ms", "work"),
-    ("disturbed", "disturbed"),
+    ("named late", "named_late"),
     ("commits", "commits"),
     ("lost", "lost"),
     ("reverted", "reverted"),
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """One row per scenario; times in ms, ``stolen`` in percent of the processors' time."""
+    """Render one row per scenario; times in ms."""
     rows = [[title for title, _ in COLUMNS]] + [_row(verdict) for verdict in verdicts]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = []
@@ -42,9 +42,12 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """On standard error: why a scenario failed, or was skipped."""
+    """Print on standard error why a scenario failed or was skipped, and which tries missed a bound of time."""
     if verdict.skipped:
         print(f"{verdict.scenario}: skipped: {verdict.skipped}", file=sys.stderr)
+    for figures in verdict.missed:
+        times = f"p50 {_cell(figures['interrupted_p50'])} ms, max {_cell(figures['interrupted_max'])} ms"
+        print(f"{verdict.scenario}: a try missed a bound of time and was repeated: {times}", file=sys.stderr)
     if verdict.reasons:
         print(f"{verdict.scenario}: FAILED", file=sys.stderr)
         for line in verdict.explain():

@@ -1,4 +1,4 @@
-"""Which faults of a run are judged, and when it makes another one. The cluster answers at once; time passes as told."""
+"""When a run makes another fault, what is judged, and when a scenario is repeated. Time passes as the test says."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from tests.chaos.faults import Bounds
 from tests.chaos.history import Fetch, GroupHistory, History
-from tests.chaos.machine import UNDISTURBED
-from tests.chaos.run import AGAIN_S, Run, judge
+from tests.chaos.run import REPETITIONS, Run, Verdict, judge, tried
 
 POD = "a:1"
-SECONDS = 10.0
+SECONDS = 11.5
 ROUND_S = 4.0
 
 
@@ -27,21 +26,6 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
-
-
-class StubMachine:
-    """Whose faults are disturbed as told, in their order; the last one for ever."""
-
-    def __init__(self, *stolen: float) -> None:
-        self._stolen = list(stolen)
-
-    def wait_undisturbed(self, for_s: float) -> None: ...
-
-    def work_ms(self) -> float:
-        return 7.0
-
-    def stolen(self, start: float, end: float) -> float:
-        return self._stolen.pop(0) if len(self._stolen) > 1 else self._stolen[0]
 
 
 class StubCluster:
@@ -61,9 +45,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def made(clock: Clock, *stolen: float) -> Run:
-    """A run whose rounds, of ROUND_S each, are over."""
-    run = Run(random.Random(0), SECONDS, StubMachine(*stolen))  # type: ignore[arg-type]
+def made(clock: Clock) -> Run:
+    """Make a run whose rounds, of ROUND_S each, are over."""
+    run = Run(random.Random(0), SECONDS)
     cluster: Any = StubCluster()
     run.begin()
     for victim in run.rounds(cluster):
@@ -89,48 +73,54 @@ def seen(run: Run, *gaps: float) -> History:
 
 
 def test_faults_are_made_until_the_time_is_up(clock: Clock) -> None:
-    assert len(made(clock, 0.0).faults) == 3  # with a second of calm behind each
+    assert len(made(clock).faults) == 3  # 5.5 s each: half a second of hush, one of calm
 
 
-def test_as_long_as_each_fault_is_disturbed_there_is_another_one(clock: Clock) -> None:
-    run = made(clock, 0.5, 0.5, 0.5, 0.5, 0.5, UNDISTURBED, 0.5)
-    assert len(run.faults) == 6
-    assert run.undisturbed == run.faults[5:]
-
-
-def test_on_a_machine_that_is_always_disturbed_it_ends_all_the_same(clock: Clock) -> None:
-    run = made(clock, 0.5)
-    assert len(run.faults) == (SECONDS + AGAIN_S) // (ROUND_S + 1) + 1
-
-
-def test_times_are_those_of_undisturbed_faults(clock: Clock) -> None:
-    run = made(clock, 0.5, 0.0, 0.5)
-    verdict = judge("kill", seen(run, 2.0, 0.1, 3.0), run, Bounds(interrupted_max=150))
-    assert (verdict.figures["faults"], verdict.figures["disturbed"]) == (1, 2)
-    assert verdict.figures["interrupted_max"] == pytest.approx(100, abs=0.2)
-    assert verdict.reasons == []
-    assert verdict.figures["work"] == 7.0
-    assert [each["interrupted_max"] for each in verdict.each] == pytest.approx([2000, 100, 3000], abs=0.2)
-
-
-def test_an_undisturbed_fault_that_takes_too_long_fails(clock: Clock) -> None:
-    run = made(clock, 0.0, 0.0, 0.5)
+def test_interruption_of_the_hit_groups_over_its_bound_is_slow_and_not_unsafe(clock: Clock) -> None:
+    run = made(clock)
     verdict = judge("kill", seen(run, 0.1, 0.2, 0.1), run, Bounds(interrupted_max=150))
-    assert verdict.reasons == ["interrupted_max is 200 ms, the bound is 150 ms"]
+    assert verdict.slow == ["interrupted_max is 200 ms, the bound is 150 ms"]
+    assert verdict.unsafe == []
+    assert [each["interrupted_max"] for each in verdict.each] == pytest.approx([100, 200, 100], abs=0.2)
 
 
-def test_where_all_were_disturbed_all_are_judged(clock: Clock) -> None:
-    run = made(clock, 0.5)
-    gaps = [0.1] * (len(run.faults) - 1) + [0.2]
-    verdict = judge("kill", seen(run, *gaps), run, Bounds(interrupted_max=150))
-    assert verdict.figures["faults"] == verdict.figures["disturbed"] == len(run.faults)
-    assert [reason.split()[0] for reason in verdict.reasons] == ["interrupted_max", "up"]
+def test_other_groups_are_reported_beside_the_quiet_part_and_not_judged(clock: Clock) -> None:
+    run = made(clock)
+    for fault in run.faults:
+        fault.victims = ()
+    verdict = judge("follower", seen(run, 2.0, 0.1, 3.0), run, Bounds())
+    assert verdict.figures["elsewhere_max"] == pytest.approx(3000, abs=0.2)
+    assert verdict.figures["quiet_max"] is not None
+    assert verdict.reasons == []
 
 
-def test_nothing_may_be_lost_in_a_disturbed_fault_either(clock: Clock) -> None:
-    run = made(clock, 0.5, 0.0, 0.0)
+def test_lost_commit_is_unsafe_whatever_the_bounds_say(clock: Clock) -> None:
+    run = made(clock)
     history = seen(run, 0.1, 0.1, 0.1)
     history.groups[0].fetches[0].offset = 5
     verdict = judge("kill", history, run, Bounds())
     assert verdict.figures["lost"] > 0
-    assert verdict.reasons == ["1 findings of the checker"]
+    assert verdict.unsafe == ["1 findings of the checker"]
+
+
+SLOW, UNSAFE, WELL = {"slow": ["late"]}, {"unsafe": ["1 findings of the checker"]}, {}
+
+
+@pytest.mark.parametrize(
+    ("tries", "used", "holds"),
+    [
+        ([WELL], 1, True),
+        ([UNSAFE], 1, False),
+        ([SLOW | UNSAFE], 1, False),
+        ([SLOW, WELL, WELL], 1 + REPETITIONS, True),
+        ([SLOW, WELL, SLOW], 3, False),
+        ([SLOW, SLOW], 2, False),
+        ([SLOW, UNSAFE], 2, False),
+    ],
+)
+def test_only_a_missed_bound_of_time_is_tried_again(tries: list[dict[str, Any]], used: int, holds: bool) -> None:
+    given = iter([Verdict("kill", {"try": number}, **kind) for number, kind in enumerate(tries, 1)])
+    verdict = tried(lambda: next(given))
+    assert verdict.figures["try"] == used
+    assert (not verdict.reasons) == holds
+    assert [figures["try"] for figures in verdict.missed] == ([1] if used > 1 else [])
