@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import time
 import uuid
@@ -22,9 +21,6 @@ from muster_cli.datadir import RunningPod
 from muster_cli.procfs import ProcessRef
 
 MAX_LOG_BYTES = 16 << 20
-STARTING_NICENESS = 10
-STARTING_S = 3.0
-"""For so long after it was started again a pod is nicer by that."""
 
 
 class RestartBackoff:
@@ -138,24 +134,8 @@ class PodSupervisor:
                 env=_environment(),
                 start_new_session=True,
             )
-        if self.deaths:
-            self._give_way(self._child)
         self._set_process(ProcessRef.of(self._child.pid))
         return self._child
-
-    @staticmethod
-    def _give_way(child: asyncio.subprocess.Process) -> None:
-        """Others serve meanwhile: a start takes half a second of CPU, which must not be theirs."""
-        if not may_raise_priority():
-            return
-        before = os.getpriority(os.PRIO_PROCESS, 0)
-        set_niceness(child.pid, before + STARTING_NICENESS)
-
-        def started() -> None:
-            if child.returncode is None:
-                set_niceness(child.pid, before)
-
-        asyncio.get_running_loop().call_later(STARTING_S, started)
 
     async def _pause(self, what: str, lived_s: float) -> None:
         delay_s = self._backoff.delay_s(lived_s)
@@ -190,18 +170,6 @@ async def stop_all(supervisors: Sequence[PodSupervisor], *, deadline_s: float) -
         tasks[task].kill()
     await asyncio.gather(*tasks)
     return [tasks[task].pod.name for task in late]
-
-
-def may_raise_priority() -> bool:
-    """Whether a process that was made nicer can be made as it was."""
-    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20 - os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def set_niceness(pid: int, niceness: int) -> None:
-    """Of all threads of a process, which have one each in Linux. Nothing happens if it is gone."""
-    with suppress(ProcessLookupError, FileNotFoundError, PermissionError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
 
 
 def describe_exit(status: int) -> str:

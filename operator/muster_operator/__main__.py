@@ -1,27 +1,28 @@
-"""`muster-operator`: imports what it is made of in a thread that stands back, runs, and ends at once when it is done.
-
-The imports take half a second, in which groups should not wait. The operator itself stands back for nobody, and
-gets a processor soon: groups whose leader died wait for it.
-"""
+"""`muster-operator`: the operator in Kubernetes."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import asyncio
+import sys
+from functools import partial
 
-from muster_coordinator.tuning.descriptors import make_room_for_descriptors
-from muster_coordinator.tuning.ending import exit_at_once
-from muster_coordinator.tuning.scheduling import import_standing_back, run_in_short_slices
+import uvloop
+
+from muster_operator.kube.run import KubeOptions, run
+from muster_operator.metrics import OperatorMetrics
+from muster_operator.process import configure_logging, run_operator
+
+__all__ = ["main"]
 
 
-def main() -> NoReturn:
-    """Entry point of `muster-operator`; set up by the environment (kube.run.KubeOptions)."""
-    make_room_for_descriptors()
-    import_standing_back("uvloop", "muster_operator.kube.run", "muster_operator.process")
-    from muster_operator.process import main as run
-
-    run_in_short_slices()
-    run()
-    exit_at_once(0)
+def main() -> None:
+    """Entry point of `muster-operator`; environment variables configure it (`kube.run.KubeOptions`)."""
+    if not __debug__:
+        raise SystemExit("muster-operator: assertions are invariants; do not run it with -O")
+    configure_logging(sys.stdout)
+    metrics = OperatorMetrics()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(KubeOptions.from_environment(), partial(run_operator, metrics=metrics), metrics.render))
 
 
 if __name__ == "__main__":

@@ -71,9 +71,9 @@ def main() -> None:
 
 
 def _on_kubernetes(dying: Dying) -> None:
+    from muster_operator.__main__ import main as run
     from muster_operator.kube.store import KubeStore
     from muster_operator.kube.workload import KubeWorkload
-    from muster_operator.process import main as run
 
     dying.install({Port.STORE: KubeStore, Port.WORKLOAD: KubeWorkload, Port.POD: PodClient})
     run()

@@ -12,11 +12,9 @@ import pytest
 
 from muster_cli.datadir import RunningPod
 from muster_cli.supervisor import (
-    STARTING_NICENESS,
     PodSupervisor,
     RestartBackoff,
     describe_exit,
-    may_raise_priority,
     stop_all,
 )
 
@@ -78,29 +76,6 @@ async def test_killed_pod_is_started_again_as_another_process(tmp_path: Path) ->
     assert supervisor.pod.alive
     assert await stop_all([supervisor], deadline_s=10) == []
     assert not supervisor.pod.alive
-
-
-@pytest.mark.skipif(not may_raise_priority(), reason="needs the right to raise a priority again (root)")
-async def test_pod_that_is_started_again_leaves_the_processor_to_others_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("muster_cli.supervisor.STARTING_S", 0.2)
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    watch = Watch()
-    supervisor = supervisor_of(WAIT, tmp_path / "log", watch)
-    supervisor.start()
-    await watch.until(lambda: supervisor.pod.process is not None)
-    first = supervisor.pod.process
-    assert first is not None
-    assert os.getpriority(os.PRIO_PROCESS, first.pid) == own, "the first start is in nobody's way"
-    os.kill(first.pid, signal.SIGKILL)
-    await watch.until(lambda: supervisor.pod.process not in (None, first))
-    second = supervisor.pod.process
-    assert second is not None
-    assert os.getpriority(os.PRIO_PROCESS, second.pid) == own + STARTING_NICENESS
-    while os.getpriority(os.PRIO_PROCESS, second.pid) != own:  # ends by the test's own time limit otherwise
-        await asyncio.sleep(0.01)
-    await stop_all([supervisor], deadline_s=10)
 
 
 async def test_pod_sees_no_settings_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
