@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from muster_coordinator.listener.authorization import ANONYMOUS
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
@@ -40,7 +39,6 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = listener.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
-        self.principal = ANONYMOUS
         self.last_active_ms = listener.clock.monotonic_ms()
         self.held_bytes = 0  # as the listener counts them: see ``_count``
         self.closing_since_ms: int | None = None

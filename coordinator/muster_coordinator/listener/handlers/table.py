@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster_coordinator.listener.authorization import Authorizer
-from muster_coordinator.listener.handlers.authorized import authorized
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers, SubmitEarly
 from muster_coordinator.listener.handlers.topics import TopicHandlers
@@ -16,18 +14,8 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import Shard
 
 
-def handler_table(
-    view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly, authorizer: Authorizer | None = None
-) -> dict[type, Handler]:
-    """Request type -> handler. A test holds that every served API decodes to a type in here.
-
-    Without an authorizer everything is allowed, and nothing is asked on the hot path.
-    """
-    handlers = _handlers(view, shards, submit_early)
-    return handlers if authorizer is None else authorized(handlers, authorizer)
-
-
-def _handlers(view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> dict[type, Handler]:
+def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> dict[type, Handler]:
+    """Request type -> handler. Every served API decodes to a type in here, which a test checks."""
     cluster = ClusterHandlers(view)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
