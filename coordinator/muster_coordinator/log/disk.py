@@ -6,7 +6,6 @@ results are checked here: a write that comes back short is carried on, and one t
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Sequence
@@ -15,12 +14,10 @@ from time import monotonic, sleep
 from typing import Protocol
 
 from muster_coordinator.log.direct import DirectWriter
+from muster_coordinator.tuning.write_back import begin_write_back
 
 __all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
 
-_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)  # of Linux; the os module does not have it
-SYNC_FILE_RANGE_WRITE = 2
-"""Without the two that wait: those would take an error away from the next fdatasync."""
 _ZEROS = bytes(1 << 20)
 REST_SHARE = 2
 """How long ``fill_with_zeros`` rests after a piece, for each second that the piece took."""
@@ -130,8 +127,7 @@ class OsDisk:
         os.fdatasync(descriptor)
 
     def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
-        if _SYNC_FILE_RANGE is not None:
-            _SYNC_FILE_RANGE(descriptor, ctypes.c_int64(position), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE)
+        begin_write_back(descriptor, position, size)
 
     def truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)

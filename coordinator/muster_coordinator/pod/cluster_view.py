@@ -34,7 +34,7 @@ class LeaderKnowledge(Protocol):
 
 
 class ClusterView:
-    """Implements ``groups.config.TopicCatalog``. Empty until the first image arrives.
+    """Implements `groups.topics.TopicCatalog`. Empty until the first image arrives.
 
     ``pod``: name of this pod. ``recalled``: the image is one that an earlier run got. ``offsets_partitions``: our
     indexes of the offsets partitions.

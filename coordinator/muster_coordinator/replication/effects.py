@@ -30,7 +30,7 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallStatus(StrEnum):
-    """Outcome of an election or resignation. The first seven are the pod API's; the others are 409 with a reason."""
+    """Outcome of an election or resignation. The pod API has the same ones, each with its HTTP status."""
 
     ACCEPTED = "accepted"
     LOADING = "loading"

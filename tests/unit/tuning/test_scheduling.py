@@ -6,11 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from muster_coordinator.tuning import scheduling
 from muster_coordinator.tuning.scheduling import call_standing_back, stand_back
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux has the class")
@@ -97,59 +95,3 @@ def test_a_process_that_ends_stands_back_with_all_its_threads(monkeypatch: pytes
     assert policies() == [str(os.SCHED_IDLE)] * 4
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     assert policies() == [str(os.SCHED_OTHER)] * 4
-
-
-OPERATOR = """
-import os, sys, types
-import muster_coordinator.tuning.scheduling as scheduling
-import muster_operator.__main__ as start
-fake = sys.modules["muster_operator.process"] = types.ModuleType("muster_operator.process")
-fake.main = lambda: print(os.sched_getscheduler(0))
-scheduling.import_module = lambda name: print(os.sched_getscheduler(0))
-start.main()
-"""
-
-
-def test_the_operator_stands_back_while_it_is_imported_and_not_when_it_runs() -> None:
-    ended = subprocess.run([sys.executable, "-c", OPERATOR], capture_output=True, text=True, timeout=60)
-    *imports, run = ended.stdout.split()
-    assert set(imports) == {str(os.SCHED_IDLE)}, ended.stderr
-    assert run == str(os.SCHED_OTHER)
-
-
-@pytest.mark.parametrize(("ready", "naps"), [(10_000, True), (1, False), (None, False)])
-def test_an_import_naps_while_others_wait_for_a_processor(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ready: int | None, naps: bool
-) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(scheduling, "NAP_AFTER_S", 0.0)
-    monkeypatch.setattr(scheduling.time, "sleep", slept.append)
-    monkeypatch.setattr(scheduling, "LOAD", str(tmp_path / "loadavg"))
-    if ready is not None:
-        (tmp_path / "loadavg").write_text(f"0.50 0.40 0.30 {ready}/321 4711\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("first", "second"):
-        (tmp_path / f"muster_napping_{name}.py").write_text("")
-    finders = list(sys.meta_path)
-    scheduling.import_standing_back("muster_napping_first", "muster_napping_second")
-    assert {"muster_napping_first", "muster_napping_second"} <= sys.modules.keys()
-    assert bool(slept) is naps
-    assert all(0 <= nap <= scheduling.LONGEST_NAP_S for nap in slept)
-    assert sys.meta_path == finders
-
-
-IMPORTED_EARLY = """
-import sys
-import muster_coordinator.process.main, muster_operator.__main__
-print(*sorted(name for name in sys.modules if name.startswith("muster_") or name in ("asyncio", "aiohttp", "uvloop")))
-"""
-
-
-def test_nothing_large_is_imported_before() -> None:
-    ended = subprocess.run([sys.executable, "-c", IMPORTED_EARLY], capture_output=True, text=True, timeout=60)
-    assert ended.stdout.split() == [
-        *("muster_coordinator", "muster_coordinator.process", "muster_coordinator.process.main"),
-        *("muster_coordinator.tuning", "muster_coordinator.tuning.descriptors"),
-        *("muster_coordinator.tuning.ending", "muster_coordinator.tuning.scheduling"),
-        *("muster_operator", "muster_operator.__main__"),
-    ], ended.stderr

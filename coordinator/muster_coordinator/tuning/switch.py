@@ -1,0 +1,12 @@
+"""The switch of what this package tunes: `MUSTER_TUNING_OFF`, names separated by commas."""
+
+from __future__ import annotations
+
+import os
+
+VARIABLE = "MUSTER_TUNING_OFF"
+
+
+def is_on(name: str) -> bool:
+    """Whether `name` is tuned: it is, unless the environment turns it off."""
+    return name not in os.environ.get(VARIABLE, "").split(",")
