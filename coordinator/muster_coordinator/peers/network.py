@@ -29,7 +29,8 @@ from muster_coordinator.peers.frames import (
 from muster_coordinator.peers.inbound import Inbound
 from muster_coordinator.peers.outbound import Outbound, PeerState, PeerTimes
 from muster_coordinator.podapi.image import MetadataImage
-from muster_coordinator.replication.messages import Message, encode_message, is_awaited
+from muster_coordinator.replication.messages import Message, encode_message, urgency_of
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["PeerCounters", "PeerIdentity", "PeerNetwork", "Replicas"]
 
@@ -202,7 +203,7 @@ class PeerNetwork:
             return
         self.counters.messages_sent += 1
         self.counters.bytes_sent += len(frame)
-        if is_awaited(message):
+        if urgency_of(message) is Urgency.ELECTION:
             peer.flush_now()
 
     def write_soon(self, peer: Outbound) -> None:

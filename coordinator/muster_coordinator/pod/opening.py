@@ -29,12 +29,7 @@ __all__ = ["Opening", "log_state"]
 logger = structlog.get_logger(__name__)
 
 NOTED_POLL_S = 0.02
-RESTS = 2
-LONGEST_REST_S = 0.05
-"""Behind a log that another pod leads: so many times what opening it took, and no longer than this."""
-HEARING_S = 0.5
-"""From the start of a pod on: who leads elsewhere is heard within this time. Until then every log counts as such a one:
-a pod of fifty opened half of them before its connections stood, a quarter of a second without a rest."""
+"""Seconds between two looks at whether every replica has stored that it lost data."""
 
 
 class Opening:
@@ -44,24 +39,18 @@ class Opening:
         self._runtime = runtime
         self._storage = runtime.storage
         self._locks: dict[int, asyncio.Lock] = {}
-        self._led: set[int] = set()  # partitions whose leader was heard while the log here was closed
-        self._heard_s = 0.0  # on the monotonic clock: all leaders elsewhere should have been heard by then
         self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
     def _lock(self, partition: int) -> asyncio.Lock:
         return self._locks.setdefault(partition, asyncio.Lock())
 
-    async def open(self, host: ReplicaHost, *, behind: bool = False) -> None:
-        """Recover the log, if that was not done, and take part. ``behind``: nobody waits for it.
-
-        Raises DamagedLogError, OSError.
-        """
+    async def open(self, host: ReplicaHost) -> None:
+        """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
         async with self._lock(host.partition):
             if host.core is not None or self._runtime.is_failed():
                 return
-            in_thread = self._runtime.behind if behind else self._runtime.blocking
-            await in_thread(self._storage.open_log, host.replica)
+            await self._runtime.blocking(self._storage.open_log, host.replica)
             await self._start(host)
             if self._storage.lost_power and not host.replica.never_used:
                 self._noted_by[host.partition] = host.replica.promised.incarnation + 1
@@ -74,30 +63,20 @@ class Opening:
             host.start(state)
 
     async def open_all(self) -> None:
-        """Recover every log before it is asked for: each replica takes part as soon as its log is open.
-
-        Groups whose leader is elsewhere wait for nobody here, but perhaps for a processor of this machine.
-        """
+        """Recover every log before it is asked for. Each replica takes part as soon as its log is open."""
         runtime = self._runtime
-        self._heard_s = runtime.clock.monotonic_s() + HEARING_S
         for partition, host in sorted(runtime.hosts.items()):
-            began_s = runtime.clock.monotonic_s()
             try:
-                await self.open(host, behind=self._may_be_led_elsewhere(partition) and not runtime.shards)
+                await self.open(host)
             except (DamagedLogError, OSError) as error:
                 logger.error("log_not_opened", partition=partition, error=str(error))
             runtime.partition_changed(partition)
-            if self._may_be_led_elsewhere(partition):
-                await asyncio.sleep(min(RESTS * (runtime.clock.monotonic_s() - began_s), LONGEST_REST_S))
         try:
             await runtime.blocking(self._storage.salvage_unclaimed)
         except OSError as error:
             logger.error("journaled_batches_not_saved", error=str(error))
         if self._storage.lost_power:
             await self._note_power_loss()
-
-    def _may_be_led_elsewhere(self, partition: int) -> bool:
-        return partition in self._led or self._runtime.clock.monotonic_s() < self._heard_s
 
     async def _note_power_loss(self) -> None:
         """Until every replica has stored that it lost data, the next start has to find it out again."""
@@ -128,12 +107,10 @@ class Opening:
         except OSError as error:
             self._runtime.storage_failed(error)
 
-    def leader_heard(self, host: ReplicaHost, *, active: bool) -> None:
-        """Another replica leads, or is about to (not ``active``), and this one has no core. If the log here is damaged,
-        begin anew and be filled by it.
+    def leader_heard(self, host: ReplicaHost) -> None:
+        """Another replica leads, or is about to, and this one has no core. If the log here is damaged, set it aside:
+        the leader fills an empty one.
         """
-        if active:
-            self._led.add(host.partition)
         if host.partition in self._storage.damage and host.partition not in self._rebuilt:
             self._rebuilt.add(host.partition)
             self._runtime.spawn(self._rebuild(host))

@@ -148,7 +148,7 @@ class ReplicaManager:
 
     async def start(self) -> None:
         """Recover the journal and find the replicas. Raises OSError: the pod cannot start."""
-        await self._runtime.behind(self._storage.open)
+        await self._runtime.blocking(self._storage.open)
         self._storage.start()
         for replica in self.replicas.values():
             self.hosts[replica.partition] = ReplicaHost(replica, self._runtime)

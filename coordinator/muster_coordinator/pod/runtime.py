@@ -17,7 +17,7 @@ from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Peers, ShardEvents
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.tuning.scheduling import call_standing_back
+from muster_coordinator.tuning.pacing import Urgency
 
 if TYPE_CHECKING:
     from muster_coordinator.pod.opening import Opening
@@ -62,25 +62,18 @@ class Runtime:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.log_reads = LogReads(self.blocking, self.spawn)
+        self.log_reads = LogReads(self)
 
     def end_turn_of(self, host: ReplicaHost) -> None:
         """Call ``host.end_turn`` at the end of this turn, or of the next one."""
         self._with_turn.append(host)
-        self.turns.write_soon()
+        self.turns.write(Urgency.COMMIT)
 
     def end_turn(self) -> None:
         while self._with_turn:
             hosts, self._with_turn = self._with_turn, []
             for host in hosts:
                 host.end_turn()
-
-    async def behind(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """``function`` in a thread that stands back (``scheduling``): for what nobody waits for, while this pod leads
-        nothing: whoever needs the interpreter waits for such a thread too. The thread ends with the call: when the
-        process is killed, all that it holds would wait until such a thread has had a processor (ADR 16).
-        """
-        return await self.blocking(call_standing_back, function, *arguments)
 
     async def blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """``function`` in a thread."""

@@ -16,6 +16,7 @@ from muster_coordinator.pod.data_directory import Storage
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.tuning.pacing import Urgency
 
 REST_S = 0.004
 """At most, from the start of a turn to the start of the next."""
@@ -61,18 +62,20 @@ class Turns:
         if not self._is_held:
             self._run_soon()
 
-    def write_soon(self) -> None:
-        """Something was staged, or is to be sent to other replicas, by others than shards: a turn is due."""
+    def write(self, urgency: Urgency) -> None:
+        """Something was staged, or is to be sent to other replicas, by others than shards.
+
+        COMMIT: it goes with the coming turn. ELECTION: it is written at once, and waits neither for a rest nor until
+        all shards have drained their queues.
+        """
         if self._running:
+            return  # the write follows
+        if urgency is Urgency.ELECTION:
+            self._submit()
             return
         self._staged = True
         if not self._is_held:
             self._run_soon()
-
-    def write_now(self) -> None:
-        """An election waits for what was staged: neither for a rest, nor until all shards have drained their queues."""
-        if not self._running:  # else the write follows
-            self._submit()
 
     @property
     def _is_held(self) -> bool:

@@ -44,7 +44,6 @@ from muster_coordinator.process.metrics import PodMetrics
 from muster_coordinator.records import batch as records_batch
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.shard.ports import Clock
-from muster_coordinator.tuning.scheduling import stand_back_altogether
 
 if TYPE_CHECKING:
     from muster_coordinator.process.options import ProcessOptions
@@ -82,8 +81,6 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
             await asyncio.wait_for(pod.drain(), longest_s + RESIGN_S)
         except TimeoutError:
             logger.warning("drain_timed_out", pod=options.pod)
-        else:
-            stand_back_altogether()  # what is left is writing: nobody waits for it
     logger.info("stopped", pod=options.pod)
 
 

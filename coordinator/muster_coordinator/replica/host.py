@@ -38,6 +38,7 @@ from muster_coordinator.replication.messages import Append, Batch, Message, Seal
 from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.shard.states import FailureReason
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["Event", "ReplicaHost"]
 
@@ -186,7 +187,7 @@ class ReplicaHost:
             return
         if self.core is None:
             if isinstance(message, Append | Seal):
-                self._runtime.opening.leader_heard(self, active=isinstance(message, Append))
+                self._runtime.opening.leader_heard(self)
             return
         try:
             message = checked(message)
@@ -321,10 +322,8 @@ class ReplicaHost:
         self.role.arrived(self.replica.end_offset, effect.batches)
         self.replica.append_received(effect.batches, effect.end)
         core = self.core
-        if (core is not None and core.is_candidate) or any(batch.sets is not None for batch in effect.batches):
-            self._runtime.turns.write_now()
-        else:
-            self._runtime.turns.write_soon()
+        of_election = (core is not None and core.is_candidate) or any(batch.sets for batch in effect.batches)
+        self._runtime.turns.write(Urgency.ELECTION if of_election else Urgency.COMMIT)
 
     def _read_log(self, effect: fx.ReadLog) -> None:
         core, generation = self.core, self.generation
@@ -361,7 +360,7 @@ class ReplicaHost:
         self.early.settle(shard, electing=False, now_ms=now_ms)
         shard.drain(clock.wall_ms(), now_ms)
         self.end_turn()
-        self._runtime.turns.write_now()
+        self._runtime.turns.write(Urgency.ELECTION)
 
     def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
         self.replica.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())

@@ -18,6 +18,7 @@ from muster_coordinator.log.beside import LogCopy
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["StorageWork", "all_durable"]
 
@@ -26,7 +27,7 @@ async def all_durable(replica: StoredReplica, runtime: Runtime) -> None:
     """Returns when all that was appended to the log is durable."""
     log = replica.log
     while log.journaled_end != log.end_offset:
-        runtime.turns.write_soon()
+        runtime.turns.write(Urgency.COMMIT)
         await runtime.turns.next_write()
 
 
@@ -108,7 +109,7 @@ class StorageWork:
             failures = runtime.metrics.storage_failures
             replica.stage_truncation(end_offset)
             while log.journaled_end != end_offset:
-                runtime.turns.write_soon()
+                runtime.turns.write(Urgency.COMMIT)
                 await runtime.turns.next_write()
                 if runtime.metrics.storage_failures != failures:  # what was staged is gone
                     raise OSError(f"the storage failed while the log was to be cut at {end_offset}")

@@ -19,6 +19,7 @@ from muster_coordinator.replication.messages import Batch, Message
 from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["Context", "Continue"]
 
@@ -85,10 +86,8 @@ class Context:
         else:
             stored()
 
-    def read(self, start: int, bytes_max: int, done: ReadDone, *, waited_for: bool) -> None:
-        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile.
-        ``waited_for``: by an election.
-        """
+    def read(self, start: int, bytes_max: int, done: ReadDone, *, urgency: Urgency) -> None:
+        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile."""
         generation = self.log.generation
         log = self.log
 
@@ -98,7 +97,7 @@ class Context:
 
         self._last_ticket += 1
         self._reads[self._last_ticket] = check
-        self._effects.append(ReadLog(self._last_ticket, start, bytes_max, waited_for))
+        self._effects.append(ReadLog(self._last_ticket, start, bytes_max, urgency))
 
     def read_done(self, ticket: int, end: int, batches: tuple[Batch, ...]) -> None:
         done = self._reads.pop(ticket, None)

@@ -14,6 +14,7 @@ import msgspec
 
 from muster_coordinator.replication.messages import Batch, Message
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.tuning.pacing import Urgency
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):
@@ -97,13 +98,13 @@ class AppendRange(msgspec.Struct, frozen=True, gc=False):
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False):
     """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket.
-    ``waited_for``: by an election.
+    ``urgency``: ELECTION or BACKGROUND.
     """
 
     ticket: int
     start: int
     bytes_max: int
-    waited_for: bool
+    urgency: Urgency
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

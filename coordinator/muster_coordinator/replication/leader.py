@@ -23,6 +23,7 @@ from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch, Refused, Seal
 from muster_coordinator.replication.peer import Peer
 from muster_coordinator.replication.sets import Sets, is_majority
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["Leader"]
 
@@ -309,7 +310,8 @@ class Leader:
                 self._send(peer, start, end, batches)
                 self._fill(peer)
 
-        context.read(start, context.settings.append_bytes_max, read, waited_for=not self.active)
+        urgency = Urgency.BACKGROUND if self.active else Urgency.ELECTION
+        context.read(start, context.settings.append_bytes_max, read, urgency=urgency)
 
     def _send(self, peer: Peer, start: int, end: int, batches: tuple[Batch, ...]) -> None:
         context = self._context

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = [
     "Ack",
@@ -30,7 +31,7 @@ __all__ = [
     "Sealed",
     "decode_message",
     "encode_message",
-    "is_awaited",
+    "urgency_of",
 ]
 
 Run: TypeAlias = tuple[int, int]
@@ -173,11 +174,12 @@ Message: TypeAlias = Question | QuestionAnswer | Seal | Sealed | Refused | Fetch
 _OF_ELECTIONS = frozenset((Seal, Sealed, Fetch, Fetched))
 
 
-def is_awaited(message: Message) -> bool:
-    """An election goes on when it arrives: the seal and its answer, what the best log has more, the first record."""
+def urgency_of(message: Message) -> Urgency:
+    """ELECTION for what an election waits for: the seal, its answer, what the best log has more, the first record."""
     if type(message) is Append:
-        return bool(message.batches) and message.batches[0].sets is not None
-    return type(message) in _OF_ELECTIONS
+        opens_epoch = bool(message.batches) and message.batches[0].sets is not None
+        return Urgency.ELECTION if opens_epoch else Urgency.COMMIT
+    return Urgency.ELECTION if type(message) in _OF_ELECTIONS else Urgency.COMMIT
 
 
 _encoder = msgspec.msgpack.Encoder()

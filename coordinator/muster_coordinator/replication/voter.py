@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.messages import Batch, Fetch, Fetched, Question, QuestionAnswer, Seal, Sealed
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["answer_fetch", "answer_question", "answer_seal"]
 
@@ -66,6 +67,6 @@ def answer_fetch(context: Context, message: Fetch) -> None:
         )
 
     if message.start < context.log.end:
-        context.read(message.start, message.bytes_max, read, waited_for=True)
+        context.read(message.start, message.bytes_max, read, urgency=Urgency.ELECTION)
     else:
         read(message.start, ())

@@ -35,8 +35,9 @@ from muster_coordinator.peers.frames import (
     encode_hello,
 )
 from muster_coordinator.peers.outbound import LARGE_BYTES, PeerTimes
-from muster_coordinator.replication.messages import Batch, Seal, encode_message, is_awaited
+from muster_coordinator.replication.messages import Batch, Seal, encode_message, urgency_of
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.tuning.pacing import Urgency
 
 NEVER_SILENT = PeerTimes(silent_ms=60_000, dead_ms=60_000)
 """So that only a closed or refused connection makes a pod lost."""
@@ -92,8 +93,8 @@ def test_an_election_waits_for_an_append_that_opens_an_epoch_and_for_no_other() 
     sets = Sets((log_id("a"), log_id("b")))
     first = Batch(7, 8, 3, b"", sets)
     others = [append("a", "b", 10), ack("a", "b", 1), msgspec.structs.replace(append("a", "b", 10), batches=())]
-    assert is_awaited(msgspec.structs.replace(append("a", "b", 10), batches=(first,)))
-    assert not any(map(is_awaited, others))
+    assert urgency_of(msgspec.structs.replace(append("a", "b", 10), batches=(first,))) is Urgency.ELECTION
+    assert {urgency_of(message) for message in others} == {Urgency.COMMIT}
 
 
 async def test_large_message_arrives_whole() -> None:

@@ -11,6 +11,7 @@ from muster_coordinator.pod import turns as module
 from muster_coordinator.pod.turns import MOST, REST_FROM, Turns
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.tuning.pacing import Urgency
 
 pytestmark = pytest.mark.interpreted  # doubles of shards and of the storage
 
@@ -94,7 +95,7 @@ async def test_one_timer_at_a_time_and_none_after_a_turn_that_came_before_it(mon
 async def test_what_is_staged_alone_waits_too_and_leaves_with_the_next_turn() -> None:
     pod = Pod()
     await pod.turn_of(20)
-    pod.turns.write_soon()
+    pod.turns.write(Urgency.COMMIT)
     await asyncio.sleep(0)
     assert pod.storage.submitted == 1
     await pod.turn_of(20)
@@ -106,13 +107,13 @@ async def test_what_an_election_waits_for_is_written_without_a_turn() -> None:
     pod = Pod()
     await pod.turn_of(20)
     (shard,) = await pod.turn_of(1)
-    pod.turns.write_now()
+    pod.turns.write(Urgency.ELECTION)
     assert (pod.storage.submitted, shard.drained) == (2, 0)
 
 
 async def test_what_is_staged_at_the_end_of_a_turn_goes_with_its_write() -> None:
     pod = Pod()
-    pod.turns.end_turn = pod.turns.write_now
+    pod.turns.end_turn = lambda: pod.turns.write(Urgency.ELECTION)
     await pod.turn_of(1)
     assert pod.storage.submitted == 1
 
@@ -147,7 +148,7 @@ async def test_nothing_is_drained_while_the_write_of_a_turn_is_on_its_way() -> N
 async def test_writes_for_elections_one_behind_the_other_hold_no_turn() -> None:
     pod = Pod()
     pod.storage.is_writing = True
-    pod.turns.write_now()
+    pod.turns.write(Urgency.ELECTION)
     shards = await pod.turn_of(20)
     assert all(shard.drained for shard in shards)
 

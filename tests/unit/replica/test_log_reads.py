@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,9 +11,10 @@ import pytest
 
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.replica import log_reads as module
-from muster_coordinator.replica.log_reads import LITTLE_BYTES, LogReads
+from muster_coordinator.replica.log_reads import CATCH_UP, LITTLE_BYTES, LogReads
 from muster_coordinator.replication.effects import ReadLog
 from muster_coordinator.replication.messages import Batch
+from muster_coordinator.tuning.pacing import Urgency
 
 MUCH = LITTLE_BYTES + 1
 
@@ -52,26 +53,30 @@ class Pod:
     """``under_way``: reads that wait for the disk, each with the future that ends it."""
 
     def __init__(self) -> None:
-        self.reads = LogReads(self._blocking, lambda coroutine: self.tasks.append(asyncio.create_task(coroutine)))
+        self.reads = LogReads(self)
         self.under_way: list[asyncio.Future[None]] = []
         self.done: list[str] = []
         self.errors: list[Exception | None] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    async def _blocking(self, function: Callable[..., Any]) -> Any:
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.create_task(coroutine))
+        return self.tasks[-1]
+
+    async def blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.under_way.append(disk)
         await disk
-        return function()
+        return function(*arguments)
 
-    def read(self, replica: Replica, *, waited_for: bool = False) -> None:
+    def read(self, replica: Replica, urgency: Urgency = Urgency.BACKGROUND) -> None:
         def done(end: int, batches: list[Batch], error: Exception | None) -> None:
             self.done.append(replica.name)
             self.errors.append(error)
             if error is None:
                 assert (end, batches) == (3, [Batch(2, 3, 1, b"batch")])
 
-        self.reads.read(cast(Any, replica), ReadLog(1, 2, 1 << 20, waited_for), done)
+        self.reads.read(cast(Any, replica), ReadLog(1, 2, 1 << 20, urgency), done)
 
     async def disk_answers(self) -> None:
         """Every read that waits now."""
@@ -127,18 +132,18 @@ async def test_each_is_followed_by_a_rest_that_is_bounded(monkeypatch: pytest.Mo
     await turns()
     await pod.disk_answers()
     await pod.disk_answers()
-    assert rests == [pytest.approx(0.001 * module.RESTS), module.LONGEST_REST_S]
+    assert rests == [pytest.approx(CATCH_UP.after(0.001)), CATCH_UP.longest_s]
 
 
-@pytest.mark.parametrize(("lacks", "waited_for"), [(LITTLE_BYTES, False), (10 * MUCH, True)])
-async def test_what_is_little_or_waited_for_by_an_election_passes_by(lacks: int, waited_for: bool) -> None:
+@pytest.mark.parametrize(("lacks", "urgency"), [(LITTLE_BYTES, Urgency.BACKGROUND), (10 * MUCH, Urgency.ELECTION)])
+async def test_what_is_little_or_waited_for_by_an_election_passes_by(lacks: int, urgency: Urgency) -> None:
     pod = Pod()
     pod.read(Replica("behind", MUCH))
     pod.read(Replica("also behind", MUCH))
-    pod.read(Replica("first", lacks), waited_for=waited_for)
+    pod.read(Replica("first", lacks), urgency)
     await turns()
     assert len(pod.under_way) == 2  # one of those behind, and the first
-    pod.read(Replica("in memory", lacks, in_memory=True), waited_for=waited_for)
+    pod.read(Replica("in memory", lacks, in_memory=True), urgency)
     assert pod.done == ["in memory"]
     await pod.disk_answers()
     assert sorted(pod.done) == ["behind", "first", "in memory"]

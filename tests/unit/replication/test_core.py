@@ -11,6 +11,7 @@ from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.replication.messages import Append, Question, Seal
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.tuning.pacing import Urgency
 
 ABC = Sets(("a", "b", "c"))
 
@@ -202,10 +203,10 @@ def test_reads_that_wait_while_the_set_shrinks_to_one_replica_are_confirmed() ->
     assert net["a"].core.confirm_read() == 0
 
 
-def reads_waited_for(net: Net, name: str) -> list[bool]:
-    """Of the reads of its log that ``name`` wanted since last asked, whether an election waits for them."""
+def reads_of(net: Net, name: str) -> list[Urgency]:
+    """How urgent the reads of its log are that `name` wanted since the last call."""
     node = net[name]
-    found = [effect.waited_for for effect in node.seen if isinstance(effect, fx.ReadLog)]
+    found = [effect.urgency for effect in node.seen if isinstance(effect, fx.ReadLog)]
     node.seen.clear()
     return found
 
@@ -223,10 +224,10 @@ def behind(net: Net, name: str) -> None:
 def test_nothing_waits_for_a_replica_that_catches_up_while_its_leader_serves() -> None:
     net = led()
     behind(net, "c")
-    reads_waited_for(net, "a")
+    reads_of(net, "a")
     net.advance(400)
     assert net["c"].batches == net["a"].batches
-    assert reads_waited_for(net, "a") == [False]
+    assert reads_of(net, "a") == [Urgency.BACKGROUND]
 
 
 @pytest.mark.parametrize("candidate", ["b", "c"])
@@ -234,14 +235,14 @@ def test_an_election_waits_for_what_its_candidate_or_its_majority_lacks(candidat
     net = led()
     behind(net, "c")
     net["a"].down = True
-    reads_waited_for(net, "b")
+    reads_of(net, "b")
     net.now += 2_000
     net[candidate].elect(1, ABC, force=True)
     net.deliver()
     net.advance(400)
     assert net[candidate].core.is_active
     assert net["c"].batches == net["b"].batches
-    assert set(reads_waited_for(net, "b")) == {True}
+    assert set(reads_of(net, "b")) == {Urgency.ELECTION}
 
 
 def test_message_for_another_log_id_changes_nothing_and_is_not_answered() -> None:
