@@ -206,6 +206,11 @@ class Follower:
         if copy.log.end < copy.target:
             self._ack(sync=copy.number, end=copy.log.end)
             return
+        if self._shortens(copy):
+            self._copy = None
+            self._swapped = copy.number
+            self._ack()
+            return
 
         def swapped() -> None:
             copy.log.durable_end = copy.log.end
@@ -218,6 +223,17 @@ class Follower:
             self.progress()
 
         context.store(SwapBeside(), swapped)
+
+    def _shortens(self, copy: _Copy) -> bool:
+        """The log holds more than the copy, so that a swap would lose what was acked from it.
+
+        Late duplicates of a copy that an earlier process swapped in arrive as a new copy. A leader's own new copy never
+        ranks below an intact log of its follower: it ends at least with the record that opened the leader's epoch.
+        """
+        context, log = self._context, self._context.log
+        if copy.log.end < context.commit_point:
+            return True
+        return not context.promise.rebuilding and (copy.log.last_epoch, copy.log.end) < (log.last_epoch, log.end)
 
 
 def extend_log(

@@ -6,11 +6,14 @@ import pytest
 from tests.unit.replication.harness import Net
 
 from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.effects import CallStatus
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
-from muster_coordinator.replication.messages import Append, Question, Seal
+from muster_coordinator.replication.log_state import LogState
+from muster_coordinator.replication.messages import Append, Batch, Question, Seal
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.tuning.pacing import Urgency
 
 ABC = Sets(("a", "b", "c"))
@@ -329,3 +332,32 @@ def test_replicas_that_nominated_themselves_at_the_same_time_do_not_so_again() -
     net.advance(2_000)
     assert net["b"].core.is_active
     assert net["c"].core.live_leader == "b"
+
+
+def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
+    """The replica was started again in the epoch in which it had swapped the copy in, and has acked more since."""
+    records = tuple(Batch(offset, offset + 1, 0, b"") for offset in range(10))
+    log = LogState(10, [(0, 0)], [(0, ABC)])
+    core = ReplicaCore("c", fx.Promise(0, "a"), log, 0, ReplicationSettings())
+    copy = Append("a", "c", 0, 0, 6, -1, ((0, 0),), records[:6], 6, 6, 3, 1, 0, sync=1)
+    effects = core.receive(copy, 0)
+    assert effects == [fx.StartBeside()]
+    effects = core.storage_done(0)
+    assert fx.SwapBeside() not in effects
+    assert (core.log.end, core.log.last_epoch) == (10, 0)
+    [ack] = [each.message for each in effects if isinstance(each, fx.Send)]
+    assert (ack.sync, ack.swapped) == (0, 1), "the sender goes on with ordinary appends"
+    append = Append("a", "c", 0, 10, 11, 0, ((0, 10),), (Batch(10, 11, 0, b""),), 11, 11, 3, 2, 0)
+    core.receive(append, 0)
+    assert (core.log.end, core.commit_point) == (11, 11)
+
+
+def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer() -> None:
+    log = LogState(10, [(0, 0)], [(0, ABC)])
+    core = ReplicaCore("c", fx.Promise(1, "a"), log, 0, ReplicationSettings())
+    runs = ((0, 0), (1, 5))
+    records = (*(Batch(offset, offset + 1, 0, b"") for offset in range(5)), Batch(5, 6, 1, b""))
+    core.receive(Append("a", "c", 1, 0, 6, -1, runs, records, 6, 6, 3, 1, 0, sync=1), 0)
+    assert fx.SwapBeside() in core.storage_done(0)
+    core.storage_done(0)
+    assert (core.log.end, core.log.last_epoch) == (6, 1)
