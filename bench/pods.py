@@ -23,9 +23,10 @@ from muster_coordinator.podapi.models import (
     Election,
     ElectionsRequest,
     PartitionEvent,
-    PartitionStatus,
+    ReplicaStatus,
     StatusEvent,
 )
+from muster_coordinator.states import ShardState
 
 POD = "pod-0"
 POLL_S = 0.02
@@ -43,7 +44,7 @@ class RunningPod:
     kafka_port: int
     pid: int
     metrics_url: str
-    statuses: dict[int, PartitionStatus] = field(default_factory=dict)
+    statuses: dict[int, ReplicaStatus] = field(default_factory=dict)
     active_at: dict[int, float] = field(default_factory=dict)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -58,7 +59,7 @@ class RunningPod:
                 continue
             for status in seen:
                 self.statuses[status.partition] = status
-                if status.state == "ACTIVE":
+                if status.state is ShardState.ACTIVE:
                     self.active_at.setdefault(status.partition, time.monotonic())
             async with self._news:
                 self._news.notify_all()
@@ -98,7 +99,7 @@ class RunningPod:
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with self._news, asyncio.timeout(LOAD_DEADLINE_S):
             await self._news.wait_for(holds)
-            failed = [s for s in self.statuses.values() if s.state == "FAILED"]
+            failed = [s for s in self.statuses.values() if s.state is ShardState.FAILED]
             if failed:
                 raise BenchError(f"partition {failed[0].partition} failed: {failed[0].message}")
 

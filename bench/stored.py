@@ -26,7 +26,8 @@ import servers
 from builds import BenchError
 
 from muster_coordinator.podapi.client import PodClient, new_session
-from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, StatusEvent
+from muster_coordinator.podapi.models import PartitionEvent, ReplicaStatus, StatusEvent
+from muster_coordinator.states import ReplicaRole, ShardState
 
 PARTITIONS = 50
 TOPIC_PARTITIONS = 1000
@@ -129,11 +130,11 @@ async def _handover(pods: _Pods) -> list[float]:
         took: dict[int, float] = {}
         watched: set[str] = set()
 
-        def note(status: PartitionStatus) -> None:
+        def note(status: ReplicaStatus) -> None:
             index, now = status.partition, time.monotonic()
             if status.epoch > epochs.get(index, status.epoch):
                 begun.setdefault(index, now)
-                if status.state == "ACTIVE" and status.role == "leader":
+                if status.state is ShardState.ACTIVE and status.role is ReplicaRole.LEADER:
                     took.setdefault(index, _ms(now - begun[index]))
 
         async def follow(client: PodClient) -> None:
@@ -153,9 +154,13 @@ async def _handover(pods: _Pods) -> list[float]:
         return list(took.values())
 
 
-def _led(partitions: tuple[PartitionStatus, ...]) -> dict[int, int]:
+def _led(partitions: tuple[ReplicaStatus, ...]) -> dict[int, int]:
     """Partition -> epoch in which it is led there."""
-    return {each.partition: each.epoch for each in partitions if each.state == "ACTIVE" and each.role == "leader"}
+    return {
+        each.partition: each.epoch
+        for each in partitions
+        if each.state is ShardState.ACTIVE and each.role is ReplicaRole.LEADER
+    }
 
 
 async def _until(holds: Callable[[], bool], what: str) -> None:

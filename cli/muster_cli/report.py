@@ -8,6 +8,7 @@ import msgspec
 
 from muster_cli.datadir import RunningPod
 from muster_coordinator.podapi.models import PodStatus
+from muster_coordinator.states import OPEN_STATES, ReplicaRole
 from muster_operator.api.models import OffsetsPartition, PartitionState
 
 
@@ -85,7 +86,7 @@ def _leaders(answers: Mapping[str, PodStatus]) -> dict[int, tuple[int, str]]:
     leaders: dict[int, tuple[int, str]] = {}
     for name, answer in answers.items():
         for partition in answer.partitions:
-            if partition.role == "leader" and partition.state in ("ACTIVE", "FENCED"):
+            if partition.role is ReplicaRole.LEADER and partition.state in OPEN_STATES:
                 claim = (partition.leader_epoch, name)
                 leaders[partition.partition] = max(claim, leaders.get(partition.partition, claim))
     return leaders

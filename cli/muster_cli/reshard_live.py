@@ -21,8 +21,9 @@ from muster_cli.errors import CliError
 from muster_cli.reshard_site import Site
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
-from muster_coordinator.podapi.models import FenceStatus, PartitionStatus
+from muster_coordinator.podapi.models import FenceStatus, ReplicaStatus
 from muster_coordinator.records.batch import iter_batches
+from muster_coordinator.states import ReplicaRole
 from muster_operator.api.models import ReshardPhase, ReshardStatus
 from muster_pipeline.reshard.job import Summary, read_summary, reshard
 from muster_pipeline.reshard.writer import log_directory
@@ -49,7 +50,7 @@ _PASSING = ("NotLeader", "NotCommitted")
 class _Leader(msgspec.Struct):
     pod: str
     address: str
-    status: PartitionStatus
+    status: ReplicaStatus
 
 
 async def reshard_cluster(
@@ -292,7 +293,7 @@ class _Run:
             statuses = await PodClient(self._http, name, address).partitions(ASK_TIMEOUT_S)
         except PodApiError:
             return []  # what it led is led elsewhere, or waits for it
-        return [_Leader(name, address, each) for each in statuses if each.role == "leader"]
+        return [_Leader(name, address, each) for each in statuses if each.role is ReplicaRole.LEADER]
 
 
 def _segments_of(log: Path) -> list[Path]:

@@ -16,7 +16,8 @@ from tests.chaos.errors import HarnessError
 from tests.chaos.network import Namespace
 
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
-from muster_coordinator.podapi.models import PartitionStatus, PodStatus
+from muster_coordinator.podapi.models import PodStatus, ReplicaStatus
+from muster_coordinator.states import ReplicaRole, ShardState
 
 if TYPE_CHECKING:
     from tests.chaos.named import LeaderWatch
@@ -183,11 +184,15 @@ class NetworkedCluster(ObservedCluster):
         """How the operator is known in the pod's network."""
 
 
-def _led(status: PodStatus) -> dict[int, PartitionStatus]:
-    return {each.partition: each for each in status.partitions if each.state == "ACTIVE" and each.role == "leader"}
+def _led(status: PodStatus) -> dict[int, ReplicaStatus]:
+    return {
+        each.partition: each
+        for each in status.partitions
+        if each.state is ShardState.ACTIVE and each.role is ReplicaRole.LEADER
+    }
 
 
-def _caught_up(leader: PartitionStatus, factor: int) -> bool:
+def _caught_up(leader: ReplicaStatus, factor: int) -> bool:
     if leader.previous_replicas or (factor > 1 and len(leader.replicas) != factor):
         return False
     good = sum(

@@ -30,7 +30,7 @@ from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import CorruptBatchError, iter_batches
 from muster_coordinator.replica.calls import OutcomeCode
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 PARTITIONS = 3
 COMMITS = 12

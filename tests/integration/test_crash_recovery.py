@@ -10,7 +10,8 @@ import pytest
 from tests.support.kafka import KafkaClient
 from tests.support.pod import SoloPod
 
-from muster_coordinator.podapi.models import CallStatus, PartitionStatus
+from muster_coordinator.podapi.models import CallStatus, ReplicaStatus
+from muster_coordinator.states import ShardState
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +73,7 @@ async def written_log(pod: SoloPod, commits: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def restarted(pod: SoloPod) -> PartitionStatus:
+async def restarted(pod: SoloPod) -> ReplicaStatus:
     """Start the stopped pod, elect it and give its view of partition 0."""
     await pod.start(elect=False)
     await pod.elect_all()
@@ -94,7 +95,7 @@ async def test_damage_at_the_end_of_the_log_is_recovered(tmp_path: Path, damage:
         else:
             segment.write_bytes(data + bytes(4096))
         status = await restarted(pod)
-        assert status.state == "ACTIVE", status
+        assert status.state is ShardState.ACTIVE, status
         client = await pod.client()
         found, error = await client.fetch("g")
         assert error == 0
@@ -117,10 +118,10 @@ async def test_flipped_byte_in_the_middle_makes_the_partition_refuse_and_say_why
         results = {r.partition: r for r in await pod.elect_all()}
         status = {p.partition: p for p in await pod.api.partitions()}
         damaged, sound = status[led[0]], status[1 - led[0]]
-        assert damaged.state == "FAILED"
+        assert damaged.state is ShardState.FAILED
         assert damaged.reason == "LogDamaged"
         assert segment.name in damaged.message, damaged.message
-        assert sound.state == "ACTIVE", "another partition is not touched"
+        assert sound.state is ShardState.ACTIVE, "another partition is not touched"
         if led[0] in results:
             assert results[led[0]].status is CallStatus.DAMAGED
         client = await pod.client()

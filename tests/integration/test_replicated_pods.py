@@ -14,6 +14,7 @@ from tests.support.pod import POLL_S, PodProcess
 from tests.support.replicated import LIMIT_S, GroupClient, ReplicatedPods, group_of
 
 from muster_coordinator.podapi.models import CallStatus, Election, ElectionsRequest, StatusEvent
+from muster_coordinator.states import ReplicaRole, ShardState
 
 pytestmark = pytest.mark.integration
 
@@ -109,7 +110,7 @@ async def test_leader_killed_under_commits_a_follower_is_elected_and_nothing_is_
         await pods.pods[0].start()
         await pods.push_image()
         await pods.caught_up(0)
-        assert (await pods.status(0, 0)).role == "follower"
+        assert (await pods.status(0, 0)).role is ReplicaRole.FOLLOWER
         await pods.elect(0, 0, force=True)  # the one that was dead has everything
         await check(pods, *committers)
 
@@ -214,7 +215,7 @@ async def test_draining_pod_leads_on_until_its_partitions_are_moved_then_ends(tm
             async for event in events:
                 if isinstance(event, StatusEvent) and event.status.draining:
                     break
-            assert (await pods.status(0, 0)).state == "ACTIVE"
+            assert (await pods.status(0, 0)).state is ShardState.ACTIVE
             refused = Election(0, pods.leaders[0][1] + 1, pods.log_ids[0], force=True)
             (result,) = (await leader.api.elect(ElectionsRequest(1, (refused,)))).results
             assert result.status is CallStatus.CANNOT_WRITE

@@ -9,7 +9,9 @@ from tests.simulation.pod import Pod
 from tests.simulation.replica import Replica
 from tests.simulation.world import World
 
-from muster_operator.plan.observation import Connection, PodView, Position, ReplicaView
+from muster_coordinator.podapi.models import FollowerStatus, ReplicaStatus
+from muster_coordinator.states import FailureReason, ReplicaRole, ShardState
+from muster_operator.plan.observation import Connection, PodView
 
 __all__ = ["PodMemory"]
 
@@ -92,30 +94,33 @@ def _lost_peers(pod: Pod) -> list[str]:
     ]
 
 
-def _replica_view(replica: Replica) -> ReplicaView:
+def _replica_view(replica: Replica) -> ReplicaStatus:
     core = replica.running
     leads = core.leading_epoch
     if leads < 0 and core.is_electing:
         leads = core.promise.epoch
-    state = "ACTIVE" if core.is_active else "LOADING" if leads >= 0 else "INITIAL"
+    state = ShardState.ACTIVE if core.is_active else ShardState.LOADING if leads >= 0 else ShardState.INITIAL
     if leads < 0 and replica.pod.cannot_write:
-        state = "FAILED"
+        state = ShardState.FAILED
     sets = core.log.sets
-    return ReplicaView(
+    follows = core.live_leader if leads < 0 else ""
+    return ReplicaStatus(
+        replica.partition.index,
         state,
+        ReplicaRole.LEADER if leads >= 0 else ReplicaRole.FOLLOWER if follows else ReplicaRole.NONE,
         core.promise.epoch,
         leads,
         core.log_id,
         core.log.end > 0,
-        core.commit_point,
-        "CannotWrite" if state == "FAILED" else "",
-        replica.pod.cannot_write,
         core.log.end,
-        core.live_leader if leads < 0 else "",
-        sets.replicas if sets is not None else (),
-        sets.previous_replicas if sets is not None else (),
-        sets is not None and core.commit_point > core.log.sets_offset,
-        core.promise.rebuilding,
-        core.needs_higher_epoch,
-        {log_id: Position(end, rebuilding) for log_id, end, rebuilding in core.followers},
+        core.commit_point,
+        reason=FailureReason.CANNOT_WRITE if state is ShardState.FAILED else "",
+        message=replica.pod.cannot_write,
+        leader=follows,
+        replicas=sets.replicas if sets is not None else (),
+        previous_replicas=sets.previous_replicas if sets is not None else (),
+        sets_committed=sets is not None and core.commit_point > core.log.sets_offset,
+        rebuilding=core.promise.rebuilding,
+        needs_higher_epoch=core.needs_higher_epoch,
+        followers=tuple(FollowerStatus(*follower) for follower in core.followers),
     )

@@ -25,7 +25,7 @@ from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.messages import Message, decode_message, encode_message
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 __all__ = ["AnyTopic", "Asked", "InMemoryPeers", "KilledDisk", "NoPeers", "PatientClock", "ReplicaPod", "ReplicaPods"]
 

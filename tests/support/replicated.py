@@ -24,9 +24,9 @@ from muster_coordinator.podapi.models import (
     Election,
     ElectionResult,
     ElectionsRequest,
-    PartitionStatus,
     ReplicaRequest,
     ReplicasRequest,
+    ReplicaStatus,
 )
 from muster_coordinator.records.partitioner import partition_for
 
@@ -139,7 +139,7 @@ class ReplicatedPods:
         if begun and call.epoch > self.leaders[partition][1]:
             self.leaders[partition] = (pod, call.epoch)
 
-    async def status(self, partition: int, pod: int) -> PartitionStatus:
+    async def status(self, partition: int, pod: int) -> ReplicaStatus:
         return (await self.pods[pod].api.partitions())[partition]
 
     async def caught_up(self, partition: int) -> int:

@@ -21,7 +21,7 @@ from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.replica.calls import Outcome
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.settings import PeerSettings
-from muster_coordinator.shard.states import LEADING_STATES
+from muster_coordinator.states import LEADING_STATES
 
 logger = structlog.get_logger(__name__)
 
@@ -305,12 +305,12 @@ class Pod:
             lost_peers=self._network.lost,
         )
 
-    def partitions(self) -> tuple[p.PartitionStatus, ...]:
+    def partitions(self) -> tuple[p.ReplicaStatus, ...]:
         """Every replica; and directories that are none because their promise cannot be read."""
         here = sorted({*self._manager.replicas, *self._manager.damage})
         return tuple(status for one in here if (status := self._status_of(one)) is not None)
 
-    def _status_of(self, partition: int) -> p.PartitionStatus | None:
+    def _status_of(self, partition: int) -> p.ReplicaStatus | None:
         return partition_status(self._manager, partition)
 
     def _replicated(self) -> Iterable[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.replication.epochs import NOBODY
-from muster_coordinator.shard.states import LEADING_STATES
+from muster_coordinator.states import LEADING_STATES
 
 __all__ = ["PromisedLeaders"]
 

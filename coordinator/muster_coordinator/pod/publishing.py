@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from muster_coordinator.podapi.events import EventHub
-from muster_coordinator.podapi.models import FollowerStatus, PartitionStatus
+from muster_coordinator.podapi.models import ReplicaStatus
 
 __all__ = ["POSITIONS_S", "PartitionPublisher"]
 
@@ -22,13 +20,13 @@ class PartitionPublisher:
     def __init__(
         self,
         hub: EventHub,
-        status: Callable[[int], PartitionStatus | None],
+        status: Callable[[int], ReplicaStatus | None],
         moving: Callable[[], Iterable[int]],
     ) -> None:
         self._hub = hub
         self._status = status
         self._moving = moving
-        self._published: dict[int, PartitionStatus] = {}
+        self._published: dict[int, ReplicaStatus] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -44,7 +42,7 @@ class PartitionPublisher:
         if now is None:
             return
         before = self._published.get(partition)
-        if before is None or _without_positions(before) != _without_positions(now):
+        if before is None or before.without_positions() != now.without_positions():
             self._publish(now)
 
     def _positions(self) -> None:
@@ -56,16 +54,6 @@ class PartitionPublisher:
             if now is not None and now != self._published.get(partition):
                 self._publish(now)
 
-    def _publish(self, status: PartitionStatus) -> None:
+    def _publish(self, status: ReplicaStatus) -> None:
         self._published[status.partition] = status
         self._hub.publish(status)
-
-
-def _without_positions(status: PartitionStatus) -> PartitionStatus:
-    return msgspec.structs.replace(
-        status,
-        log_end_offset=min(status.log_end_offset, 0),  # -1: not known
-        high_watermark=min(status.high_watermark, 0),
-        groups=0,
-        followers=tuple(FollowerStatus(f.log_id, min(f.end_offset, 0), f.rebuilding) for f in status.followers),
-    )

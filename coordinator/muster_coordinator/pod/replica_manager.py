@@ -36,7 +36,7 @@ from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.ports import Clock, Peers
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import FailureReason, ShardState
+from muster_coordinator.states import FailureReason, ShardState
 
 logger = structlog.get_logger(__name__)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, PartitionReason, PartitionStatus
+from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, ReplicaStatus
 from muster_coordinator.replication.core import ReplicaCore
-from muster_coordinator.shard.states import OPEN_STATES, FailureReason, ShardState
+from muster_coordinator.states import OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
 __all__ = ["partition_status"]
 
 
-def partition_status(manager: ReplicaManager, partition: int) -> PartitionStatus | None:
+def partition_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
     """None: no replica is here. A directory that is none because its promise cannot be read has no log id."""
     damage = manager.damage.get(partition, "")
     replica = manager.replicas.get(partition)
@@ -24,12 +24,12 @@ def partition_status(manager: ReplicaManager, partition: int) -> PartitionStatus
     state = shard.state if shard is not None else ShardState.INITIAL
     reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
     if not reason and partition in manager.set_aside:
-        reason, message = PartitionReason.LOG_SET_ASIDE, manager.set_aside[partition]
+        reason, message = FailureReason.LOG_SET_ASIDE, manager.set_aside[partition]
     if damage:
         state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
-    status = PartitionStatus(
+    status = ReplicaStatus(
         partition=partition,
-        state=state.value,
+        state=state,
         epoch=replica.promised.epoch,
         log_id=replica.log_id,
         used=not replica.is_open or not replica.never_used,
@@ -48,19 +48,19 @@ def partition_status(manager: ReplicaManager, partition: int) -> PartitionStatus
     return _with_role(msgspec.structs.replace(status, fence=shown), core)
 
 
-def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
+def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:
     """What the protocol core adds. A candidate that promised its epoch to itself is about to lead."""
     leading_epoch = core.leading_epoch
     if leading_epoch < 0 and core.is_electing:
         leading_epoch = core.promise.epoch
     state = status.state
     if leading_epoch >= 0 and state not in OPEN_STATES:
-        state = ShardState.LOADING.value
+        state = ShardState.LOADING
     sets = core.log.sets
     return msgspec.structs.replace(
         status,
         state=state,
-        role="leader" if leading_epoch >= 0 else "follower" if core.live_leader else "none",
+        role=_role(core, leading_epoch),
         leader_epoch=leading_epoch,
         high_watermark=max(status.high_watermark, core.commit_point),
         replicas=sets.replicas if sets is not None else (),
@@ -71,10 +71,16 @@ def _with_role(status: PartitionStatus, core: ReplicaCore) -> PartitionStatus:
     )
 
 
-def _unreadable_replica(partition: int, damage: str) -> PartitionStatus:
-    return PartitionStatus(
+def _role(core: ReplicaCore, leading_epoch: int) -> ReplicaRole:
+    if leading_epoch >= 0:
+        return ReplicaRole.LEADER
+    return ReplicaRole.FOLLOWER if core.live_leader else ReplicaRole.NONE
+
+
+def _unreadable_replica(partition: int, damage: str) -> ReplicaStatus:
+    return ReplicaStatus(
         partition,
-        ShardState.FAILED.value,
+        ShardState.FAILED,
         used=True,
         log_end_offset=-1,
         reason=FailureReason.LOG_DAMAGED,

@@ -23,12 +23,12 @@ from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
     ElectionsRequest,
     ElectionsResponse,
-    PartitionStatus,
     PodStatus,
     RemovalsRequest,
     RemovalsResponse,
     ReplicasRequest,
     ReplicasResponse,
+    ReplicaStatus,
     ResignationsRequest,
     ResignationsResponse,
     WatchEvent,
@@ -86,7 +86,7 @@ class PodProtocolError(PodApiError):
 
 
 class _Partitions(msgspec.Struct):
-    partitions: tuple[PartitionStatus, ...]
+    partitions: tuple[ReplicaStatus, ...]
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -132,7 +132,7 @@ class PodClient:
     async def status(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
         return await self._call("GET", "/v1/status", PodStatus, None, timeout_s)
 
-    async def partitions(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[PartitionStatus, ...]:
+    async def partitions(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[ReplicaStatus, ...]:
         return (await self._call("GET", "/v1/partitions", _Partitions, None, timeout_s)).partitions
 
     async def update_metadata(self, image: MetadataImage, timeout_s: float = CALL_TIMEOUT_S) -> MetadataAnswer:

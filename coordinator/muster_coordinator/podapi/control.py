@@ -10,12 +10,12 @@ from muster_coordinator.podapi.models import (
     ElectionsRequest,
     ElectionsResponse,
     PartitionEvent,
-    PartitionStatus,
     PodStatus,
     RemovalsRequest,
     RemovalsResponse,
     ReplicasRequest,
     ReplicasResponse,
+    ReplicaStatus,
     ResignationsRequest,
     ResignationsResponse,
     StatusEvent,
@@ -44,7 +44,7 @@ class PodControl(Protocol):
     def status(self) -> PodStatus:
         """Everything, partitions included."""
 
-    def partitions(self) -> tuple[PartitionStatus, ...]:
+    def partitions(self) -> tuple[ReplicaStatus, ...]:
         """The replicas that are here, by partition index."""
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, PodStatus, StatusEvent
+from muster_coordinator.podapi.models import PartitionEvent, PodStatus, ReplicaStatus, StatusEvent
 
 __all__ = ["EventHub"]
 
@@ -29,7 +29,7 @@ class EventHub:
         """Whether anybody watches."""
         return bool(self._streams)
 
-    def publish(self, partition: PartitionStatus) -> None:
+    def publish(self, partition: ReplicaStatus) -> None:
         """A partition changed its state, role, epoch, log id or reason. (Not for every commit.)"""
         for stream in self._streams:
             stream.put(partition)
@@ -57,10 +57,10 @@ class _Stream:
     def __init__(self) -> None:
         self.wakeup = asyncio.Event()
         self._whole = True  # the first event is the whole status
-        self._partitions: dict[int, PartitionStatus] = {}
+        self._partitions: dict[int, ReplicaStatus] = {}
         self.wakeup.set()
 
-    def put(self, partition: PartitionStatus) -> None:
+    def put(self, partition: ReplicaStatus) -> None:
         if not self._whole:  # the whole status is made when it is read, and holds this change then
             self._partitions[partition.partition] = partition
         self.wakeup.set()

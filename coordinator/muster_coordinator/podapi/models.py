@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from muster_coordinator.podapi.fields import Answer, Epoch, FencingToken, LogId, Partition, Request
+from muster_coordinator.states import LEADING_STATES, OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
 __all__ = [
-    "PARTITION_STATES",
     "CallStatus",
     "Election",
     "ElectionResult",
@@ -20,8 +20,6 @@ __all__ = [
     "FollowerStatus",
     "HeartbeatEvent",
     "PartitionEvent",
-    "PartitionReason",
-    "PartitionStatus",
     "PodStatus",
     "RemovalRequest",
     "RemovalResult",
@@ -29,6 +27,7 @@ __all__ = [
     "RemovalsResponse",
     "ReplicaRequest",
     "ReplicaResult",
+    "ReplicaStatus",
     "ReplicasRequest",
     "ReplicasResponse",
     "Resignation",
@@ -38,11 +37,6 @@ __all__ = [
     "StatusEvent",
     "WatchEvent",
 ]
-
-PARTITION_STATES = ("INITIAL", "LOADING", "ACTIVE", "FENCED", "FAILED", "CLOSED")
-"""States of a shard (Kafka: CoordinatorRuntime.CoordinatorState); the same names as `shard.states.ShardState`."""
-
-PartitionState = Literal["INITIAL", "LOADING", "ACTIVE", "FENCED", "FAILED", "CLOSED"]
 
 
 class CallStatus(StrEnum):
@@ -78,18 +72,6 @@ _CODES: dict[CallStatus, int] = {
     CallStatus.BETTER_LOG: 409,
     CallStatus.NO_MAJORITY: 503,
 }
-
-
-class PartitionReason(StrEnum):
-    """Why a replica cannot be led: `PartitionStatus.reason` of a FAILED one. Other codes may come; they say
-    nothing more than that it failed. Only LOG_SET_ASIDE is of a replica that is well, or about to be."""
-
-    LOG_DAMAGED = "LogDamaged"  # only a person can help; never elected again while it is so
-    CANNOT_WRITE = "CannotWrite"  # disk full or I/O error; comes back by itself when writing works again
-    LOAD_FAILED = "LoadFailed"  # could not be replayed; a higher epoch tries again
-    LOG_SET_ASIDE = (
-        "LogSetAside"  # it was damaged, and began anew since the pod started; the message says what was found
-    )
 
 
 # POST /v1/replicas
@@ -294,23 +276,23 @@ class FollowerStatus(Answer, frozen=True):
     rebuilding: bool = False
 
 
-class PartitionStatus(Answer, frozen=True):
+class ReplicaStatus(Answer, frozen=True):
     """One replica as its pod sees it.
 
     `epoch` is the highest promised one, `leader_epoch` the one in which this pod leads or is about to (-1: it does
-    not). `role` is "leader" from LOADING on and until the leadership ends, "follower" while a leader is heard.
-    `leader` is the log id that `epoch` was promised to ("": nobody). `replicas` and `previous_replicas` are the sets
-    that the log names last (empty: none yet); while `previous_replicas` is not empty a change runs, and
-    `sets_committed` says that what the log names is committed. `rebuilding`: data that was acked is missing here, so
-    the replica is counted nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an
-    election of it in a higher epoch, with `force`, gets it back. `followers`: the leader's view, learners included.
-    `reason` is a stable CamelCase code ("" when all is and was well), `message` its text. `fence`: what a re-shard last
-    said of it, committed, if this pod leads.
+    not). `leader` is the log id that `epoch` was promised to ("": none). `used`: it ever promised an epoch or held a
+    record. `log_end_offset` is -1 while the log is not open. `replicas` and `previous_replicas` are the sets that the
+    log names last (empty: none yet); while `previous_replicas` is not empty a change runs, and `sets_committed` says
+    that what the log names is committed. `rebuilding`: data that was acked is missing here, so the replica is counted
+    nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an election of it in a higher
+    epoch, with `force`, gets it back. `followers`: the leader's view, learners included. `reason` is a stable code, ""
+    when the replica has no failure to show: a `FailureReason`, or another code that says nothing to a program;
+    `message` is its text. `fence`: the last committed state of a re-shard in this partition, if this pod leads it.
     """
 
     partition: int
-    state: PartitionState
-    role: Literal["leader", "follower", "none"] = "none"
+    state: ShardState
+    role: ReplicaRole = ReplicaRole.NONE
     epoch: int = -1
     leader_epoch: int = -1
     log_id: str = ""
@@ -328,6 +310,40 @@ class PartitionStatus(Answer, frozen=True):
     needs_higher_epoch: bool = False
     followers: tuple[FollowerStatus, ...] = ()
     fence: FenceStatus | None = None
+
+    @property
+    def leads(self) -> bool:
+        """It leads in its highest epoch, or is about to."""
+        return self.state in LEADING_STATES and self.leader_epoch >= 0 and self.leader_epoch == self.epoch
+
+    @property
+    def is_active(self) -> bool:
+        """It leads in its highest epoch, and answers unless a re-shard has closed it."""
+        return self.state in OPEN_STATES and self.leads
+
+    @property
+    def is_damaged(self) -> bool:
+        """Its log must not be served until a person has looked at it."""
+        return self.state is ShardState.FAILED and self.reason == FailureReason.LOG_DAMAGED
+
+    @property
+    def follows(self) -> str:
+        """Log id of the leader that this replica hears; "": it hears none."""
+        return self.leader if self.role is ReplicaRole.FOLLOWER else ""
+
+    def follower(self, log_id: str) -> FollowerStatus | None:
+        """The replica `log_id` as this leader sees it; None: this replica does not feed it."""
+        return next((each for each in self.followers if each.log_id == log_id), None)
+
+    def without_positions(self) -> ReplicaStatus:
+        """The same without what changes with every commit. Whether a position is known at all (not -1) remains."""
+        return msgspec.structs.replace(
+            self,
+            log_end_offset=min(self.log_end_offset, 0),
+            high_watermark=min(self.high_watermark, 0),
+            groups=0,
+            followers=tuple(FollowerStatus(f.log_id, min(f.end_offset, 0), f.rebuilding) for f in self.followers),
+        )
 
 
 class PodStatus(Answer, frozen=True):
@@ -350,7 +366,7 @@ class PodStatus(Answer, frozen=True):
     draining: bool = False
     metadata_token: int = -1
     metadata_version: int = -1
-    partitions: tuple[PartitionStatus, ...] = ()
+    partitions: tuple[ReplicaStatus, ...] = ()
     peer_address: str = ""
     lost_peers: tuple[str, ...] = ()
 
@@ -364,7 +380,7 @@ class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):
 class PartitionEvent(Answer, frozen=True, tag_field="type", tag="partition"):
     """One partition changed; replaces what was known of it."""
 
-    partition: PartitionStatus
+    partition: ReplicaStatus
 
 
 class HeartbeatEvent(Answer, frozen=True, tag_field="type", tag="heartbeat"):

@@ -16,7 +16,7 @@ from muster_coordinator.listener.listener import KafkaListener
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.shard.metrics import Histogram
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 from muster_coordinator.wire.apis import APIS
 
 _EVENT_TEXTS = {

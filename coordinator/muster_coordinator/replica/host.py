@@ -37,7 +37,7 @@ from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
 from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import FailureReason
+from muster_coordinator.states import FailureReason
 from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["Event", "ReplicaHost"]

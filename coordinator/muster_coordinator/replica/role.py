@@ -20,7 +20,7 @@ from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import LEADING_STATES, FailureReason, ShardState
+from muster_coordinator.states import LEADING_STATES, FailureReason, ShardState
 
 __all__ = ["Role"]
 

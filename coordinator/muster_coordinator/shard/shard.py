@@ -27,9 +27,9 @@ from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock, Scheduler, ShardEvents
-from muster_coordinator.shard.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 from muster_coordinator.shard.timers import Timers
 from muster_coordinator.state_machine import Record, Result, SetTimer, Transaction
+from muster_coordinator.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 
 logger = structlog.get_logger(__name__)
 

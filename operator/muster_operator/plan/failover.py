@@ -14,10 +14,12 @@ from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
+from muster_coordinator.podapi.models import ReplicaStatus
+from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.actions import Elect
-from muster_operator.plan.observation import Attempt, Connection, ReplicaView
+from muster_operator.plan.observation import Attempt, Connection
 from muster_operator.plan.standing import CAUGHT_UP_RECORDS, Member, Scene, Standing, log_ids
 
 __all__ = [
@@ -149,7 +151,7 @@ def _is_first(standing: Standing) -> bool:
     status = standing.status
     if status.high_watermark is not None or status.led_epoch >= 0:
         return False
-    return all(each.view is None or each.view.end_offset == 0 for each in standing.members)
+    return all(each.view is None or each.view.log_end_offset == 0 for each in standing.members)
 
 
 def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | None) -> Member:
@@ -160,7 +162,7 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
     """
     status, led = standing.status, standing.scene.tally.led
     better = attempt.better if attempt is not None else ""
-    ends = [each.view.end_offset for each in candidates if each.view is not None]
+    ends = [each.view.log_end_offset for each in candidates if each.view is not None]
     nearly = max(ends) - CAUGHT_UP_RECORDS
     wanted = preferred_pod(standing.partition)
     in_new_set = set(log_ids(status.replicas))
@@ -178,8 +180,8 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
             not view.is_active,
             member.log_id not in in_new_set,
             pod == status.leader and status.state is PartitionState.LED and len(candidates) > 1,  # it just failed
-            view.state == "FAILED",
-            view.epoch < status.led_epoch or view.end_offset < nearly,
+            view.state is ShardState.FAILED,
+            view.epoch < status.led_epoch or view.log_end_offset < nearly,
             member.pod is not None and member.pod.cordoned,
             standing.scene.is_young(member.pod),
             pod != wanted,
@@ -190,7 +192,7 @@ def _best(standing: Standing, candidates: Sequence[Member], attempt: Attempt | N
     return candidates[min(range(len(candidates)), key=rank)]
 
 
-def _names_others(view: ReplicaView) -> bool:
+def _names_others(view: ReplicaStatus) -> bool:
     """The replica's own log names sets, and not this replica: a change of the set was recorded, and its election is
     still to come. A candidate in no set of its chosen log refuses: only one of the sets before can begin the change.
     """
@@ -301,7 +303,7 @@ def _why_not(standing: Standing, member: Member) -> str:
 def _held_back(standing: Standing, attempt: Attempt) -> Decision:
     seen = replace(standing.status, epoch=standing.highest_epoch())
     view = next((each.view for each in standing.members if each.replica.pod == attempt.pod), None)
-    if view is not None and view.state == "FAILED":
+    if view is not None and view.state is ShardState.FAILED:
         return leaderless(seen, _FAILURES.get(view.reason, Reason.LOAD_FAILED), f"pod {attempt.pod}: {view.message}")
     text = attempt.message or f"pod {attempt.pod} does not lead yet"
     return leaderless(seen, attempt.reason or Reason.ELECTING, text)

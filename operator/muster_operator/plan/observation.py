@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, FailoverRecord, OffsetsPartition, OffsetsTopic
 
@@ -19,13 +20,10 @@ __all__ = [
     "Attempt",
     "Broker",
     "Connection",
-    "Fence",
     "Image",
     "ImageNumber",
     "Observation",
     "PodView",
-    "Position",
-    "ReplicaView",
 ]
 
 
@@ -45,53 +43,6 @@ class Connection(Enum):
     UNSURE = "unsure"  # the stream ended a moment ago, the reconnect is under way: wait
     SUSPECT = "suspect"  # silent or unreachable from here: dead only if the other pods do not hear it either
     DOWN = "down"  # refused, or no pod at all
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Another replica, or a learner, as the leader sees it. `end_offset` -1: not known."""
-
-    end_offset: int = -1
-    rebuilding: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """What the re-shard with this number has made of a partition: `closed` to clients or open again. `importing`: it is
-    a new one; `complete`: it has all of its new log."""
-
-    reshard: int
-    closed: bool
-    importing: bool = False
-    complete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
-    """One replica as its pod reports it (podapi.models.PartitionStatus). Offsets are those of the last event."""
-
-    state: str
-    epoch: int  # the highest that it promised
-    leader_epoch: int  # in which its pod leads or is about to; -1: it does not
-    log_id: str
-    used: bool
-    high_watermark: int = 0
-    reason: str = ""
-    message: str = ""
-    end_offset: int = 0  # -1: not known
-    follows: str = ""  # the log id of the leader that it hears
-    replicas: tuple[str, ...] = ()  # the sets that the log names; none: it names none
-    previous_replicas: tuple[str, ...] = ()
-    sets_committed: bool = False
-    rebuilding: bool = False
-    needs_higher_epoch: bool = False
-    followers: Mapping[str, Position] = field(default_factory=dict)  # the leader's view, by log id
-    fence: Fence | None = None  # the leader's view: what a re-shard last said, committed
-
-    @property
-    def is_active(self) -> bool:
-        """It leads, and answers, if no re-shard has closed it."""
-        return self.state in ("ACTIVE", "FENCED") and self.leader_epoch >= 0 and self.leader_epoch == self.epoch
 
 
 ImageNumber = tuple[int, int]
@@ -115,7 +66,7 @@ class PodView:
     kafka_address: str = ""
     ready: bool = False
     image: ImageNumber = (-1, -1)
-    replicas: Mapping[int, ReplicaView] = field(default_factory=dict)
+    replicas: Mapping[int, ReplicaStatus] = field(default_factory=dict)
     detail: str = ""
     draining: bool = False
     gone: bool = False

@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from muster_coordinator.podapi.models import FenceStatus, ReplicaStatus
+from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
-from muster_operator.plan.observation import FENCE, REMOVE, Fence, Observation, PodView, ReplicaView
+from muster_operator.plan.observation import FENCE, REMOVE, Observation, PodView
 
 __all__ = ["REASONS", "dropped", "indexes", "is_retired", "next_phase", "set_fences"]
 
@@ -175,7 +177,7 @@ class _Scene:
 
     # One partition
 
-    def _fence(self, index: int) -> Fence | None:
+    def _fence(self, index: int) -> FenceStatus | None:
         """Of this re-shard."""
         _, view = self._leaders.get(index, (None, None))
         fence = view.fence if view is not None else None
@@ -196,7 +198,7 @@ class _Scene:
     def _serves(self, index: int) -> bool:
         """Its leader says so itself: what only the answer to an election said says nothing of a fence."""
         _, view = self._leaders.get(index, (None, None))
-        return view is not None and view.state == "ACTIVE" and bool(view.replicas)
+        return view is not None and view.state is ShardState.ACTIVE and bool(view.replicas)
 
 
 _TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_Scene], str], ReshardPhase], ...] = (
@@ -234,7 +236,7 @@ def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
         yield SetFences(name, tuple(fences))
 
 
-def _wanted(index: int, fence: Fence | None, topic: OffsetsTopic, reshard: ReshardStatus) -> SetFence | None:
+def _wanted(index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard: ReshardStatus) -> SetFence | None:
     number, phase = reshard.base, reshard.phase
     was_here = fence is not None and fence.reshard >= number
     if phase in _BEFORE_OPENING and index in reshard.layout.indexes:
@@ -265,9 +267,9 @@ def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
             yield RemoveReplicas(pod.name, removals)
 
 
-def _leaders(pods: Iterable[PodView]) -> Mapping[int, tuple[PodView, ReplicaView]]:
+def _leaders(pods: Iterable[PodView]) -> Mapping[int, tuple[PodView, ReplicaStatus]]:
     """By partition, of the pods that answer, in the highest epoch."""
-    found: dict[int, tuple[PodView, ReplicaView]] = {}
+    found: dict[int, tuple[PodView, ReplicaStatus]] = {}
     for pod in pods:
         for index, view in pod.replicas.items() if pod.is_up else ():
             known = found.get(index)

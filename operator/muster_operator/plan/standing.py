@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
+from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, Replica
-from muster_operator.plan.observation import Connection, PodView, ReplicaView
+from muster_operator.plan.observation import Connection, PodView
 
-__all__ = ["LOG_DAMAGED", "LOG_SET_ASIDE", "Member", "Scene", "Standing", "Tally", "log_ids"]
-
-LOG_DAMAGED, LOG_SET_ASIDE = "LogDamaged", "LogSetAside"  # podapi.models.PartitionReason
+__all__ = ["Member", "Scene", "Standing", "Tally", "log_ids"]
 
 CAUGHT_UP_RECORDS = 1000
 """So far behind, and a replica still counts as caught up: it is sent the rest within the time of an election. Positions
@@ -109,7 +108,7 @@ class Member:
 
     replica: Replica
     pod: PodView | None
-    view: ReplicaView | None
+    view: ReplicaStatus | None
 
     @property
     def log_id(self) -> str:
@@ -135,7 +134,7 @@ class Member:
 
     @property
     def is_damaged(self) -> bool:
-        return self.view is not None and self.view.state == "FAILED" and self.view.reason == LOG_DAMAGED
+        return self.view is not None and self.view.is_damaged
 
     @property
     def trouble(self) -> str:
@@ -185,7 +184,7 @@ class Standing:
             return Member(Replica(pod.name, replica.log_id), pod, view)
         return Member(replica, pod, None)
 
-    def _holders(self, log_id: str) -> Sequence[tuple[PodView, ReplicaView]]:
+    def _holders(self, log_id: str) -> Sequence[tuple[PodView, ReplicaStatus]]:
         """Of the pods that answer, those that have this log. A partition with one replica waits for its pod."""
         if not log_id or self.scene.replication_factor == 1:
             return ()
@@ -202,9 +201,9 @@ class Standing:
                 return ", ".join(pod.name for pod, _ in holders)
         return ""
 
-    def leader(self) -> tuple[PodView, ReplicaView] | None:
+    def leader(self) -> tuple[PodView, ReplicaStatus] | None:
         """Who leads, or is about to, in the highest epoch, of the pods that answer. Also one that no record names."""
-        found = [(pod, view) for pod, view in self.logs if pod.is_up and _leads(view)]
+        found = [(pod, view) for pod, view in self.logs if pod.is_up and view.leads]
         return max(found, key=lambda each: (each[1].leader_epoch, each[1].is_active), default=None)
 
     def highest_epoch(self) -> int:
@@ -239,13 +238,9 @@ def log_ids(replicas: Iterable[Replica]) -> tuple[str, ...]:
     return tuple(each.log_id for each in replicas)
 
 
-def _leads(view: ReplicaView) -> bool:
-    return view.leader_epoch >= 0 and view.leader_epoch == view.epoch and view.state in ("ACTIVE", "FENCED", "LOADING")
-
-
-def is_caught_up(leader: ReplicaView, log_id: str) -> bool:
+def is_caught_up(leader: ReplicaStatus, log_id: str) -> bool:
     """By the leader's own view of it."""
-    position = leader.followers.get(log_id)
+    position = leader.follower(log_id)
     if position is None or position.rebuilding or position.end_offset < 0:
         return False
-    return position.end_offset >= leader.end_offset - CAUGHT_UP_RECORDS
+    return position.end_offset >= leader.log_end_offset - CAUGHT_UP_RECORDS

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from muster_coordinator.states import FailureReason
 from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition, without_condition
 from muster_operator.api.models import (
     CoordinatorClusterStatus,
@@ -20,7 +21,6 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
-from muster_operator.plan.standing import LOG_DAMAGED, LOG_SET_ASIDE
 
 __all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_topic"]
 
@@ -62,11 +62,14 @@ def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: i
     return after
 
 
+_DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.LOG_SET_ASIDE)
+
+
 def damage_of(index: int, pods: Iterable[PodView]) -> str:
     """What pods have found in their logs of a partition; "" if that is nothing. The same as long as it stays there,
     and after the log was set aside."""
     views = [(pod.name, view) for pod in pods if (view := pod.replicas.get(index)) is not None]
-    found = (f"pod {name}: {view.message}" for name, view in views if view.reason in (LOG_DAMAGED, LOG_SET_ASIDE))
+    found = (f"pod {name}: {view.message}" for name, view in views if view.reason in _DAMAGE)
     return "; ".join(sorted(found))
 
 

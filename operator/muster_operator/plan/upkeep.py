@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from muster_coordinator.podapi.models import ReplicaStatus
+from muster_coordinator.states import FailureReason, ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.failover import (
@@ -24,9 +26,9 @@ from muster_operator.plan.failover import (
     without_leader,
     without_logs,
 )
-from muster_operator.plan.observation import Attempt, PodView, ReplicaView
+from muster_operator.plan.observation import Attempt, PodView
 from muster_operator.plan.placement import choose_pods
-from muster_operator.plan.standing import LOG_DAMAGED, Member, Scene, Standing, is_caught_up, log_ids
+from muster_operator.plan.standing import Member, Scene, Standing, is_caught_up, log_ids
 
 __all__ = ["decide", "removable"]
 
@@ -57,7 +59,7 @@ def decide(partition: OffsetsPartition, scene: Scene, attempt: Attempt | None) -
     return _keep(standing, pod, view, attempt)
 
 
-def _keep(standing: Standing, pod: PodView, view: ReplicaView, attempt: Attempt | None) -> Decision:
+def _keep(standing: Standing, pod: PodView, view: ReplicaStatus, attempt: Attempt | None) -> Decision:
     """Also in an epoch that nobody recorded: it was promised, so it is the truth, and is recorded."""
     before = standing.status
     replicas, previous = _sets(standing, view.replicas, view.previous_replicas, committed=view.sets_committed)
@@ -92,7 +94,7 @@ def _restated(standing: Standing, status: OffsetsPartitionStatus) -> Standing:
     return Standing(replace(standing.partition, status=status), standing.scene)
 
 
-def _next(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]) -> Decision:
+def _next(standing: Standing, pod: PodView, view: ReplicaStatus, idle: Decision, refused: frozenset[str]) -> Decision:
     own = next((each for each in standing.members if each.log_id == view.log_id), None)
     if own is None:
         return idle  # the log says otherwise than the record, and has not said yet what
@@ -152,18 +154,18 @@ def _left(standing: Standing, before: OffsetsPartitionStatus) -> tuple[Replica, 
     return tuple(each for each in left if not standing.member(each).is_lost)
 
 
-def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaView) -> bool:
+def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> bool:
     """Whether the log on that pod may be deleted now. A damaged one is for people; one that promised a higher epoch
     than that of the present leader waits for the next one.
     """
     if status.state is not PartitionState.LED or status.previous_replicas or view.log_id in log_ids(status.learners):
         return False
-    if view.epoch > status.led_epoch or view.reason == LOG_DAMAGED:
+    if view.epoch > status.led_epoch or view.reason == FailureReason.LOG_DAMAGED:
         return False
     return Replica(pod, view.log_id) in status.left
 
 
-def _follows(member: Member, leader: ReplicaView) -> bool:
+def _follows(member: Member, leader: ReplicaStatus) -> bool:
     view = member.view
     if view is None or member.pod is None or not member.pod.is_up or view.rebuilding:
         return False
@@ -174,7 +176,7 @@ def _follows(member: Member, leader: ReplicaView) -> bool:
 
 
 def _hand_over(
-    standing: Standing, pod: PodView, view: ReplicaView, idle: Decision, refused: frozenset[str]
+    standing: Standing, pod: PodView, view: ReplicaStatus, idle: Decision, refused: frozenset[str]
 ) -> Decision:
     """The leader's pod is about to end, or its node; `idle` if nobody else can lead. From a pod that ends, one whose
     node is about to be emptied too takes over when there is no other: a whole cluster is drained.
@@ -191,7 +193,7 @@ def _hand_over(
     return _move(standing, pod, ready, idle)
 
 
-def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decision) -> Decision:
+def _rebalance(standing: Standing, pod: PodView, view: ReplicaStatus, idle: Decision) -> Decision:
     """To the preferred leader, if it is not that. Not while pods come and go: each such move would cost its groups a
     part of what the pods need for that, and the next pod that goes may undo it.
     """
@@ -207,14 +209,14 @@ def _rebalance(standing: Standing, pod: PodView, view: ReplicaView, idle: Decisi
     return _move(standing, pod, [target], idle)
 
 
-def _may_take_over(standing: Standing, member: Member, leader: ReplicaView, *, cordoned: bool = False) -> bool:
+def _may_take_over(standing: Standing, member: Member, leader: ReplicaStatus, *, cordoned: bool = False) -> bool:
     """`cordoned`: also if the node of its pod is about to be emptied."""
     pod, view = member.pod, member.view
     if pod is None or view is None or not member.counts or standing.scene.is_leaving(pod):
         return False
     if pod.cordoned and not cordoned:
         return False
-    return view.follows == leader.log_id and view.state != "FAILED"
+    return view.follows == leader.log_id and view.state is not ShardState.FAILED
 
 
 def _move(standing: Standing, pod: PodView, targets: Sequence[Member], idle: Decision) -> Decision:
@@ -242,7 +244,7 @@ def _elect(standing: Standing, chosen: Member, reason: Reason, idle: Decision, *
 # Changes of the set
 
 
-def _change(standing: Standing, own: Member, view: ReplicaView, idle: Decision) -> Decision | None:
+def _change(standing: Standing, own: Member, view: ReplicaStatus, idle: Decision) -> Decision | None:
     """The next step towards the replicas that there should be; None if they are there."""
     status, scene = idle.status, standing.scene
     staying = [each.replica for each in standing.replicas if not _is_to_go(standing, each)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import fields, replace
-from operator import attrgetter
 
 import aiohttp
 import msgspec
@@ -21,16 +19,17 @@ from muster_coordinator.podapi.client import (
 )
 from muster_coordinator.podapi.image import MetadataAnswer
 from muster_coordinator.podapi.models import (
+    CallStatus,
     ElectionResult,
-    FenceStatus,
     PartitionEvent,
-    PartitionStatus,
     PodStatus,
     ReplicaResult,
+    ReplicaStatus,
     StatusEvent,
 )
+from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.clock import Clock
-from muster_operator.plan.observation import Connection, Fence, PodView, Position, ReplicaView
+from muster_operator.plan.observation import Connection, PodView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
 from muster_operator.pods.in_turn import InTurn
 from muster_operator.store.workload import PodInfo, PodPhase
@@ -72,7 +71,7 @@ class PodSession:
         self._detail = "" if info.api_address else "it has no address yet"
         self._steady_since = clock.monotonic()
         self._status: PodStatus | None = None
-        self._replicas: dict[int, ReplicaView] = {}
+        self._replicas: dict[int, ReplicaStatus] = {}
         self._ended: Event | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -148,22 +147,24 @@ class PodSession:
             before = self._replicas.get(result.partition)
             if before is None or result.log_id != before.log_id or result.partition not in asked:
                 continue
-            if result.code in _LEADS and result.epoch == asked[result.partition]:
-                if before.epoch < result.epoch or before.state in ("INITIAL", "LOADING"):  # else an event was faster
-                    self._put(result.partition, _leading(before, result.epoch, _LEADS[result.code]))
+            state = _LEADS.get(result.status)
+            if state is not None and result.epoch == asked[result.partition]:
+                if before.epoch < result.epoch or before.state in _NOT_ACTIVE_YET:  # else an event was faster
+                    self._put(result.partition, _leading(before, result.epoch, state))
             elif result.epoch > before.epoch:
-                promised = replace(before, epoch=result.epoch, used=True)
-                self._put(result.partition, promised)
+                self._put(result.partition, msgspec.structs.replace(before, epoch=result.epoch, used=True))
 
     def learn_replicas(self, run: int, results: Iterable[ReplicaResult]) -> None:
         for result in results if run == self.runs else ():
             if result.log_id and result.partition not in self._replicas:
-                self._replicas[result.partition] = ReplicaView("INITIAL", -1, -1, result.log_id, result.used)
+                self._replicas[result.partition] = ReplicaStatus(
+                    result.partition, ShardState.INITIAL, log_id=result.log_id, used=result.used
+                )
 
-    def learn_partitions(self, run: int, partitions: Iterable[PartitionStatus]) -> None:
+    def learn_partitions(self, run: int, partitions: Iterable[ReplicaStatus]) -> None:
         """Newer positions than those of the last events."""
         for each in partitions if run == self.runs else ():
-            self._put(each.partition, _replica(each))
+            self._put(each.partition, each)
 
     def learn_image(self, run: int, answer: MetadataAnswer) -> None:
         if self._status is not None and run == self.runs:
@@ -171,14 +172,14 @@ class PodSession:
                 self._status, metadata_token=answer.token, metadata_version=answer.version
             )
 
-    def _put(self, partition: int, view: ReplicaView) -> bool:
+    def _put(self, partition: int, view: ReplicaStatus) -> bool:
         """Take the view unless it is older than what is known, as events and answers overtake each other. Whether a
         plan could depend on what is new: positions move with every commit, and who waits for one asks for it."""
         before = self._replicas.get(partition)
         if before is not None and before.log_id == view.log_id and _is_older(view, before):
             return False
         self._replicas[partition] = view
-        return before is None or _without_positions(before) != _without_positions(view)
+        return before is None or before.without_positions() != view.without_positions()
 
     # The stream
 
@@ -213,7 +214,7 @@ class PodSession:
 
     def _take_status(self, status: PodStatus, *, first: bool) -> None:
         self._status = status
-        self._replicas = {each.partition: _replica(each) for each in status.partitions}
+        self._replicas = {each.partition: each for each in status.partitions}
         if first:
             self.runs += 1
             self._ended = None
@@ -221,8 +222,8 @@ class PodSession:
             self._move(Event.STATUS)
         self._changed()
 
-    def _take_partition(self, partition: PartitionStatus) -> None:
-        if self._put(partition.partition, _replica(partition)):
+    def _take_partition(self, partition: ReplicaStatus) -> None:
+        if self._put(partition.partition, partition):
             self._changed()
 
     def _move(self, event: Event) -> None:
@@ -238,28 +239,34 @@ class PodSession:
 
 
 _ENDING = (PodPhase.TERMINATING, PodPhase.GONE)
-_LEADS = {200: "ACTIVE", 425: "LOADING"}
+_NOT_ACTIVE_YET = (ShardState.INITIAL, ShardState.LOADING)
+_LEADS = {CallStatus.ACCEPTED: ShardState.ACTIVE, CallStatus.LOADING: ShardState.LOADING}
 
 
-def _is_older(view: ReplicaView, known: ReplicaView) -> bool:
+def _is_older(view: ReplicaStatus, known: ReplicaStatus) -> bool:
     """Within one log promises only rise, and what is ACTIVE or FAILED in an epoch does not load in it again."""
     if view.epoch != known.epoch:
         return view.epoch < known.epoch
     return (
-        view.state == "LOADING"
-        and known.state in ("ACTIVE", "FENCED", "FAILED")
+        view.state is ShardState.LOADING
+        and known.state in (ShardState.ACTIVE, ShardState.FENCED, ShardState.FAILED)
         and view.leader_epoch == known.leader_epoch
     )
 
 
-def _leading(before: ReplicaView, epoch: int, state: str) -> ReplicaView:
-    """What an event would say; of the sets and the followers only the event knows."""
-    return ReplicaView(state, epoch, epoch, before.log_id, True, before.high_watermark, end_offset=before.end_offset)
-
-
-_without_positions = attrgetter(
-    *(each.name for each in fields(ReplicaView) if each.name not in ("high_watermark", "end_offset", "followers"))
-)
+def _leading(before: ReplicaStatus, epoch: int, state: ShardState) -> ReplicaStatus:
+    """What an event would say; only the event knows the sets and the followers."""
+    return ReplicaStatus(
+        before.partition,
+        state,
+        ReplicaRole.LEADER,
+        epoch,
+        epoch,
+        before.log_id,
+        True,
+        before.log_end_offset,
+        before.high_watermark,
+    )
 
 
 def _event_of(error: PodApiError, delivered: bool) -> Event:
@@ -269,31 +276,3 @@ def _event_of(error: PodApiError, delivered: bool) -> Event:
         return Event.SILENT if isinstance(error, PodTimeoutError) else Event.ENDED
     refused = isinstance(error, PodUnreachableError) and error.refused
     return Event.REFUSED if refused else Event.UNREACHABLE
-
-
-def _fence(fence: FenceStatus | None) -> Fence | None:
-    if fence is None:
-        return None
-    return Fence(fence.reshard, fence.closed, importing=fence.imported >= 0, complete=fence.complete)
-
-
-def _replica(status: PartitionStatus) -> ReplicaView:
-    return ReplicaView(
-        state=status.state,
-        epoch=status.epoch,
-        leader_epoch=status.leader_epoch,
-        log_id=status.log_id,
-        used=status.used,
-        high_watermark=status.high_watermark,
-        reason=status.reason,
-        message=status.message,
-        end_offset=status.log_end_offset,
-        follows=status.leader if status.role == "follower" else "",
-        replicas=status.replicas,
-        previous_replicas=status.previous_replicas,
-        sets_committed=status.sets_committed,
-        rebuilding=status.rebuilding,
-        needs_higher_epoch=status.needs_higher_epoch,
-        followers={each.log_id: Position(each.end_offset, each.rebuilding) for each in status.followers},
-        fence=_fence(status.fence),
-    )

@@ -8,7 +8,8 @@ import pytest
 from muster_cli.datadir import RunningPod
 from muster_cli.procfs import ProcessRef
 from muster_cli.report import build_report
-from muster_coordinator.podapi.models import PartitionStatus, PodStatus
+from muster_coordinator.podapi.models import PodStatus, ReplicaStatus
+from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.api.models import (
     ObjectMeta,
     OffsetsPartition,
@@ -34,14 +35,16 @@ def recorded(index: int, state: PartitionState, epoch: int = 3, leader: str | No
     )
 
 
-def answer(name: str, *partitions: PartitionStatus) -> PodStatus:
+def answer(name: str, *partitions: ReplicaStatus) -> PodStatus:
     return PodStatus(
         pod=name, node_id=0, pod_uid="", boot_id="", version="", kafka_address="", ready=True, partitions=partitions
     )
 
 
-def leads(index: int, epoch: int) -> PartitionStatus:
-    return PartitionStatus(partition=index, state="ACTIVE", role="leader", epoch=epoch, leader_epoch=epoch)
+def leads(index: int, epoch: int) -> ReplicaStatus:
+    return ReplicaStatus(
+        partition=index, state=ShardState.ACTIVE, role=ReplicaRole.LEADER, epoch=epoch, leader_epoch=epoch
+    )
 
 
 def test_pod_that_says_it_leads_is_the_leader() -> None:
@@ -62,7 +65,7 @@ def test_other_states_are_shown_as_recorded(state: PartitionState) -> None:
 
 
 def test_pod_that_loads_does_not_lead_yet() -> None:
-    loading = PartitionStatus(partition=0, state="LOADING", role="leader", epoch=3, leader_epoch=3)
+    loading = ReplicaStatus(partition=0, state=ShardState.LOADING, role=ReplicaRole.LEADER, epoch=3, leader_epoch=3)
     line = build_report([], [recorded(0, PartitionState.ELECTING)], {"muster-0": answer("muster-0", loading)})
     assert line.partitions[0].leader is None
 
@@ -80,7 +83,7 @@ def test_leader_of_an_epoch_below_the_recorded_one_is_on_its_way_out() -> None:
 
 
 def test_pods_that_follow_the_leader_in_its_epoch_are_named() -> None:
-    follows = PartitionStatus(partition=0, state="INITIAL", role="follower", epoch=3)
+    follows = ReplicaStatus(partition=0, state=ShardState.INITIAL, role=ReplicaRole.FOLLOWER, epoch=3)
     partition = recorded(0, PartitionState.LED)
     replicas = tuple(Replica(name, f"log-{name}") for name in ("muster-0", "muster-1", "muster-2"))
     partition = msgspec.structs.replace(partition, status=msgspec.structs.replace(partition.status, replicas=replicas))

@@ -15,6 +15,7 @@ from tests.unit.podapi.fake_server import Server, start
 from tests.unit.podapi.fake_volume import FakeVolume
 
 from muster_coordinator.podapi.client import new_session
+from muster_coordinator.states import ShardState
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
@@ -140,7 +141,7 @@ class World:
     def _is_led(self, partition: OffsetsPartition) -> bool:
         status, index = partition.status, partition.spec.index
         return status.state is PartitionState.LED and any(
-            (each.partition, each.state, each.leader_epoch) == (index, "ACTIVE", status.epoch)
+            (each.partition, each.state, each.leader_epoch) == (index, ShardState.ACTIVE, status.epoch)
             for pod in self.pods.values()
             if pod.name == status.leader
             for each in pod.partitions()

@@ -54,7 +54,6 @@ from muster_operator.plan.known import Known
 from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.standing import log_ids
-from muster_operator.pods.session import _replica
 from muster_operator.steps.leadership import _answer
 
 T = TypeVar("T")
@@ -123,7 +122,7 @@ class Model:
             status.kafka_address,
             status.ready,
             (status.metadata_token, status.metadata_version),
-            {each.partition: _replica(each) for each in status.partitions},
+            {each.partition: each for each in status.partitions},
             draining=status.draining,
             peer_address=status.peer_address,
             lost_peers=frozenset(status.lost_peers),

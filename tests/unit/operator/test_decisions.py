@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
+from muster_coordinator.states import FailureReason, ShardState
 from muster_operator.api.conditions import Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
@@ -61,7 +62,7 @@ def test_damage_on_a_follower_is_told_once_and_for_as_long_as_its_pod_shows_it(m
 
     def records(partition: OffsetsPartition, **changes: str) -> list[OffsetsPartitionStatus]:
         follower = next(pod for pod in observation.pods if pod.name != partition.status.leader)
-        view = with_fields(follower.replicas[partition.spec.index], **changes)
+        view = replace(follower.replicas[partition.spec.index], **changes)
         shown = with_fields(follower, replicas={**follower.replicas, partition.spec.index: view})
         pods = tuple(shown if pod is follower else pod for pod in observation.pods)
         others = (each for each in observation.partitions if each.metadata.name != partition.metadata.name)
@@ -69,14 +70,14 @@ def test_damage_on_a_follower_is_told_once_and_for_as_long_as_its_pod_shows_it(m
         return [each.status for each in actions if isinstance(each, RecordLeadership)]
 
     partition = observation.partitions[0]
-    (damaged,) = records(partition, state="FAILED", reason="LogDamaged", message="at byte 7")
+    (damaged,) = records(partition, state=ShardState.FAILED, reason=FailureReason.LOG_DAMAGED, message="at byte 7")
     condition = find_condition(damaged.conditions, "Damaged")
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "LogDamaged")
     assert condition.message.endswith(": at byte 7")
     assert damaged.state is PartitionState.LED
     told = replace(partition, status=damaged)
-    assert records(told, reason="LogSetAside", message="at byte 7") == []
+    assert records(told, reason=FailureReason.LOG_SET_ASIDE, message="at byte 7") == []
     (sound,) = records(told)
     assert sound == partition.status
 
@@ -218,8 +219,8 @@ def views(model: Model, **changes: object) -> Observation:
     pods = []
     for pod in observation.pods:
         view = pod.replicas.get(0)
-        fields: dict[str, Any] = {"state": "INITIAL", "leader_epoch": -1, **changes}
-        left = {} if view is None else {0: with_fields(view, **fields)}
+        fields: dict[str, Any] = {"state": ShardState.INITIAL, "leader_epoch": -1, **changes}
+        left = {} if view is None else {0: replace(view, **fields)}
         pods.append(with_fields(pod, replicas=left))
     return with_fields(observation, pods=tuple(pods))
 
@@ -234,7 +235,7 @@ def test_change_that_is_only_recorded_is_begun_by_a_replica_of_the_set_before() 
     observation = views(model)
     known = next(pod.replicas[0] for pod in observation.pods if pod.name == before[0].pod)
     assert known.replicas == tuple(replica.log_id for replica in before)
-    learner = with_fields(known, log_id="new")
+    learner = replace(known, log_id="new")
     pods = tuple(with_fields(pod, replicas={0: learner}) if pod.name == spare else pod for pod in observation.pods)
     changing = replace(each.status, replicas=(Replica(spare, "new"), *before[1:]), previous_replicas=before)
     partition = replace(each, status=replace(changing, state=PartitionState.LEADERLESS, leader=None))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
+from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import Failover, PartitionState
 from muster_operator.plan import planner
@@ -34,16 +35,17 @@ POD_CHANGES: dict[str, st.SearchStrategy[Any]] = {
 }
 TIMES = {"steady_s": st.sampled_from([0.0, 9.0, 10.0, 19.0, 20.0, 60.0])}
 VIEW_CHANGES: dict[str, st.SearchStrategy[Any]] = {
-    "state": st.sampled_from(["ACTIVE", "LOADING", "FAILED", "INITIAL"]),
+    "state": st.sampled_from([ShardState.ACTIVE, ShardState.LOADING, ShardState.FAILED, ShardState.INITIAL]),
     "epoch": st.integers(0, 3),
     "leader_epoch": st.integers(-1, 3),
     "log_id": st.sampled_from(["", "other"]),
-    "end_offset": st.sampled_from([0, 5, 5000]),
-    "follows": st.sampled_from(["", "other"]),
+    "log_end_offset": st.sampled_from([0, 5, 5000]),
+    "leader": st.sampled_from(["", "other"]),
+    "role": st.sampled_from(ReplicaRole),
     "rebuilding": st.booleans(),
     "needs_higher_epoch": st.booleans(),
     "sets_committed": st.booleans(),
-    "followers": st.just({}),
+    "followers": st.just(()),
 }
 STATUS_CHANGES: dict[str, st.SearchStrategy[Any]] = {
     "state": st.sampled_from(PartitionState),
@@ -101,7 +103,7 @@ def changed(seen: Observation, change: tuple[str, int, int, str, Any]) -> Observ
     if kind == "pod":
         pods[number] = with_fields(pod, **{name: value})
     elif kind == "view" and index in pod.replicas:
-        view = with_fields(pod.replicas[index], **{name: value})
+        view = replace(pod.replicas[index], **{name: value})
         pods[number] = with_fields(pod, replicas={**pod.replicas, index: view})
     elif kind == "status":
         partitions[index] = replace(partition, status=replace(partition.status, **{name: value}))
@@ -116,9 +118,7 @@ def changed(seen: Observation, change: tuple[str, int, int, str, Any]) -> Observ
         return with_fields(seen, attempts=attempts)
     elif kind == "again":  # read anew: equal, and not the same objects
         partitions = [replace(each, status=replace(each.status)) for each in partitions]
-        pods = [
-            with_fields(each, replicas={at: with_fields(view) for at, view in each.replicas.items()}) for each in pods
-        ]
+        pods = [with_fields(each, replicas={at: replace(view) for at, view in each.replicas.items()}) for each in pods]
     return with_fields(seen, cluster=cluster, pods=tuple(pods), partitions=tuple(partitions))
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.operator.model import Model, Operator
 
+from muster_coordinator.states import ShardState
 from muster_operator.api.models import PartitionState
 from muster_operator.plan.actions import Elect, RecordLeadership
 
@@ -153,7 +154,7 @@ def test_two_operators_interleaved_with_faults_keep_the_rules_and_converge(event
     for partition in model.objects.values():
         leader = model.running[partition.status.leader or ""]
         status = next(each for each in leader.partitions() if each.partition == partition.spec.index)
-        assert (status.state, status.leader_epoch) == ("ACTIVE", partition.status.epoch)
+        assert (status.state, status.leader_epoch) == (ShardState.ACTIVE, partition.status.epoch)
     for pod in model.running.values():
         assert len(pod.accepted) == len(set(pod.accepted))
 

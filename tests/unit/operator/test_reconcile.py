@@ -15,6 +15,7 @@ from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 
 from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult
+from muster_coordinator.states import ShardState
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
@@ -31,7 +32,7 @@ async def town(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def led_by(pod: FakePod) -> dict[int, int]:
-    return {each.partition: each.leader_epoch for each in pod.partitions() if each.state == "ACTIVE"}
+    return {each.partition: each.leader_epoch for each in pod.partitions() if each.state is ShardState.ACTIVE}
 
 
 async def test_first_election_gives_every_partition_a_leader_in_epoch_0(town: World) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
+from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import ConditionType, find_condition
 from muster_operator.api.models import Layout, PartitionState, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import CreatePartitions, RecordReshard, SetFences
@@ -42,7 +43,7 @@ class Town:
         views = [
             self.model.view(name).replicas.get(index) for name in self.model.running if name not in self.model.down
         ]
-        return any(view is not None and view.state == "ACTIVE" for view in views)
+        return any(view is not None and view.state is ShardState.ACTIVE for view in views)
 
     def clients(self) -> None:
         """Of any layout that a pod may still know."""

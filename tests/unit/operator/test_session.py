@@ -17,10 +17,11 @@ from muster_coordinator.podapi.models import (
     Election,
     ElectionResult,
     ElectionsRequest,
-    PartitionStatus,
     ReplicaRequest,
     ReplicasRequest,
+    ReplicaStatus,
 )
+from muster_coordinator.states import FailureReason, ReplicaRole, ShardState
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection
 from muster_operator.pods.detector import Event
@@ -72,7 +73,7 @@ async def led(pod: FakePod, session: PodSession, epoch: int = 0) -> None:
 async def test_view_follows_the_events_of_the_pod(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     replica = session.view().replicas[0]
-    assert (replica.state, replica.epoch, replica.leader_epoch, replica.used) == ("ACTIVE", 0, 0, True)
+    assert (replica.state, replica.epoch, replica.leader_epoch, replica.used) == (ShardState.ACTIVE, 0, 0, True)
 
 
 async def test_pod_that_stops_is_down_because_refused(session: PodSession, server: Server) -> None:
@@ -104,10 +105,10 @@ async def test_pod_is_reconnecting_from_the_end_of_its_stream_until_it_is_known_
 async def test_positions_alone_are_no_news(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     told: list[int] = []
-    session._changed = lambda: told.append(session.view().replicas[0].end_offset)
+    session._changed = lambda: told.append(session.view().replicas[0].log_end_offset)
     (status,) = pod.partitions()
     session._take_partition(replace(status, log_end_offset=50, high_watermark=49))
-    assert (told, session.view().replicas[0].end_offset) == ([], 50)
+    assert (told, session.view().replicas[0].log_end_offset) == ([], 50)
     session._take_partition(replace(status, log_end_offset=60, needs_higher_epoch=True))
     assert told == [60]
 
@@ -131,7 +132,7 @@ async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     again = await start(FakePod("c-0", 0, pod.volume), server.address)
     await eventually(lambda: session.view().connection is Connection.UP)
     replica = session.view().replicas[0]
-    assert (replica.state, replica.epoch, replica.leader_epoch) == ("INITIAL", 3, -1)
+    assert (replica.state, replica.epoch, replica.leader_epoch) == (ShardState.INITIAL, 3, -1)
     assert session.runs == 2
     await again.stop()
 
@@ -219,7 +220,7 @@ async def test_answer_of_an_election_is_known_before_its_event(pod: FakePod, ses
     answer = ElectionResult.of(0, CallStatus.ACCEPTED, epoch=5, log_id=log_id)
     session.learn_elections(session.runs, {0: 5}, [answer])
     replica = session.view().replicas[0]
-    assert (replica.state, replica.epoch, replica.leader_epoch) == ("ACTIVE", 5, 5)
+    assert (replica.state, replica.epoch, replica.leader_epoch) == (ShardState.ACTIVE, 5, 5)
 
 
 async def test_stale_epoch_in_an_answer_raises_the_promise_that_is_known(pod: FakePod, session: PodSession) -> None:
@@ -242,7 +243,9 @@ async def test_answer_from_an_earlier_life_of_the_pod_is_ignored(pod: FakePod, s
 async def test_late_loading_event_does_not_undo_active(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     log_id = session.view().replicas[0].log_id
-    session._take_partition(PartitionStatus(0, "LOADING", "leader", 0, 0, log_id, True))
-    assert session.view().replicas[0].state == "ACTIVE"
-    session._take_partition(PartitionStatus(0, "FAILED", "none", 0, -1, log_id, True, reason="CannotWrite"))
-    assert session.view().replicas[0].state == "FAILED"
+    session._take_partition(ReplicaStatus(0, ShardState.LOADING, ReplicaRole.LEADER, 0, 0, log_id, True))
+    assert session.view().replicas[0].state is ShardState.ACTIVE
+    session._take_partition(
+        ReplicaStatus(0, ShardState.FAILED, ReplicaRole.NONE, 0, -1, log_id, True, reason=FailureReason.CANNOT_WRITE)
+    )
+    assert session.view().replicas[0].state is ShardState.FAILED

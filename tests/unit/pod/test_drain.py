@@ -21,7 +21,7 @@ from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.podapi.image import MetadataImage, ReplicaPlace
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.settings import PeerSettings
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 
 class FakeManager:

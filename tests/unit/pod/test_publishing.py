@@ -10,30 +10,31 @@ import pytest
 from muster_coordinator.pod import publishing
 from muster_coordinator.pod.publishing import PartitionPublisher
 from muster_coordinator.podapi.events import EventHub
-from muster_coordinator.podapi.models import FollowerStatus, PartitionEvent, PartitionStatus, PodStatus
+from muster_coordinator.podapi.models import FollowerStatus, PartitionEvent, PodStatus, ReplicaStatus
+from muster_coordinator.states import ReplicaRole, ShardState
 
 
 class Watched:
     """One partition, and the publisher of its status; ``published`` are the end offsets that went out."""
 
     def __init__(self) -> None:
-        self.status = PartitionStatus(0, "ACTIVE", role="leader", followers=(FollowerStatus("f", 0),))
+        self.status = ReplicaStatus(0, ShardState.ACTIVE, role=ReplicaRole.LEADER, followers=(FollowerStatus("f", 0),))
         self.asked = 0
-        self.published: list[PartitionStatus] = []
+        self.published: list[ReplicaStatus] = []
         self.hub = EventHub(lambda: PodStatus("pod-0", 0, "u", "b", "1", "h:1", True))
         publish = self.hub.publish
         self.hub.publish = lambda s: (self.published.append(s), publish(s))[1]  # type: ignore[method-assign]
         self.publisher = PartitionPublisher(self.hub, self._status, lambda: [0])
 
-    def _status(self, partition: int) -> PartitionStatus:
+    def _status(self, partition: int) -> ReplicaStatus:
         self.asked += 1
         return self.status
 
     def grow(self, end: int) -> None:
-        self.status = PartitionStatus(
+        self.status = ReplicaStatus(
             0,
-            "ACTIVE",
-            role="leader",
+            ShardState.ACTIVE,
+            role=ReplicaRole.LEADER,
             log_end_offset=end,
             high_watermark=end,
             groups=end,
@@ -52,14 +53,16 @@ def test_positions_are_not_published_as_they_change() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        PartitionStatus(0, "FAILED"),
-        PartitionStatus(0, "ACTIVE", role="leader", followers=(FollowerStatus("f", 0, rebuilding=True),)),
-        PartitionStatus(0, "ACTIVE", role="leader", followers=(FollowerStatus("g", 0),)),
-        PartitionStatus(0, "ACTIVE", role="leader", followers=(FollowerStatus("f", -1),)),
-        PartitionStatus(0, "ACTIVE", role="leader", epoch=2, followers=(FollowerStatus("f", 0),)),
+        ReplicaStatus(0, ShardState.FAILED),
+        ReplicaStatus(
+            0, ShardState.ACTIVE, role=ReplicaRole.LEADER, followers=(FollowerStatus("f", 0, rebuilding=True),)
+        ),
+        ReplicaStatus(0, ShardState.ACTIVE, role=ReplicaRole.LEADER, followers=(FollowerStatus("g", 0),)),
+        ReplicaStatus(0, ShardState.ACTIVE, role=ReplicaRole.LEADER, followers=(FollowerStatus("f", -1),)),
+        ReplicaStatus(0, ShardState.ACTIVE, role=ReplicaRole.LEADER, epoch=2, followers=(FollowerStatus("f", 0),)),
     ],
 )
-def test_change_of_state_is_published_at_once(changed: PartitionStatus) -> None:
+def test_change_of_state_is_published_at_once(changed: ReplicaStatus) -> None:
     watched = Watched()
     watched.grow(7)
     watched.status = changed

@@ -26,7 +26,7 @@ from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 DATA = Path("/data")
 

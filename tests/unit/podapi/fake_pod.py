@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator
-from typing import Literal
 
 import msgspec
 from tests.unit.podapi.fake_net import FakeNet
@@ -25,7 +24,6 @@ from muster_coordinator.podapi.models import (
     FenceStatus,
     FollowerStatus,
     PartitionEvent,
-    PartitionStatus,
     PodStatus,
     RemovalRequest,
     RemovalResult,
@@ -34,6 +32,7 @@ from muster_coordinator.podapi.models import (
     ReplicaResult,
     ReplicasRequest,
     ReplicasResponse,
+    ReplicaStatus,
     Resignation,
     ResignationResult,
     ResignationsRequest,
@@ -41,6 +40,7 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 from muster_coordinator.podapi.reshard import FenceCall, FenceResult, FencesRequest, FencesResponse
+from muster_coordinator.states import ReplicaRole, ShardState
 
 _log_numbers = itertools.count(1)
 
@@ -309,19 +309,23 @@ class FakePod:
             lost_peers=self.lost_peers,
         )
 
-    def partitions(self) -> tuple[PartitionStatus, ...]:
+    def partitions(self) -> tuple[ReplicaStatus, ...]:
         return tuple(self._partition(index) for index in sorted(self.volume.replicas))
 
-    def _partition(self, index: int) -> PartitionStatus:
+    def _partition(self, index: int) -> ReplicaStatus:
         replica = self.volume.replicas[index]
         led = self._led.get(index, -1)
         leads = led == replica.promised and led >= 0
         others = self.net.holders(index, (*replica.replicas, *replica.previous, *self._placed(index)))
         heard = any(index in pod._led and pod._led[index] == replica.promised for pod in others.values())
-        return PartitionStatus(
+        return ReplicaStatus(
             index,
-            self._leading_state(index) if leads else "INITIAL",
-            "leader" if leads else "follower" if heard and replica.leader in others else "none",
+            self._leading_state(index) if leads else ShardState.INITIAL,
+            ReplicaRole.LEADER
+            if leads
+            else ReplicaRole.FOLLOWER
+            if heard and replica.leader in others
+            else ReplicaRole.NONE,
             replica.promised,
             led if leads else -1,
             replica.log_id,
@@ -342,10 +346,10 @@ class FakePod:
             fence=replica.fence if leads else None,
         )
 
-    def _leading_state(self, index: int) -> Literal["LOADING", "ACTIVE", "FENCED"]:
+    def _leading_state(self, index: int) -> ShardState:
         fence = self.volume.replicas[index].fence
-        open_state: Literal["ACTIVE", "FENCED"] = "FENCED" if fence is not None and fence.closed else "ACTIVE"
-        return "LOADING" if index in self._loading else open_state
+        open_state = ShardState.FENCED if fence is not None and fence.closed else ShardState.ACTIVE
+        return ShardState.LOADING if index in self._loading else open_state
 
     def _placed(self, index: int) -> list[str]:
         return [each.log_id for image in self.images[-1:] for each in image.places if each.partition == index]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from muster_coordinator.podapi.events import EventHub
-from muster_coordinator.podapi.models import PartitionEvent, PartitionStatus, PodStatus, StatusEvent
+from muster_coordinator.podapi.models import PartitionEvent, PodStatus, ReplicaStatus, StatusEvent
+from muster_coordinator.states import ShardState
 
 
 def status() -> PodStatus:
@@ -16,8 +17,8 @@ async def test_first_event_is_the_status_even_after_changes() -> None:
     hub = EventHub(status)
     async with aclosing(hub.subscribe()) as events:
         assert await anext(events) == StatusEvent(status())
-        hub.publish(PartitionStatus(0, "ACTIVE"))
-        assert await anext(events) == PartitionEvent(PartitionStatus(0, "ACTIVE"))
+        hub.publish(ReplicaStatus(0, ShardState.ACTIVE))
+        assert await anext(events) == PartitionEvent(ReplicaStatus(0, ShardState.ACTIVE))
 
 
 async def test_slow_stream_sees_only_the_newest_state_of_each_partition() -> None:
@@ -25,30 +26,30 @@ async def test_slow_stream_sees_only_the_newest_state_of_each_partition() -> Non
     async with aclosing(hub.subscribe()) as events:
         await anext(events)
         for end in range(1000):
-            hub.publish(PartitionStatus(0, "ACTIVE", log_end_offset=end))
-        hub.publish(PartitionStatus(1, "LOADING"))
+            hub.publish(ReplicaStatus(0, ShardState.ACTIVE, log_end_offset=end))
+        hub.publish(ReplicaStatus(1, ShardState.LOADING))
         first, second = await anext(events), await anext(events)
     assert isinstance(first, PartitionEvent)
     assert first.partition.log_end_offset == 999
-    assert second == PartitionEvent(PartitionStatus(1, "LOADING"))
+    assert second == PartitionEvent(ReplicaStatus(1, ShardState.LOADING))
 
 
 async def test_whole_status_replaces_pending_partition_events() -> None:
     hub = EventHub(status)
     async with aclosing(hub.subscribe()) as events:
         await anext(events)
-        hub.publish(PartitionStatus(0, "ACTIVE"))
+        hub.publish(ReplicaStatus(0, ShardState.ACTIVE))
         hub.publish_status()
-        hub.publish(PartitionStatus(0, "FAILED"))
+        hub.publish(ReplicaStatus(0, ShardState.FAILED))
         assert await anext(events) == StatusEvent(status())
-        hub.publish(PartitionStatus(0, "CLOSED"))
-        assert await anext(events) == PartitionEvent(PartitionStatus(0, "CLOSED"))
+        hub.publish(ReplicaStatus(0, ShardState.CLOSED))
+        assert await anext(events) == PartitionEvent(ReplicaStatus(0, ShardState.CLOSED))
 
 
 async def test_streams_are_independent() -> None:
     hub = EventHub(status)
     async with aclosing(hub.subscribe()) as one, aclosing(hub.subscribe()) as two:
         await anext(one)
-        hub.publish(PartitionStatus(0, "ACTIVE"))
+        hub.publish(ReplicaStatus(0, ShardState.ACTIVE))
         assert isinstance(await anext(one), PartitionEvent)
         assert isinstance(await anext(two), StatusEvent)

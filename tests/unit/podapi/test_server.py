@@ -31,6 +31,7 @@ from muster_coordinator.podapi.models import (
     ResignationsRequest,
     StatusEvent,
 )
+from muster_coordinator.states import ShardState
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ async def test_watch_starts_with_the_status_then_sends_changes_and_heartbeats(cl
         while isinstance(changed, HeartbeatEvent):
             changed = await anext(events)
         assert isinstance(changed, PartitionEvent)
-        assert (changed.partition.state, changed.partition.leader_epoch) == ("ACTIVE", 1)
+        assert (changed.partition.state, changed.partition.leader_epoch) == (ShardState.ACTIVE, 1)
         assert isinstance(await anext(events), HeartbeatEvent)
 
 

@@ -32,7 +32,7 @@ from muster_coordinator.records.offset_commit import (
 from muster_coordinator.replica import loading
 from muster_coordinator.replica.loading import SHORT_BYTES, SLICE_RECORDS, SLICE_S, STANDBY_RESTS, LoadTurns, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
-from muster_coordinator.shard.states import FailureReason, ShardState
+from muster_coordinator.states import FailureReason, ShardState
 
 
 def commits(count: int) -> list[tuple[bytes, bytes | None]]:

@@ -16,6 +16,7 @@ from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import partition_status
 from muster_coordinator.replica.calls import OutcomeCode
 from muster_coordinator.replication.messages import Append
+from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
@@ -204,7 +205,7 @@ async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: Replic
     assert not pods[2].up.damage
     shown = partition_status(pods[2].up, 0)
     assert shown is not None
-    assert (shown.state, shown.reason) != ("FAILED", "LogDamaged")
+    assert (shown.state, shown.reason) != (ShardState.FAILED, "LogDamaged")
     assert shown.reason == "LogSetAside"
     assert path.name in shown.message
     assert_equal_logs(pods)

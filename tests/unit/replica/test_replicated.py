@@ -14,7 +14,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.messages import Append, Message, Sealed
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 

@@ -13,8 +13,8 @@ from muster_coordinator.records.control import Fence
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import ShardState
 from muster_coordinator.state_machine import CancelTimer, Reply, Result, SetTimer
+from muster_coordinator.states import ShardState
 
 SETS = Sets(("log-a",))
 

@@ -25,7 +25,7 @@ from muster_coordinator.records.offset_commit import (
 )
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 

@@ -9,7 +9,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.records.control import Fence
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.states import LEGAL_PREDECESSORS, ShardState
+from muster_coordinator.states import LEGAL_PREDECESSORS, ShardState
 
 pytestmark = pytest.mark.interpreted  # FakeReplica and FakeGroups stand in for compiled classes
 

@@ -12,7 +12,7 @@ from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.shard.states import ShardState
+from muster_coordinator.states import ShardState
 
 SubmitEarly = Callable[[int, Any, Answer], None]
 """(partition, request, its answer): no shard leads the partition here."""
