@@ -121,7 +121,7 @@ class Reconciler:
         """Once: observe, plan, steps. On a StoreError the steps after the one that failed were not tried."""
         memory = self._memory.setdefault(key, Memory(Attempts(self._random)))
         seen = await self._observe(key, memory)
-        actions = plan(seen, self._clock.wall(), memory.known)
+        actions = plan(seen, self._clock.wall())
         context = Context(
             key=key,
             seen=seen,

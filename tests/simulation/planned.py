@@ -46,10 +46,9 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WriteTopicStatus,
 )
-from muster_operator.plan.known import Known
 from muster_operator.plan.observation import Image, ImageNumber, Observation
+from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
-from muster_operator.plan.standing import log_ids
 from muster_operator.steps.leadership import _answer
 
 __all__ = ["Objects", "PlannedOperator", "PlannedStore"]
@@ -138,7 +137,6 @@ class PlannedOperator(OperatorProcess):
         self._attempts = Attempts(self.world.random.random)
         self._image: Image | None = None
         self._number: ImageNumber = (-1, -1)
-        self._known = Known()
 
     def _now_s(self) -> float:
         return self.world.now_ms / 1000
@@ -151,7 +149,7 @@ class PlannedOperator(OperatorProcess):
         self._declare()
         partitions = self._objects.read(self.name)
         if partitions is not None:
-            self._carry_out(plan(self._observe(partitions), self._now_s(), self._known), run)
+            self._carry_out(plan(self._observe(partitions), self._now_s()), run)
         if run == self._run:
             self.world.at(STEP_MS + self.world.random.randint(0, STEP_MS), lambda: self._step(run))
 

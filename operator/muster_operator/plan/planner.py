@@ -1,4 +1,4 @@
-"""plan(): everything that is to be done for one cluster, most urgent first."""
+"""`plan`: all actions for one cluster, the most urgent first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WriteTopicStatus,
 )
-from muster_operator.plan.failover import Decision, stalled
-from muster_operator.plan.known import Known
+from muster_operator.plan.cluster_facts import ClusterFacts, Tally
+from muster_operator.plan.decide import decide
+from muster_operator.plan.decision import Decision, stalled
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
 from muster_operator.plan.placement import place
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
-from muster_operator.plan.standing import Scene, Tally
+from muster_operator.plan.set_change import removable
 from muster_operator.plan.status import (
     Verdict,
     cluster_status,
@@ -45,7 +46,6 @@ from muster_operator.plan.status import (
     topic_status,
     verdict_of_topic,
 )
-from muster_operator.plan.upkeep import decide, removable
 
 __all__ = ["plan"]
 
@@ -66,10 +66,8 @@ class _Sorted:
     refused: tuple[tuple[OffsetsPartition, Reason, str], ...]
 
 
-def plan(seen: Observation, now: float, known: Known | None = None) -> tuple[Action, ...]:
-    """What to do. `now`: seconds since 1970, for the times in status only. `known`: of the last plan of this cluster;
-    with or without it the actions are the same.
-    """
+def plan(seen: Observation, now: float) -> tuple[Action, ...]:
+    """The actions that the observation asks for. `now`: seconds since 1970, only for the times in status."""
     time, cluster = format_time(now), seen.cluster
     topic = seen.topics[0] if cluster is not None and seen.topics else None
     objects = _sort(seen, topic)
@@ -83,8 +81,8 @@ def plan(seen: Observation, now: float, known: Known | None = None) -> tuple[Act
     if topic is None:
         return (*refusals, *others, *_cluster(seen, cluster, [], None, time))
 
-    scene = _scene(seen, topic, objects)
-    decisions = _decide(seen, objects, scene, time, known or Known())
+    facts = _facts(seen, topic, objects)
+    decisions = _decide(seen, objects, facts, time)
     statuses = {index: decision.status for index, decision in decisions.items()}
     records = [
         RecordLeadership(objects.counting[index], status)
@@ -108,7 +106,7 @@ def plan(seen: Observation, now: float, known: Known | None = None) -> tuple[Act
         *_replicas(seen, topic, decisions),
         *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
-        *restart(seen, scene, statuses),
+        *restart(seen, facts, statuses),
         *refusals,
         *((WriteTopicStatus(topic, after),) if after != topic.status and not resharded else ()),
         *others,
@@ -146,24 +144,23 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     return _Sorted(counting, tuple(refused))
 
 
-def _scene(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> Scene:
-    """What the decisions share; see there."""
+def _facts(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> ClusterFacts:
     assert seen.cluster is not None
     spec = seen.cluster.spec
     rebalance_after_s = parse_duration(spec.failover.rebalance_after)
-    return Scene(
+    return ClusterFacts(
         pods={pod.name: pod for pod in seen.pods},
         replication_factor=topic.spec.replication_factor,
         declared=spec.pods,
         rebalance_after_s=rebalance_after_s,
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=next_to_restart(seen, rebalance_after_s),
-        count=lambda: _count(seen, objects),
+        tally=_count(seen, objects),
     )
 
 
 def _count(seen: Observation, objects: _Sorted) -> Tally:
-    """What is led, held and under way before anything is decided."""
+    """The counts before the first decision of the plan."""
     partitions = objects.counting.values()
     statuses = [each.status for each in partitions]
     moves = 0 if seen.rests else max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
@@ -189,34 +186,21 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
     return view is None or not view.is_active or view.leader_epoch < status.epoch
 
 
-def _decide(seen: Observation, objects: _Sorted, scene: Scene, time: str, known: Known) -> Mapping[int, Decision]:
-    """By index, with the status as it is to be recorded."""
-    known.begin((time, scene.facts()))
-    logs = [pod.replicas for pod in seen.pods]
-    decisions = {}
-    for index, partition in objects.counting.items():
-        if not partition.status.replicas:
-            continue
-        name = partition.metadata.name
-        attempt = seen.attempts.get(name)
-        inputs = (partition, attempt, *(replicas.get(index) for replicas in logs))
-        decision = known.find(name, inputs)
-        if decision is None:
-            scene.depends_on_others = False
-            decision = _told(seen, partition, decide(partition, scene, attempt), time)
-            if not scene.depends_on_others:
-                known.keep(name, inputs, decision)
-        decisions[index] = decision
-    if len(decisions) < len(objects.counting):
-        placed = _placement(seen, objects)
-        decisions |= {index: _told(seen, objects.counting[index], each, time) for index, each in placed.items()}
-    return dict(sorted(decisions.items()))
+def _decide(seen: Observation, objects: _Sorted, facts: ClusterFacts, time: str) -> Mapping[int, Decision]:
+    """One decision per partition, by index, each with the status as it is to be recorded."""
+    placed = {index: each for index, each in objects.counting.items() if each.status.replicas}
+    decisions = {index: decide(each, facts, seen.attempts.get(each.metadata.name)) for index, each in placed.items()}
+    if len(placed) < len(objects.counting):
+        decisions |= _placement(seen, objects)
+    return {
+        index: _with_conditions(seen, objects.counting[index], decision, time)
+        for index, decision in sorted(decisions.items())
+    }
 
 
-def _told(seen: Observation, partition: OffsetsPartition, decided: Decision, time: str) -> Decision:
-    """With the conditions by which people are told."""
-    damage = damage_of(partition.spec.index, seen.pods)
-    return with_fields(decided, status=partition_status(partition, decided.status, decided.message, time, damage))
+def _with_conditions(seen: Observation, record: OffsetsPartition, decided: Decision, time: str) -> Decision:
+    damage = damage_of(record.spec.index, seen.pods)
+    return with_fields(decided, status=partition_status(record, decided.status, decided.message, time, damage))
 
 
 def _too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:

@@ -1,4 +1,4 @@
-"""Restarting pods that run an older template than is declared: one at a time, leaders first moved elsewhere."""
+"""A rollout: pods with an older template than declared restart one at a time, once their leaders have moved."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState
 from muster_operator.plan.actions import RestartPod
+from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.observation import RESTART, Connection, Observation, PodView
-from muster_operator.plan.standing import Scene
 
 __all__ = ["next_to_restart", "restart"]
 
 
 def next_to_restart(seen: Observation, steady_s: float) -> str:
-    """The outdated pod whose turn it is, highest ordinal first as a StatefulSet does; "" while any pod is missing, or
-    has been up for less than `steady_s`: its replicas shall be warm before they lead what the next one gives up.
+    """The outdated pod to restart next, highest ordinal first as a StatefulSet does; "" if there is none.
+
+    Also "" while a pod is missing or has been up for less than `steady_s` seconds: its replicas must be warm before
+    they take over what the next pod gives up.
     """
     assert seen.cluster is not None
     if len(seen.pods) < seen.cluster.spec.pods:
@@ -25,10 +27,12 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
     return max(outdated, key=lambda pod: pod.node_id).name if outdated else ""
 
 
-def restart(seen: Observation, scene: Scene, statuses: Mapping[int, OffsetsPartitionStatus]) -> Iterator[RestartPod]:
-    """When every partition is led and fully followed, and the pod leads nothing that another one could lead.
+def restart(
+    seen: Observation, facts: ClusterFacts, statuses: Mapping[int, OffsetsPartitionStatus]
+) -> Iterator[RestartPod]:
+    """Restart the pod once every partition is led and fully followed, and no other pod could lead what it leads.
 
-    A pod that is down has nothing to lose: it may be the older template that does not let it come up.
+    A pod that is down is restarted at once: the older template may be what keeps it down.
     """
     for pod in seen.pods:
         if (
@@ -39,9 +43,9 @@ def restart(seen: Observation, scene: Scene, statuses: Mapping[int, OffsetsParti
         ):
             yield RestartPod(pod.name, pod.uid)
             return
-    if not scene.emptying or (RESTART, scene.emptying) in seen.busy:
+    if not facts.emptying or (RESTART, facts.emptying) in seen.busy:
         return
-    pod = scene.pods[scene.emptying]
+    pod = facts.pods[facts.emptying]
     if all(_is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()):
         yield RestartPod(pod.name, pod.uid)
 

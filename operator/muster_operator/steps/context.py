@@ -11,7 +11,6 @@ from muster_operator.api.models import FailoverRecord
 from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
-from muster_operator.plan.known import Known
 from muster_operator.plan.observation import Image, ImageNumber, Observation
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
@@ -37,7 +36,6 @@ class Memory:
     """Of one cluster. All of it can be lost: it saves calls, it never decides who leads."""
 
     attempts: Attempts
-    known: Known = field(default_factory=Known)
     image: Image | None = None
     image_number: ImageNumber = (-1, -1)
     busy: set[tuple[str, str]] = field(default_factory=set)

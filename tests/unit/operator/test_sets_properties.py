@@ -19,7 +19,7 @@ from tests.unit.operator.test_planner_properties import finish_loads
 
 from muster_operator.api.models import PartitionState
 from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership, RemoveReplicas
-from muster_operator.plan.standing import log_ids
+from muster_operator.plan.partition_view import log_ids
 
 FACTORS: tuple[Literal[3, 5], ...] = (3, 5)
 

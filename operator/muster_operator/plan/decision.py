@@ -1,0 +1,78 @@
+"""What a plan decides about one partition, and the election that a decision can contain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState
+from muster_operator.plan.actions import Elect
+from muster_operator.plan.partition_view import Member, PartitionView, log_ids
+
+__all__ = ["Decision", "elect", "leaderless", "preferred_pod", "stalled", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to record about a partition (without conditions and times), and what follows once it is recorded.
+
+    `create_on`: pods that shall create a log. `refresh`: the pod to ask how far its followers are; "" for none.
+    """
+
+    status: OffsetsPartitionStatus
+    message: str
+    elect: Elect | None = None
+    create_on: tuple[str, ...] = ()
+    refresh: str = ""
+
+
+def unchanged(record: OffsetsPartition) -> Decision:
+    """Keep the recorded status and its message: wait."""
+    message = next((each.message for each in record.status.conditions if each.type == "Ready"), "")
+    return Decision(record.status, message)
+
+
+def leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
+    """No replica leads, and what is missing may come by itself."""
+    return Decision(replace(status, state=PartitionState.LEADERLESS, reason=reason, following=0), message)
+
+
+def stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
+    """No replica leads, and a person has to act."""
+    return Decision(replace(status, state=PartitionState.STALLED, reason=reason, following=0), message)
+
+
+def preferred_pod(record: OffsetsPartition) -> str:
+    """The pod that shall lead: the declared one if it has a replica, else that of the first replica, as in Kafka."""
+    replicas = [each.pod for each in record.status.replicas]
+    wanted = record.spec.preferred_leader
+    return wanted if wanted is not None and wanted in replicas else next(iter(replicas), "")
+
+
+def elect(
+    partition: PartitionView, chosen: Member, reason: Reason, *, force: bool = False, resign: str = ""
+) -> Decision:
+    """Issue an epoch to the pod of `chosen`, or repeat an issued epoch that no replica has promised yet."""
+    status, view = partition.status, chosen.view
+    assert view is not None
+    pod = chosen.replica.pod
+    highest = partition.highest_epoch()
+    promised = [each.view.epoch for each in partition.members if each.view is not None]
+    issued = pod == status.leader and max(promised) < status.epoch == highest
+    epoch = highest if issued else highest + 1
+    partition.facts.tally.led[pod] += 1
+    electing = replace(status, leader=pod, epoch=epoch, state=PartitionState.ELECTING, reason=reason)
+    call = Elect(
+        partition=partition.record.metadata.name,
+        index=partition.index,
+        pod=pod,
+        epoch=epoch,
+        replicas=log_ids(electing.replicas),
+        previous_replicas=log_ids(electing.previous_replicas),
+        bootstrap=partition.was_never_led,
+        force=force,
+        resign=resign,
+    )
+    return Decision(electing, f"pod {pod} is elected in epoch {epoch}", elect=call)

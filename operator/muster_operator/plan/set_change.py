@@ -1,0 +1,203 @@
+"""Changes of a partition's replica set: which replicas go, which pods get new ones, and when the new set is elected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from muster_coordinator.podapi.models import ReplicaStatus
+from muster_coordinator.states import FailureReason
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import OffsetsPartitionStatus, PartitionState, Replica
+from muster_operator.plan.cluster_facts import ClusterFacts
+from muster_operator.plan.decision import Decision
+from muster_operator.plan.moves import interrupt, may_take_over
+from muster_operator.plan.observation import PodView
+from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up, log_ids
+from muster_operator.plan.placement import choose_pods
+
+__all__ = ["change_set", "removable"]
+
+
+def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle: Decision) -> Decision | None:
+    """The next step towards the replicas that the partition shall have; None if it has them.
+
+    `own`: the leader's replica, `view` as its pod reports it. `idle`: what is decided if no step can begin now.
+    """
+    status, facts = idle.status, partition.facts
+    staying = [each.replica for each in partition.replicas if not _is_to_go(partition, each)]
+    staying = staying[: facts.replication_factor]
+    lacking = facts.replication_factor - len(staying)
+    learners = [partition.member(each) for each in status.learners]
+    useful = _useful(partition, learners, lacking)
+    if tuple(each.replica for each in useful) != status.learners:
+        given_up = (each.replica for each in learners if each not in useful and each.log_id)
+        found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
+        return Decision(found, idle.message)
+    if len(useful) > lacking:
+        return None
+    if len(useful) < lacking:
+        return _add_learners(partition, staying, useful, lacking - len(useful), idle)
+    if any(each.view is None or not each.log_id for each in useful):
+        return _with_learners(partition, status, [each.replica for each in useful], idle)
+    before = [each.replica for each in partition.replicas]
+    wanted = _in_place(before, staying, [each.replica for each in useful])
+    if set(log_ids(wanted)) == set(log_ids(status.replicas)):
+        return None
+    if not all(is_caught_up(view, each.log_id) for each in useful):
+        return Decision(status, f"{idle.message}; {len(useful)} new ones are catching up", refresh=own.replica.pod)
+    return _elect_new_set(partition, own, view, replace(status, replicas=wanted), idle)
+
+
+def _useful(partition: PartitionView, learners: Sequence[Member], lacking: int) -> Sequence[Member]:
+    """The learners to keep. While a pod is away the operator cannot see what it lost, and gives no copy up."""
+    useful = [each for each in learners if not _is_hopeless(each, partition.facts)]
+    all_up = all(each.pod is not None and each.pod.is_up for each in partition.replicas)
+    return useful[:lacking] if all_up else useful
+
+
+def _add_learners(
+    partition: PartitionView, staying: Sequence[Replica], useful: Sequence[Member], count: int, idle: Decision
+) -> Decision | None:
+    """Give the partition `count` more learners; None if there are no pods for them, so the set stays as it is."""
+    added = _add(partition, staying, useful, count)
+    if not added:
+        return None
+    tally = partition.facts.tally
+    if tally.changes <= 0 and not useful:
+        return idle
+    tally.changes -= 1
+    return _with_learners(partition, idle.status, [*(each.replica for each in useful), *added], idle)
+
+
+def _elect_new_set(
+    partition: PartitionView, own: Member, view: ReplicaStatus, status: OffsetsPartitionStatus, idle: Decision
+) -> Decision:
+    """Elect the leader again with the new set, or a staying replica if the leader's own replica is to go."""
+    changing = replace(status, previous_replicas=partition.status.replicas, learners=())
+    changed = partition.with_status(changing)
+    chosen = next((each for each in changed.replicas if each.log_id == own.log_id), None)
+    if chosen is None:
+        ready = [each for each in changed.replicas if may_take_over(changed, each, view)]
+        if not ready:
+            return idle
+        chosen = ready[0]
+    return interrupt(changed, chosen, Reason.CHANGING_REPLICAS, idle)
+
+
+def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequence[Replica]) -> tuple[Replica, ...]:
+    """The new set: each of `new` takes the position of a replica that goes, on the same pod if possible.
+
+    Position matters: the first replica of a set is its preferred leader, and a pod that lost its volume would otherwise
+    never be a preferred leader again.
+    """
+    left = list(new)
+    wanted: list[Replica] = []
+    for each in before:
+        if each in staying:
+            wanted.append(each)
+        elif left:
+            heir = next((one for one in left if one.pod == each.pod), left[0])
+            left.remove(heir)
+            wanted.append(heir)
+    return (*wanted, *left)
+
+
+def _is_to_go(partition: PartitionView, member: Member) -> bool:
+    """Whether the replica is lost for good, is away for too long, or is on a pod that spec.replicas does not name."""
+    facts, pod = partition.facts, member.pod
+    asked = partition.record.spec.replicas
+    if asked and member.replica.pod not in asked:
+        return True
+    if member.is_lost or (pod is not None and pod.is_up and member.is_damaged):
+        return True
+    if pod is None:
+        return _ordinal(member.replica.pod) >= facts.declared
+    return facts.is_away_for_long(pod)
+
+
+def _ordinal(pod: str) -> int:
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _is_hopeless(learner: Member, facts: ClusterFacts) -> bool:
+    """Whether the learner's log is gone, or its pod is away for too long: another learner takes its place."""
+    pod = learner.pod
+    if pod is None:
+        return True
+    if pod.is_up:
+        return bool(learner.log_id) and learner.view is None
+    return facts.is_away_for_long(pod)
+
+
+def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequence[Member], count: int) -> list[Replica]:
+    """Choose pods for new replicas: pods that are up and have no replica, first those whose replica is lost."""
+    facts = partition.facts
+    taken = {each.pod for each in staying} | {each.replica.pod for each in learners}
+    asked = partition.record.spec.replicas
+    free = [
+        pod
+        for pod in facts.pods.values()
+        if pod.is_up
+        and not facts.shall_leave(pod)
+        and pod.name not in taken
+        and (not asked or pod.name in asked)
+        and pod.node_id < facts.declared
+        and not _has_log_in_the_way(partition, pod)
+    ]
+    lost = {each.replica.pod for each in partition.replicas if each.is_lost}
+    there = [facts.pods[name] for name in taken if name in facts.pods]
+    chosen = choose_pods(free, count, there, facts.tally.held, first=lost)
+    for pod in chosen:
+        facts.tally.held[pod.name] += 1
+    return [Replica(pod.name) for pod in chosen]
+
+
+def _has_log_in_the_way(partition: PartitionView, pod: PodView) -> bool:
+    """Whether the pod has a damaged log of the present set, a log without a readable id, or a log that is to be
+    deleted: the call that deletes it may be under way.
+    """
+    view = pod.replicas.get(partition.index)
+    if view is None:
+        return False
+    of_the_set = not view.log_id or view.log_id in log_ids(partition.status.replicas)
+    return of_the_set or removable(partition.status, pod.name, view)
+
+
+def _with_learners(
+    partition: PartitionView, status: OffsetsPartitionStatus, learners: Sequence[Replica], idle: Decision
+) -> Decision:
+    """Record the pods, then have the logs created, then record their ids.
+
+    A crash between two of these steps is harmless: the next plan continues from what it finds.
+    """
+    found: list[Replica] = []
+    missing: list[str] = []
+    for each in learners:
+        pod = partition.facts.pods.get(each.pod)
+        view = pod.replicas.get(partition.index) if pod is not None and pod.is_up else None
+        if view is not None and view.log_id and view.log_id not in log_ids(status.replicas):
+            found.append(Replica(each.pod, view.log_id))
+        else:
+            found.append(Replica(each.pod))
+            missing.append(each.pod)
+    pods = ", ".join(each.pod for each in learners)
+    recorded = replace(status, learners=tuple(found))
+    placed = status.learners == recorded.learners
+    create_on = tuple(name for name in missing if name in partition.facts.pods) if placed else ()
+    return Decision(recorded, f"{idle.message}; pod {pods} gets a replica", create_on=create_on)
+
+
+def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> bool:
+    """Whether the log `view` on `pod` may be deleted now.
+
+    A damaged log stays for people to look at. A log that promised a higher epoch than the present leader's waits for
+    the next leader.
+    """
+    if status.state is not PartitionState.LED or status.previous_replicas or view.log_id in log_ids(status.learners):
+        return False
+    if view.epoch > status.led_epoch or view.reason == FailureReason.LOG_DAMAGED:
+        return False
+    return Replica(pod, view.log_id) in status.left
