@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.plan.observation import Attempt
 
-__all__ = ["Answer", "Attempts"]
+__all__ = ["Attempts", "attempt_of"]
 
 FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
@@ -18,16 +19,19 @@ REFUSED_S = 1.0
 """A pod that said that it cannot lead is not asked again for so long, if there is another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an election call came to. `refused`: this pod cannot lead now. `better`: the log id that should be elected.
-    `sets`: the ones that the log names, when they are others than those of the call."""
-
-    reason: Reason | None = None
-    message: str = ""
-    refused: bool = False
-    better: str = ""
-    sets: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+_REASONS = {
+    CallStatus.STALE_EPOCH: Reason.STALE_EPOCH,
+    CallStatus.WRONG_REPLICA: Reason.LOG_LOST,
+    CallStatus.CANNOT_WRITE: Reason.CANNOT_WRITE,
+    CallStatus.DAMAGED: Reason.LOG_DAMAGED,
+    CallStatus.INVALID: Reason.ELECTING,
+    CallStatus.SET_CONFLICT: Reason.SET_CONFLICT,
+    CallStatus.LEADER_LIVES: Reason.LEADER_LIVES,
+    CallStatus.BETTER_LOG: Reason.BETTER_LOG,
+    CallStatus.NO_MAJORITY: Reason.NO_MAJORITY,
+}
+_REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallStatus.DAMAGED))
+"""This pod cannot lead the partition now; another one may."""
 
 
 @dataclass(slots=True)
@@ -38,7 +42,8 @@ class _Election:
     tries: int = 1
     in_flight: bool = True
     not_before: float = 0.0
-    answer: Answer = Answer()
+    result: CallResult | None = None  # None: none yet, or no answer came
+    message: str = ""  # why no answer came
 
 
 class Attempts:
@@ -56,23 +61,36 @@ class Attempts:
         before = self._elections.get(partition)
         self._elections[partition] = _Election(pod, epoch, now, 1 if before is None else before.tries + 1)
 
-    def answer(self, partition: str, epoch: int, now: float, answer: Answer) -> None:
-        """The call of this epoch is over. Whatever it said, another one has to wait, unless the leader becomes ACTIVE
-        (`settle`).
+    def answered(self, partition: str, epoch: int, now: float, result: CallResult) -> None:
+        """The election of this epoch has this result. Whatever it is, the next election has to wait, unless the leader
+        becomes ACTIVE (`settle`).
 
-        The second try comes at once: a stale epoch, or a better log elsewhere, is put right by the answer itself.
+        The second try comes at once: the result itself puts right a stale epoch, or names a better log elsewhere.
         """
+        election = self._end(partition, epoch, now)
+        if election is not None:
+            election.result = result
+            if result.status in _REFUSALS:
+                until = max(now + REFUSED_S, election.not_before)
+                self._refused.setdefault(partition, {})[election.pod] = until
+
+    def unanswered(self, partition: str, epoch: int, now: float, message: str) -> None:
+        """The election of this epoch has no result: the call failed, as `message` says."""
+        election = self._end(partition, epoch, now)
+        if election is not None:
+            election.message = message
+
+    def _end(self, partition: str, epoch: int, now: float) -> _Election | None:
+        """None: the election was given up before, because its pod died."""
         election = self._elections.get(partition)
         if election is None or election.epoch != epoch:
-            return  # given up meanwhile: its pod died
+            return None
         delay_s = 0.0
         if election.tries > 1:
             delay_s = min(FIRST_DELAY_S * 2.0 ** (election.tries - 2), MAX_DELAY_S) * (0.5 + 0.5 * self._jitter())
         election.in_flight = False
         election.not_before = now + delay_s
-        election.answer = answer
-        if answer.refused:
-            self._refused.setdefault(partition, {})[election.pod] = now + max(REFUSED_S, delay_s)
+        return election
 
     def settle(self, partition: str, now: float) -> float | None:
         """The partition has an active leader: forget its failures. How long the election took, if one was made."""
@@ -105,25 +123,22 @@ class Attempts:
         }
 
     def _is_recent(self, election: _Election, now: float) -> bool:
-        said = election.answer
-        return election.in_flight or now < election.not_before or bool(said.better) or said.sets is not None
+        """Or its result names what the next election needs."""
+        result = election.result
+        names = result is not None and bool(result.better_log_id or result.replicas)
+        return election.in_flight or now < election.not_before or names
 
     def _view(self, partition: str, now: float) -> Attempt:
         election = self._elections.get(partition)
         refused = frozenset(self._refused.get(partition, ()))
         if election is None:
             return Attempt(False, False, refused=refused)
-        said = election.answer
-        return Attempt(
-            election.in_flight,
-            now < election.not_before,
-            said.reason,
-            said.message,
-            election.pod,
-            refused,
-            said.better,
-            said.sets,
-        )
+        if election.result is not None:
+            shown = attempt_of(election.pod, election.epoch, election.result)
+        else:
+            reason = None if election.in_flight else Reason.ELECTING
+            shown = Attempt(False, False, reason, election.message, election.pod)
+        return replace(shown, in_flight=election.in_flight, held_back=now < election.not_before, refused=refused)
 
     def are_under_way(self, now: float) -> bool:
         """Elections were called a moment ago, and their answers are about to come. Not without end: what waits for a
@@ -137,3 +152,18 @@ class Attempts:
         ends += [self._busy_since + SOON_S for each in self._elections.values() if each.in_flight]
         ends += [until for refusals in self._refused.values() for until in refusals.values()]
         return min((end - now for end in ends if end > now), default=None)
+
+
+def attempt_of(pod: str, epoch: int, result: CallResult) -> Attempt:
+    """What the result of the election of `pod` in `epoch` says to a plan."""
+    text = f"{result.status.value} {result.message}".rstrip()
+    return Attempt(
+        in_flight=False,
+        held_back=False,
+        reason=_REASONS.get(result.status),
+        message=f"pod {pod} in epoch {epoch}: {text}",
+        pod=pod,
+        refused=frozenset((pod,) if result.status in _REFUSALS else ()),
+        better=result.better_log_id,
+        sets=(result.replicas, result.previous_replicas) if result.replicas else None,
+    )

@@ -18,9 +18,9 @@ from tests.fuzz.logs import PARTITIONS, LogFuzz, new_manager, written_disk
 from tests.fuzz.requests import mutate
 from tests.unit.log.fake_disk import FakeDisk
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import MAGIC, NAME, CheckpointHead, CheckpointWriter
-from muster_coordinator.replica.calls import OutcomeCode
 
 PART_ENTRIES = 2
 _FRAME = Struct(">II")
@@ -35,7 +35,7 @@ async def disk_with_checkpoints() -> FakeDisk:
         for partition in range(PARTITIONS):
             log_id = (await manager.create_replica(partition)).log_id
             outcome = await manager.elect(partition, 3, (log_id,))
-            assert outcome.code is OutcomeCode.ACCEPTED, outcome
+            assert outcome.status is CallStatus.ACCEPTED, outcome
             replica, coordinator = manager.replicas[partition], manager.shards[partition].coordinator
             offset = replica.end_offset
             head = CheckpointHead(SNAPSHOT_VERSION, log_id, offset, replica.log.epochs.epoch_at(offset - 1))

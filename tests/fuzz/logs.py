@@ -22,13 +22,13 @@ from tests.support.replicas import AnyTopic, Asked, NoPeers
 from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.pod.test_replica_manager import DATA
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import CorruptBatchError, iter_batches
-from muster_coordinator.replica.calls import OutcomeCode
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import ShardState
 
@@ -76,7 +76,7 @@ async def _written_disk() -> FakeDisk:
         for partition in range(PARTITIONS):
             log_id = (await manager.create_replica(partition)).log_id
             outcome = await manager.elect(partition, epoch, (log_id,), bootstrap=epoch == 1)
-            assert outcome.code is OutcomeCode.ACCEPTED, outcome
+            assert outcome.status is CallStatus.ACCEPTED, outcome
             await ask(manager, partition, transactional)
             for offset in range(1, COMMITS + 1):
                 response = await ask(manager, partition, commit_request(offset))
@@ -132,8 +132,8 @@ class LogFuzz:
         try:
             for partition in range(PARTITIONS):
                 created = await manager.create_replica(partition)
-                assert created.code in OutcomeCode
-                if created.code is not OutcomeCode.ACCEPTED:
+                assert created.status in CallStatus
+                if created.status is not CallStatus.ACCEPTED:
                     assert created.message, "refused without a reason"
                     continue
                 outcome = await manager.elect(partition, 1000, (created.log_id,), bootstrap=not created.used)

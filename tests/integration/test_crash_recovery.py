@@ -10,7 +10,8 @@ import pytest
 from tests.support.kafka import KafkaClient
 from tests.support.pod import SoloPod
 
-from muster_coordinator.podapi.models import CallStatus, ReplicaStatus
+from muster_coordinator.calls import CallStatus
+from muster_coordinator.podapi.models import ReplicaStatus
 from muster_coordinator.states import ShardState
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,8 @@ import pytest
 from tests.support.pod import POLL_S, PodProcess
 from tests.support.replicated import LIMIT_S, GroupClient, ReplicatedPods, group_of
 
-from muster_coordinator.podapi.models import CallStatus, Election, ElectionsRequest, StatusEvent
+from muster_coordinator.calls import CallStatus
+from muster_coordinator.podapi.models import Election, ElectionsRequest, StatusEvent
 from muster_coordinator.states import ReplicaRole, ShardState
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.replica import Replica
 from tests.simulation.store import Record, Store
 
-from muster_coordinator.replication.effects import Answer, CallStatus
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 
@@ -206,13 +206,13 @@ class Operator(OperatorProcess):
         self._failures += 1
         run = self._run
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: CallResult) -> None:
             self.world.send(pod_name, self.name, lambda: self._answered(run, answer))
 
         self.world.log(f"{self.name} elects {pod_name} in {epoch} {_short(sets)}{' force' if force else ''}")
         self.world.send(self.name, pod_name, lambda: replica.elect(call, answered))
 
-    def _answered(self, run: int, answer: Answer) -> None:
+    def _answered(self, run: int, answer: CallResult) -> None:
         if run != self._run:
             return
         self.world.log(f"{self.name} hears {answer.status} {answer.epoch} {answer.message}")
@@ -223,8 +223,10 @@ class Operator(OperatorProcess):
             self._again_at = self.world.now_ms + 2 * STEP_MS
             return
         self._again_at = self.world.now_ms + self.world.random.randint(0, 100 * min(self._failures, 8))
-        if answer.status is CallStatus.SET_CONFLICT and answer.sets is not None:
-            self._swap(self.store.record, replace(self.store.record, sets=answer.sets))
+        if answer.status is CallStatus.SET_CONFLICT:
+            self._swap(
+                self.store.record, replace(self.store.record, sets=Sets(answer.replicas, answer.previous_replicas))
+            )
 
     def _resign(self, record: Record) -> None:
         replica = self.partition.replicas[record.leader]

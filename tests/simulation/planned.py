@@ -18,11 +18,9 @@ from tests.simulation.pod import Pod
 from tests.simulation.store import Api, Record
 from tests.simulation.views import PodMemory
 
-from muster_coordinator.podapi.models import CallStatus, ElectionResult
-from muster_coordinator.replication import effects as fx
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
-from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
@@ -36,7 +34,7 @@ from muster_operator.api.models import (
     TopicRef,
     partition_object_name,
 )
-from muster_operator.attempts import Answer, Attempts
+from muster_operator.attempts import Attempts
 from muster_operator.plan.actions import (
     Action,
     Elect,
@@ -49,7 +47,6 @@ from muster_operator.plan.actions import (
 from muster_operator.plan.observation import Image, ImageNumber, Observation
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
-from muster_operator.steps.leadership import _answer
 
 __all__ = ["Objects", "PlannedOperator", "PlannedStore"]
 
@@ -228,20 +225,24 @@ class PlannedOperator(OperatorProcess):
             f"{' whatever is lost' if action.allow_data_loss else ''} of {len(action.replicas)}"
         )
 
-        def ended(answer: Answer, *, accepted: bool = False) -> None:
-            if run == self._run:
-                self._attempts.answer(action.partition, action.epoch, self._now_s(), answer)
-                if accepted and action.resign:
-                    self._resign(action)
+        def ended(result: CallResult | str) -> None:
+            """`result`: what the pod answered, or why no answer came."""
+            if run != self._run:
+                return
+            if isinstance(result, str):
+                self._attempts.unanswered(action.partition, action.epoch, self._now_s(), result)
+                return
+            self._attempts.answered(action.partition, action.epoch, self._now_s(), result)
+            if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING) and action.resign:
+                self._resign(action)
 
-        def answered(said: fx.Answer) -> None:
-            world.log(f"{self.name} hears {said.status} {said.epoch} {said.message}")
-            accepted = said.status in (fx.CallStatus.ACCEPTED, fx.CallStatus.LOADING)
-            world.send(action.pod, self.name, lambda: ended(_answer(action, _result(action, said)), accepted=accepted))
+        def answered(result: CallResult) -> None:
+            world.log(f"{self.name} hears {result.status} {result.epoch} {result.message}")
+            world.send(action.pod, self.name, lambda: ended(result))
 
         def call() -> None:
             if not pod.up:
-                world.send(action.pod, self.name, lambda: ended(Answer(Reason.ELECTING, "connection refused")))
+                world.send(action.pod, self.name, lambda: ended("connection refused"))
                 return
             sets = Sets(action.replicas, action.previous_replicas)
             election = ElectionCall(
@@ -254,7 +255,7 @@ class PlannedOperator(OperatorProcess):
             self._cluster.partitions[action.index].replicas[action.pod].elect(election, answered)
 
         world.send(self.name, action.pod, call)
-        world.at(CALL_MS, lambda: ended(Answer(Reason.ELECTING, "no answer")))
+        world.at(CALL_MS, lambda: ended("no answer"))
 
     def _resign(self, action: Elect) -> None:
         replica = self._cluster.partitions[action.index].replicas[action.resign]
@@ -284,16 +285,3 @@ def _take_image(pod: Pod, action: PublishMetadata) -> Callable[[], None]:
                 replica.set_learners(tuple(log_id for at, log_id, _ in action.image.places if at == index))
 
     return take
-
-
-def _result(action: Elect, said: fx.Answer) -> ElectionResult:
-    sets = said.sets or Sets(())
-    return ElectionResult.of(
-        action.index,
-        CallStatus(said.status.value),
-        epoch=said.epoch,
-        message=said.message,
-        replicas=sets.replicas,
-        previous_replicas=sets.previous_replicas,
-        better_log_id=said.better_log_id,
-    )

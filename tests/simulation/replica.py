@@ -16,6 +16,7 @@ from tests.simulation.pod import Crash, Pod
 from tests.simulation.serving import Request, Serving
 from tests.simulation.storage import Checkpoint, DiskLog, Storage
 
+from muster_coordinator.calls import CallResult
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
@@ -51,7 +52,7 @@ class Replica:
         self._turn_due = False
         self._lazy = False  # the core does not know the last batches of a leader that is alone
         self._durable_end = 0
-        self._answers: dict[int, Callable[[fx.Answer], None]] = {}
+        self._answers: dict[int, Callable[[CallResult], None]] = {}
         self._calls = 0
         self._opened = (0, self.machine.state())  # offset and state when the last epoch was opened here
 
@@ -75,6 +76,7 @@ class Replica:
         drawn = Random(f"nominate {self.name} {self.pod.run}")
         period = self.world.options.nomination_ms
         self.core = ReplicaCore(
+            self.partition.index,
             storage.log_id,
             storage.promise,
             state,
@@ -181,10 +183,10 @@ class Replica:
                     self.serving.confirmed(round_)
             case fx.DiscardCheckpoints():
                 self.storage.checkpoint = None
-            case fx.Answer(call=call):
+            case fx.CallEnded(call=call, result=result):
                 answer = self._answers.pop(call, None)
                 if answer is not None:
-                    answer(effect)
+                    answer(result)
             case fx.DataLossAccepted(epoch=epoch):
                 self.world.log(f"{self.name} accepts data loss in {epoch}")
                 checker.accepts_loss(epoch)
@@ -348,12 +350,12 @@ class Replica:
 
     # -- calls of the operator ----------------------------------------------------------------------------------------
 
-    def elect(self, election: ElectionCall, answer: Callable[[fx.Answer], None]) -> None:
+    def elect(self, election: ElectionCall, answer: Callable[[CallResult], None]) -> None:
         why = self.pod.cannot_write
         election = replace(election, learners=self.learners)
         self._call(lambda call: lambda core: core.elect(call, election, self.pod.now_ms(), cannot_write=why), answer)
 
-    def resign(self, epoch: int, answer: Callable[[fx.Answer], None]) -> None:
+    def resign(self, epoch: int, answer: Callable[[CallResult], None]) -> None:
         self._call(lambda call: lambda core: core.resign(call, epoch, self.pod.now_ms()), answer)
 
     def delete_log(self, log_id: str, epoch: int) -> None:
@@ -376,7 +378,7 @@ class Replica:
     def _call(
         self,
         make: Callable[[int], Callable[[ReplicaCore], list[fx.Effect]]],
-        answer: Callable[[fx.Answer], None],
+        answer: Callable[[CallResult], None],
     ) -> None:
         if self.core is None:
             return

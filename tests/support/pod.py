@@ -14,12 +14,11 @@ from typing import Self
 from tests.support.kafka import KafkaClient
 
 from muster_cli.ports import free_ports as ports_on_loopback
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.podapi.models import (
-    CallStatus,
     Election,
-    ElectionResult,
     ElectionsRequest,
     ReplicaRequest,
     ReplicasRequest,
@@ -144,7 +143,7 @@ class SoloPod(PodProcess):
             results = await self.elect_all()
             assert all(r.status is CallStatus.ACCEPTED for r in results), results
 
-    async def elect_all(self, epoch: int | None = None) -> tuple[ElectionResult, ...]:
+    async def elect_all(self, epoch: int | None = None) -> tuple[CallResult, ...]:
         """Create the replicas, elect the pod for each partition in one new epoch, and push the metadata image."""
         created = await self.api.create_replicas(
             ReplicasRequest(1, tuple(ReplicaRequest(p) for p in range(self.partitions))), timeout_s=60

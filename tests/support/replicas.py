@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
@@ -21,7 +22,6 @@ from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.process.clock import SystemClock
-from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.messages import Message, decode_message, encode_message
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import Shard
@@ -327,7 +327,7 @@ class ReplicaPods:
 
     async def create(self, pod: ReplicaPod, partition: int = 0) -> str:
         outcome = await pod.up.create_replica(partition)
-        assert outcome.code is OutcomeCode.ACCEPTED, outcome
+        assert outcome.status is CallStatus.ACCEPTED, outcome
         pod.log_ids.add(outcome.log_id)
         return outcome.log_id
 
@@ -335,7 +335,7 @@ class ReplicaPods:
         for pod in self.pods:
             await pod.stop()
 
-    async def try_elect(self, index: int, partition: int = 0, **flags: Any) -> Outcome:
+    async def try_elect(self, index: int, partition: int = 0, **flags: Any) -> CallResult:
         """An election of that pod in a new epoch, with the pods' set unless ``replicas`` says another one; until it has
         an outcome."""
         self.epochs[partition] = self.epochs.get(partition, 0) + 1
@@ -345,14 +345,14 @@ class ReplicaPods:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 outcome = await self.pods[index].up.elect(partition, epoch, replicas, previous, **flags)
-                if outcome.code is not OutcomeCode.LOADING:
+                if outcome.status is not CallStatus.LOADING:
                     return outcome
 
     async def elect(self, index: int, partition: int = 0, **flags: Any) -> None:
         """Until that pod is ACTIVE."""
         outcome = await self.try_elect(index, partition, **flags)
         async with asyncio.timeout(LIMIT_S):
-            while outcome.code is not OutcomeCode.ACCEPTED:
+            while outcome.status is not CallStatus.ACCEPTED:
                 flags.pop("epoch", None)
                 await asyncio.sleep(0.05)
                 outcome = await self.try_elect(index, partition, **flags)

@@ -15,14 +15,13 @@ from typing import Self
 from tests.support.kafka import KafkaClient, entity
 from tests.support.pod import POLL_S, PodProcess
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.peers.addresses import parse_address
 from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_coordinator.podapi.models import (
-    CallStatus,
     Election,
-    ElectionResult,
     ElectionsRequest,
     ReplicaRequest,
     ReplicasRequest,
@@ -105,7 +104,7 @@ class ReplicatedPods:
 
     async def elect(
         self, partition: int, pod: int, *, bootstrap: bool = False, force: bool = False, push: bool = True
-    ) -> ElectionResult:
+    ) -> CallResult:
         """Repeat until the pod leads; ``push``: then tell the others."""
         epoch = self.leaders.get(partition, (-1, 0))[1] + 1
         async with asyncio.timeout(LIMIT_S):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.last_image import LastImage
@@ -18,7 +19,6 @@ from muster_coordinator.pod.status import partition_status
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
-from muster_coordinator.replica.calls import Outcome
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.states import LEADING_STATES
@@ -111,42 +111,28 @@ class Pod:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    async def create_replicas(self, request: p.ReplicasRequest) -> p.ReplicasResponse:
+    async def create_replicas(self, request: p.ReplicasRequest) -> p.CallResults:
         self.operator_heard()
-        outcomes = await asyncio.gather(
+        results = await asyncio.gather(
             *(self._manager.create_replica(r.partition, r.segment_bytes) for r in request.partitions)
         )
         self._set_learners(r.partition for r in request.partitions)
-        return p.ReplicasResponse(
-            tuple(
-                p.ReplicaResult.of(
-                    o.partition,
-                    p.CallStatus(o.code.value),
-                    log_id=o.log_id,
-                    end_offset=o.end_offset,
-                    used=o.used,
-                    message=o.message,
-                )
-                for o in outcomes
-            )
-        )
+        return p.CallResults(tuple(results))
 
-    async def remove_replicas(self, request: p.RemovalsRequest) -> p.RemovalsResponse:
+    async def remove_replicas(self, request: p.RemovalsRequest) -> p.CallResults:
         self.operator_heard()
         results = await asyncio.gather(*(self._remove(each) for each in request.removals))
         self._hub.publish_status()
-        return p.RemovalsResponse(tuple(results))
+        return p.CallResults(tuple(results))
 
-    async def _remove(self, each: p.RemovalRequest) -> p.RemovalResult:
+    async def _remove(self, each: p.RemovalRequest) -> CallResult:
         if each.log_id in self._places.get(each.partition, ()):
-            message = "the metadata image names this replica"
-            return p.RemovalResult.of(each.partition, p.CallStatus.INVALID, message=message)
-        done = await self._manager.remove_replica(each.partition, each.log_id, each.epoch)
-        return p.RemovalResult.of(each.partition, p.CallStatus(done.code.value), epoch=done.epoch, message=done.message)
+            return CallResult(each.partition, CallStatus.INVALID, message="the metadata image names this replica")
+        return await self._manager.remove_replica(each.partition, each.log_id, each.epoch)
 
-    async def elect(self, request: p.ElectionsRequest) -> p.ElectionsResponse:
+    async def elect(self, request: p.ElectionsRequest) -> p.CallResults:
         self.operator_heard()
-        outcomes = await asyncio.gather(
+        results = await asyncio.gather(
             *(
                 self._manager.elect(
                     e.partition,
@@ -160,24 +146,13 @@ class Pod:
                 for e in request.elections
             )
         )
-        self._manager.metrics.elections.update(o.code.value for o in outcomes)
-        return p.ElectionsResponse(tuple(_election_result(o) for o in outcomes))
+        self._manager.metrics.elections.update(result.status.value for result in results)
+        return p.CallResults(tuple(results))
 
-    async def resign(self, request: p.ResignationsRequest) -> p.ResignationsResponse:
+    async def resign(self, request: p.ResignationsRequest) -> p.CallResults:
         self.operator_heard()
-        outcomes = await asyncio.gather(*(self._manager.resign(r.partition, r.epoch) for r in request.resignations))
-        return p.ResignationsResponse(
-            tuple(
-                p.ResignationResult.of(
-                    o.partition,
-                    p.CallStatus(o.code.value),
-                    epoch=o.epoch,
-                    ended_epoch=o.ended_epoch,
-                    message=o.message,
-                )
-                for o in outcomes
-            )
-        )
+        results = await asyncio.gather(*(self._manager.resign(r.partition, r.epoch) for r in request.resignations))
+        return p.CallResults(tuple(results))
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
         self.operator_heard()
@@ -339,16 +314,3 @@ class Pod:
         if self._view.image is None:
             return False, "no metadata image from the operator yet"
         return True, "serving"
-
-
-def _election_result(outcome: Outcome) -> p.ElectionResult:
-    return p.ElectionResult.of(
-        outcome.partition,
-        p.CallStatus(outcome.code.value),
-        epoch=outcome.epoch,
-        message=outcome.message,
-        log_id=outcome.log_id,
-        replicas=outcome.replicas,
-        previous_replicas=outcome.previous_replicas,
-        better_log_id=outcome.better_log_id,
-    )

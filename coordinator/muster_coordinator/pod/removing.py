@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import structlog
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.pod.runtime import Runtime
-from muster_coordinator.replica.calls import OutcomeCode
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.storage_work import all_durable
 
@@ -21,20 +21,20 @@ logger = structlog.get_logger(__name__)
 HIGHER = "it promised a higher epoch"
 
 
-async def remove(host: ReplicaHost, epoch: int, runtime: Runtime) -> tuple[OutcomeCode, str]:
+async def remove(host: ReplicaHost, epoch: int, runtime: Runtime) -> tuple[CallStatus, str]:
     """Durable on return. Raises OSError: the next start goes on with it."""
     partition, replica, core = host.partition, host.replica, host.core
     if replica.promised.epoch > epoch:
-        return OutcomeCode.STALE_EPOCH, HIGHER
+        return CallStatus.STALE_EPOCH, HIGHER
     if core is None or core.leading_epoch >= 0 or core.is_candidate:
-        return OutcomeCode.INVALID, "it leads, is a candidate, or is being opened"
+        return CallStatus.INVALID, "it leads, is a candidate, or is being opened"
     async with host.log_lock:
         host.give_up("its replica left the set")
         await host.storage_ended()
         await all_durable(replica, runtime)
         if replica.promised.epoch > epoch:  # that write was under way
             runtime.opening.start_again(host)
-            return OutcomeCode.STALE_EPOCH, HIGHER
+            return CallStatus.STALE_EPOCH, HIGHER
         del runtime.hosts[partition], runtime.storage.replicas[partition]
         runtime.shards.pop(partition, None)
         await runtime.blocking(runtime.storage.remove_replica, replica)
@@ -43,4 +43,4 @@ async def remove(host: ReplicaHost, epoch: int, runtime: Runtime) -> tuple[Outco
         runtime.storage.forget(partition)
     logger.info("replica_removed", partition=partition, log_id=replica.log_id, epoch=epoch)
     runtime.metrics.replicas_removed += 1
-    return OutcomeCode.ACCEPTED, ""
+    return CallStatus.ACCEPTED, ""

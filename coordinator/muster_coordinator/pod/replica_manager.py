@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.disk import Disk
@@ -26,7 +27,6 @@ from muster_coordinator.pod.opening import Opening
 from muster_coordinator.pod.removing import remove
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.pod.turns import Turns
-from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.election import ElectionCall
@@ -248,23 +248,23 @@ class ReplicaManager:
 
     # -- replicas -----------------------------------------------------------------------------------------------------
 
-    async def create_replica(self, partition: int, segment_bytes: int | None = None) -> Outcome:
+    async def create_replica(self, partition: int, segment_bytes: int | None = None) -> CallResult:
         """Make sure that a log with a log id and a promise file is here. Idempotent; durable on return."""
         async with self._locks[partition]:
             if self.cannot_write:
-                return Outcome(partition, OutcomeCode.CANNOT_WRITE, message=self.cannot_write)
+                return CallResult(partition, CallStatus.CANNOT_WRITE, message=self.cannot_write)
             try:
                 host = await self._create(partition)
             except DamagedLogError as error:
                 self.on_partition_change(partition)
-                return Outcome(partition, OutcomeCode.DAMAGED, message=str(error))
+                return CallResult(partition, CallStatus.DAMAGED, message=str(error))
             except OSError as error:
-                return Outcome(partition, OutcomeCode.CANNOT_WRITE, message=str(error))
+                return CallResult(partition, CallStatus.CANNOT_WRITE, message=str(error))
             self.on_partition_change(partition)
             replica = host.replica
-            return Outcome(
+            return CallResult(
                 partition,
-                OutcomeCode.ACCEPTED,
+                CallStatus.ACCEPTED,
                 epoch=replica.promised.epoch,
                 log_id=replica.log_id,
                 end_offset=replica.end_offset,
@@ -280,21 +280,21 @@ class ReplicaManager:
         await self._opening.open(host)
         return host
 
-    async def remove_replica(self, partition: int, log_id: str, epoch: int) -> Outcome:
+    async def remove_replica(self, partition: int, log_id: str, epoch: int) -> CallResult:
         """Delete this log: the leader of ``epoch`` has committed a set without it. Idempotent; durable on return."""
         async with self._locks[partition]:
             host = self.hosts.get(partition)
             if host is None or host.replica.log_id != log_id:
-                return Outcome(partition, OutcomeCode.ACCEPTED, message="it is not here")
+                return CallResult(partition, CallStatus.ACCEPTED, message="it is not here")
             refused = await self._prepare(partition)
             if refused is not None:
                 return refused
             try:
-                code, message = await remove(host, epoch, self._runtime)
+                status, message = await remove(host, epoch, self._runtime)
             except OSError as error:
                 self.storage_failed(error)
-                code, message = OutcomeCode.CANNOT_WRITE, str(error)
-            return self._outcome(host, code, message)
+                status, message = CallStatus.CANNOT_WRITE, str(error)
+            return self._refused(host, status, message)
 
     def receive(self, partition: int, message: Message) -> None:
         """From another pod's replica of ``partition``."""
@@ -338,27 +338,27 @@ class ReplicaManager:
         bootstrap: bool = False,
         force: bool = False,
         allow_data_loss: bool = False,
-    ) -> Outcome:
+    ) -> CallResult:
         """onElection. Idempotent within one run of the process; waits a moment for the end."""
         refused = await self._prepare(partition)
         if refused is not None:
             return refused
         host = self.hosts[partition]
         if self.draining:
-            return self._outcome(host, OutcomeCode.CANNOT_WRITE, "the pod drains and takes no election")
+            return self._refused(host, CallStatus.CANNOT_WRITE, "the pod drains and takes no election")
         failed = self.shards.get(partition)
         if failed is not None and failed.epoch == epoch and failed.state is ShardState.FAILED:
-            return self._outcome(host, _CODE_OF_REASON.get(failed.reason, OutcomeCode.STALE_EPOCH), failed.message)
+            return self._refused(host, _STATUS_OF_REASON.get(failed.reason, CallStatus.STALE_EPOCH), failed.message)
         election = ElectionCall(
             epoch, Sets(replicas, previous_replicas), host.learners, bootstrap, force, allow_data_loss
         )
         answer = host.call(lambda call: lambda core, now_ms: core.elect(call, election, now_ms))
         await asyncio.wait((answer,), timeout=ELECTION_WAIT_S)
         if not answer.done():
-            return self._outcome(host, OutcomeCode.LOADING, "the election is under way")
-        return Outcome.of(partition, host.replica.log_id, answer.result())
+            return self._refused(host, CallStatus.LOADING, "the election is under way")
+        return answer.result()
 
-    async def resign(self, partition: int, epoch: int) -> Outcome:
+    async def resign(self, partition: int, epoch: int) -> CallResult:
         """onResignation with the new, higher epoch, which is promised to nobody: the first election of it fills the
         name."""
         refused = await self._prepare(partition)
@@ -366,31 +366,31 @@ class ReplicaManager:
             return refused
         host = self.hosts[partition]
         answer = host.call(lambda call: lambda core, now_ms: core.resign(call, epoch, now_ms))
-        return Outcome.of(partition, host.replica.log_id, await answer)
+        return await answer
 
-    async def _prepare(self, partition: int) -> Outcome | None:
+    async def _prepare(self, partition: int) -> CallResult | None:
         """Why a call cannot even be given to the replica; None: it can."""
         host = self.hosts.get(partition)
         if host is None:
-            return Outcome(partition, OutcomeCode.WRONG_REPLICA, message="no replica of this partition is here")
+            return CallResult(partition, CallStatus.WRONG_REPLICA, message="no replica of this partition is here")
         try:
             await self._opening.open(host)
         except DamagedLogError as error:
             self.on_partition_change(partition)
-            return self._outcome(host, OutcomeCode.DAMAGED, str(error))
+            return self._refused(host, CallStatus.DAMAGED, str(error))
         except OSError as error:
-            return self._outcome(host, OutcomeCode.CANNOT_WRITE, str(error))
+            return self._refused(host, CallStatus.CANNOT_WRITE, str(error))
         if self.cannot_write:
-            return self._outcome(host, OutcomeCode.CANNOT_WRITE, self.cannot_write)
+            return self._refused(host, CallStatus.CANNOT_WRITE, self.cannot_write)
         return None
 
     @staticmethod
-    def _outcome(host: ReplicaHost, code: OutcomeCode, message: str) -> Outcome:
+    def _refused(host: ReplicaHost, status: CallStatus, message: str) -> CallResult:
         replica = host.replica
-        return Outcome(replica.partition, code, replica.promised.epoch, message, replica.log_id)
+        return CallResult(replica.partition, status, replica.promised.epoch, message, replica.log_id)
 
 
-_CODE_OF_REASON: dict[str, OutcomeCode] = {
-    FailureReason.LOG_DAMAGED: OutcomeCode.DAMAGED,
-    FailureReason.CANNOT_WRITE: OutcomeCode.CANNOT_WRITE,
+_STATUS_OF_REASON: dict[str, CallStatus] = {
+    FailureReason.LOG_DAMAGED: CallStatus.DAMAGED,
+    FailureReason.CANNOT_WRITE: CallStatus.CANNOT_WRITE,
 }

@@ -21,16 +21,13 @@ import msgspec
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
+    CallResults,
     ElectionsRequest,
-    ElectionsResponse,
     PodStatus,
     RemovalsRequest,
-    RemovalsResponse,
     ReplicasRequest,
-    ReplicasResponse,
     ReplicaStatus,
     ResignationsRequest,
-    ResignationsResponse,
     WatchEvent,
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
@@ -107,17 +104,17 @@ class PodClient:
     def __repr__(self) -> str:
         return f"PodClient({self.pod} at {self.address})"
 
-    async def create_replicas(self, request: ReplicasRequest, timeout_s: float = CALL_TIMEOUT_S) -> ReplicasResponse:
-        return await self._call("POST", "/v1/replicas", ReplicasResponse, request, timeout_s)
+    async def create_replicas(self, request: ReplicasRequest, timeout_s: float = CALL_TIMEOUT_S) -> CallResults:
+        return await self._call("POST", "/v1/replicas", CallResults, request, timeout_s)
 
-    async def remove_replicas(self, request: RemovalsRequest, timeout_s: float = CALL_TIMEOUT_S) -> RemovalsResponse:
-        return await self._call("POST", "/v1/removals", RemovalsResponse, request, timeout_s)
+    async def remove_replicas(self, request: RemovalsRequest, timeout_s: float = CALL_TIMEOUT_S) -> CallResults:
+        return await self._call("POST", "/v1/removals", CallResults, request, timeout_s)
 
-    async def elect(self, request: ElectionsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ElectionsResponse:
-        return await self._call("POST", "/v1/elections", ElectionsResponse, request, timeout_s)
+    async def elect(self, request: ElectionsRequest, timeout_s: float = CALL_TIMEOUT_S) -> CallResults:
+        return await self._call("POST", "/v1/elections", CallResults, request, timeout_s)
 
-    async def resign(self, request: ResignationsRequest, timeout_s: float = CALL_TIMEOUT_S) -> ResignationsResponse:
-        return await self._call("POST", "/v1/resignations", ResignationsResponse, request, timeout_s)
+    async def resign(self, request: ResignationsRequest, timeout_s: float = CALL_TIMEOUT_S) -> CallResults:
+        return await self._call("POST", "/v1/resignations", CallResults, request, timeout_s)
 
     async def fence(self, request: FencesRequest, timeout_s: float = FENCE_TIMEOUT_S) -> FencesResponse:
         return await self._call("POST", "/v1/fences", FencesResponse, request, timeout_s)

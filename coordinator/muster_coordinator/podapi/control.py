@@ -7,17 +7,14 @@ from typing import Protocol
 
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
+    CallResults,
     ElectionsRequest,
-    ElectionsResponse,
     PartitionEvent,
     PodStatus,
     RemovalsRequest,
-    RemovalsResponse,
     ReplicasRequest,
-    ReplicasResponse,
     ReplicaStatus,
     ResignationsRequest,
-    ResignationsResponse,
     StatusEvent,
 )
 
@@ -28,17 +25,17 @@ class PodControl(Protocol):
     """The pod itself. Every call is idempotent, gives one result per named partition, in the order of the request, and
     raises nothing for what concerns a single partition: that goes into its result."""
 
-    async def create_replicas(self, request: ReplicasRequest) -> ReplicasResponse:
+    async def create_replicas(self, request: ReplicasRequest) -> CallResults:
         """Make sure that a log, its log id and its promise file exist for every partition named; durable on return."""
 
-    async def remove_replicas(self, request: RemovalsRequest) -> RemovalsResponse:
+    async def remove_replicas(self, request: RemovalsRequest) -> CallResults:
         """Delete logs that left their sets. One that may count again, or that the image names, is kept."""
 
-    async def elect(self, request: ElectionsRequest) -> ElectionsResponse:
+    async def elect(self, request: ElectionsRequest) -> CallResults:
         """onElection. Never waits for a load that takes long (`CallStatus.LOADING`; its end comes as an event), so that
         one large partition delays no other."""
 
-    async def resign(self, request: ResignationsRequest) -> ResignationsResponse:
+    async def resign(self, request: ResignationsRequest) -> CallResults:
         """onResignation. The promise is durable on return."""
 
     def status(self) -> PodStatus:

@@ -2,76 +2,39 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
+from muster_coordinator.calls import CallResult
 from muster_coordinator.podapi.fields import Answer, Epoch, FencingToken, LogId, Partition, Request
 from muster_coordinator.states import LEADING_STATES, OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
 __all__ = [
-    "CallStatus",
+    "CallResults",
     "Election",
-    "ElectionResult",
     "ElectionsRequest",
-    "ElectionsResponse",
     "FenceStatus",
     "FollowerStatus",
     "HeartbeatEvent",
     "PartitionEvent",
     "PodStatus",
     "RemovalRequest",
-    "RemovalResult",
     "RemovalsRequest",
-    "RemovalsResponse",
     "ReplicaRequest",
-    "ReplicaResult",
     "ReplicaStatus",
     "ReplicasRequest",
-    "ReplicasResponse",
     "Resignation",
-    "ResignationResult",
     "ResignationsRequest",
-    "ResignationsResponse",
     "StatusEvent",
     "WatchEvent",
 ]
 
 
-class CallStatus(StrEnum):
-    """Outcome of one partition of a call. `code` is the HTTP status that it would have on its own."""
+class CallResults(Answer, frozen=True):
+    """One result for each partition of the call, in the order of the request."""
 
-    ACCEPTED = "accepted"  # done: an election's leader is ACTIVE, a resignation's promise is durable
-    LOADING = "loading"  # this election is under way; the watch stream tells its end
-    STALE_EPOCH = "staleEpoch"  # the epoch is not higher than what the replica promised: the answer carries that one
-    WRONG_REPLICA = "wrongReplica"  # the log id is not here, or in no set of the call
-    CANNOT_WRITE = "cannotWrite"  # disk full or I/O error; nothing was promised
-    DAMAGED = "damaged"  # the log here must not be served; the message says why
-    INVALID = "invalid"  # the call makes no sense for this partition; the message says why
-    SET_CONFLICT = "setConflict"  # the log names other sets than the call: the answer carries them
-    LEADER_LIVES = "leaderLives"  # a majority hears a leader; nothing was promised; `force` would go on
-    BETTER_LOG = "betterLog"  # nothing was promised; `better_log_id` names the replica that should be elected
-    NO_MAJORITY = "noMajority"  # too few replicas answered; the promise of the epoch may stand
-
-    @property
-    def code(self) -> int:
-        return _CODES[self]
-
-
-_CODES: dict[CallStatus, int] = {
-    CallStatus.ACCEPTED: 200,
-    CallStatus.LOADING: 425,
-    CallStatus.STALE_EPOCH: 409,
-    CallStatus.WRONG_REPLICA: 409,
-    CallStatus.CANNOT_WRITE: 507,
-    CallStatus.DAMAGED: 500,
-    CallStatus.INVALID: 400,
-    CallStatus.SET_CONFLICT: 409,
-    CallStatus.LEADER_LIVES: 409,
-    CallStatus.BETTER_LOG: 409,
-    CallStatus.NO_MAJORITY: 503,
-}
+    results: tuple[CallResult, ...]
 
 
 # POST /v1/replicas
@@ -89,39 +52,6 @@ class ReplicasRequest(Request, frozen=True):
     partitions: tuple[ReplicaRequest, ...]
 
 
-class ReplicaResult(Answer, frozen=True):
-    """The replica that is here now.
-
-    `used`: it ever promised an epoch or held a record; only an unused one takes a bootstrap.
-    `log_id` is "" when it could not be created (`status` and `message` say why).
-    """
-
-    partition: int
-    status: CallStatus
-    code: int
-    log_id: str = ""
-    end_offset: int = 0
-    used: bool = False
-    message: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        partition: int,
-        status: CallStatus,
-        *,
-        log_id: str = "",
-        end_offset: int = 0,
-        used: bool = False,
-        message: str = "",
-    ) -> ReplicaResult:
-        return cls(partition, status, status.code, log_id, end_offset, used, message)
-
-
-class ReplicasResponse(Answer, frozen=True):
-    results: tuple[ReplicaResult, ...]
-
-
 # POST /v1/removals
 
 
@@ -136,26 +66,6 @@ class RemovalRequest(Request, frozen=True):
 class RemovalsRequest(Request, frozen=True):
     fencing_token: FencingToken
     removals: tuple[RemovalRequest, ...]
-
-
-class RemovalResult(Answer, frozen=True):
-    """ACCEPTED: this log is not here, any more or at all. STALE_EPOCH: it promised `epoch`, a higher one than that of
-    the call, so it may count again. INVALID: it is in use, as the message says.
-    """
-
-    partition: int
-    status: CallStatus
-    code: int
-    epoch: int = -1
-    message: str = ""
-
-    @classmethod
-    def of(cls, partition: int, status: CallStatus, *, epoch: int = -1, message: str = "") -> RemovalResult:
-        return cls(partition, status, status.code, epoch, message)
-
-
-class RemovalsResponse(Answer, frozen=True):
-    results: tuple[RemovalResult, ...]
 
 
 # POST /v1/elections
@@ -183,42 +93,6 @@ class ElectionsRequest(Request, frozen=True):
     elections: tuple[Election, ...]
 
 
-class ElectionResult(Answer, frozen=True):
-    """`epoch` is the highest promised by now (-1: none); `log_id` the replica that is here ("": none).
-
-    `replicas` and `previous_replicas`: what the log names, with `setConflict`. `better_log_id`: with `betterLog`.
-    """
-
-    partition: int
-    status: CallStatus
-    code: int
-    epoch: int = -1
-    message: str = ""
-    log_id: str = ""
-    replicas: tuple[str, ...] = ()
-    previous_replicas: tuple[str, ...] = ()
-    better_log_id: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        partition: int,
-        status: CallStatus,
-        *,
-        epoch: int = -1,
-        message: str = "",
-        log_id: str = "",
-        replicas: tuple[str, ...] = (),
-        previous_replicas: tuple[str, ...] = (),
-        better_log_id: str = "",
-    ) -> ElectionResult:
-        return cls(partition, status, status.code, epoch, message, log_id, replicas, previous_replicas, better_log_id)
-
-
-class ElectionsResponse(Answer, frozen=True):
-    results: tuple[ElectionResult, ...]
-
-
 # POST /v1/resignations
 
 
@@ -232,27 +106,6 @@ class Resignation(Request, frozen=True):
 class ResignationsRequest(Request, frozen=True):
     fencing_token: FencingToken
     resignations: tuple[Resignation, ...]
-
-
-class ResignationResult(Answer, frozen=True):
-    """`ended_epoch` is the epoch in which this pod led until now (-1: it did not lead)."""
-
-    partition: int
-    status: CallStatus
-    code: int
-    epoch: int = -1
-    ended_epoch: int = -1
-    message: str = ""
-
-    @classmethod
-    def of(
-        cls, partition: int, status: CallStatus, *, epoch: int = -1, ended_epoch: int = -1, message: str = ""
-    ) -> ResignationResult:
-        return cls(partition, status, status.code, epoch, ended_epoch, message)
-
-
-class ResignationsResponse(Answer, frozen=True):
-    results: tuple[ResignationResult, ...]
 
 
 # GET /v1/status, /v1/partitions, /v1/watch

@@ -1,74 +1,35 @@
-"""Elections and resignations: those that wait, and their outcomes, one stable code each with a sentence for people.
-
-The codes are those of the protocol core, which have the names of the pod API's ``CallStatus``.
-"""
+"""Calls that a replica's core was given and has not ended yet."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
-from muster_coordinator.replication.effects import Answer
-from muster_coordinator.replication.effects import CallStatus as OutcomeCode
+from muster_coordinator.calls import CallResult
+from muster_coordinator.replication.effects import CallEnded
 
-__all__ = ["Outcome", "OutcomeCode", "PendingCalls"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """``epoch``: the highest that the replica promised by now (-1: none); ``ended_epoch``: of the leadership that a
-    resignation ended (-1: this pod did not lead). ``replicas`` and ``previous_replicas``: what the log names, with
-    SET_CONFLICT; ``better_log_id``: with BETTER_LOG.
-    """
-
-    partition: int
-    code: OutcomeCode
-    epoch: int = -1
-    message: str = ""
-    log_id: str = ""
-    ended_epoch: int = -1
-    end_offset: int = 0
-    used: bool = False
-    replicas: tuple[str, ...] = ()
-    previous_replicas: tuple[str, ...] = ()
-    better_log_id: str = ""
-
-    @classmethod
-    def of(cls, partition: int, log_id: str, answer: Answer) -> Outcome:
-        sets = answer.sets
-        return cls(
-            partition,
-            answer.status,
-            answer.epoch,
-            answer.message,
-            log_id,
-            answer.ended_epoch,
-            replicas=sets.replicas if sets is not None else (),
-            previous_replicas=sets.previous_replicas if sets is not None else (),
-            better_log_id=answer.better_log_id,
-        )
+__all__ = ["PendingCalls"]
 
 
 class PendingCalls:
-    """Calls that a replica's core was given, by number."""
+    """By number. `begin`, `end` and `end_all` run on the event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[CallResult]] = {}
         self._last = 0
 
-    def begin(self) -> tuple[int, asyncio.Future[Answer]]:
-        """(number of the call, its answer)."""
+    def begin(self) -> tuple[int, asyncio.Future[CallResult]]:
+        """(number of the call, its result)."""
         self._last += 1
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[self._last] = answer
-        return self._last, answer
+        result: asyncio.Future[CallResult] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last] = result
+        return self._last, result
 
-    def end(self, answer: Answer) -> None:
-        waiting = self._waiting.pop(answer.call, None)
+    def end(self, ended: CallEnded) -> None:
+        waiting = self._waiting.pop(ended.call, None)
         if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
+            waiting.set_result(ended.result)
 
-    def end_all(self, status: OutcomeCode, epoch: int, message: str) -> None:
-        """The core was given up."""
+    def end_all(self, result: CallResult) -> None:
+        """The core was given up: all calls that wait get the same result."""
         for call in tuple(self._waiting):
-            self.end(Answer(call, status, epoch, message))
+            self.end(CallEnded(call, result))

@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.pod.runtime import Runtime
@@ -119,6 +120,7 @@ class ReplicaHost:
         period = runtime.nomination_ms
         now_ms = runtime.clock.monotonic_ms()
         self.core = ReplicaCore(
+            self.partition,
             self.replica.log_id,
             self.replica.promise,
             log,
@@ -133,7 +135,7 @@ class ReplicaHost:
             self._event(ReplicaCore.set_learners, self.learners)
         self._runtime.partition_changed(self.partition)
 
-    def give_up(self, reason: str, status: fx.CallStatus = fx.CallStatus.CANNOT_WRITE) -> None:
+    def give_up(self, reason: str, status: CallStatus = CallStatus.CANNOT_WRITE) -> None:
         """No core from now on until ``start``: nothing is promised, acked or led."""
         core, self.core = self.core, None
         if core is None:
@@ -145,7 +147,7 @@ class ReplicaHost:
         self.alone = False
         self.role.end(reason)
         self.early.refuse(ErrorCode.NOT_COORDINATOR)
-        self._calls.end_all(status, core.promise.epoch, reason)
+        self._calls.end_all(CallResult(self.partition, status, core.promise.epoch, reason, core.log_id))
 
     async def storage_ended(self) -> None:
         """Returns when what the core of before wanted of the storage is done: promise and log stand still then."""
@@ -157,11 +159,11 @@ class ReplicaHost:
         logger.error("replica_failed", partition=self.partition, exc_info=error)
         if isinstance(error, DamagedLogError):
             self._runtime.storage.mark_damaged(self.partition, error)
-            self.give_up(str(error), fx.CallStatus.DAMAGED)
+            self.give_up(str(error), CallStatus.DAMAGED)
         elif isinstance(error, OSError):
             self._runtime.storage_failed(error)
         else:
-            self.give_up(f"{type(error).__name__}: {error}", fx.CallStatus.INVALID)
+            self.give_up(f"{type(error).__name__}: {error}", CallStatus.INVALID)
             self._runtime.opening.start_again(self)
         self._runtime.partition_changed(self.partition)
 
@@ -248,14 +250,14 @@ class ReplicaHost:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, make: Callable[[int], Event]) -> asyncio.Future[fx.Answer]:
+    def call(self, make: Callable[[int], Event]) -> asyncio.Future[CallResult]:
         """An election or a resignation; the answer comes when it has ended."""
         call, answer = self._calls.begin()
         self._event(make(call))
         return answer
 
-    def _answer(self, answer: fx.Answer) -> None:
-        self._calls.end(answer)
+    def _call_ended(self, ended: fx.CallEnded) -> None:
+        self._calls.end(ended)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -423,5 +425,5 @@ _CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
     fx.SetFinal: ReplicaHost._note_change,
     fx.DataLossAccepted: ReplicaHost._data_loss_accepted,
     fx.DiscardCheckpoints: ReplicaHost._discard_checkpoints,
-    fx.Answer: ReplicaHost._answer,
+    fx.CallEnded: ReplicaHost._call_ended,
 }

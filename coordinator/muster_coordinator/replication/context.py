@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.replication.effects import (
-    Answer,
-    CallStatus,
+    CallEnded,
     Effect,
     Promise,
     ReadLog,
@@ -31,8 +31,15 @@ class Context:
     """``waiting``: what goes on when the storage effect that is under way is done; None if none is."""
 
     def __init__(
-        self, log_id: str, promise: Promise, log: LogState, settings: ReplicationSettings, rules: Rules
+        self,
+        partition: int,
+        log_id: str,
+        promise: Promise,
+        log: LogState,
+        settings: ReplicationSettings,
+        rules: Rules,
     ) -> None:
+        self.partition = partition
         self.log_id = log_id
         self.promise = promise
         self.log = log
@@ -61,7 +68,18 @@ class Context:
         ended_epoch: int = -1,
         better_log_id: str = "",
     ) -> None:
-        self._effects.append(Answer(call, status, self.promise.epoch, message, sets, ended_epoch, better_log_id))
+        result = CallResult(
+            self.partition,
+            status,
+            self.promise.epoch,
+            message,
+            self.log_id,
+            ended_epoch,
+            replicas=sets.replicas if sets is not None else (),
+            previous_replicas=sets.previous_replicas if sets is not None else (),
+            better_log_id=better_log_id,
+        )
+        self._effects.append(CallEnded(call, result))
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []

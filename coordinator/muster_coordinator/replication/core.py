@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication.context import Context, Continue
-from muster_coordinator.replication.effects import CallStatus, Effect, Promise
+from muster_coordinator.replication.effects import Effect, Promise
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.follower import Follower
 from muster_coordinator.replication.leader import Leader
@@ -57,6 +58,7 @@ class ReplicaCore:
 
     def __init__(
         self,
+        partition: int,
         log_id: str,
         promise: Promise,
         log: LogState,
@@ -65,7 +67,7 @@ class ReplicaCore:
         nomination_delay_ms: Callable[[], int] | None = None,
         rules: Rules = RULES,
     ) -> None:
-        self._context = Context(log_id, promise, log, settings, rules)
+        self._context = Context(partition, log_id, promise, log, settings, rules)
         self._context.now_ms = now_ms
         self._follower = Follower(self._context)
         self._leadership = Leadership(self._context, self._follower, nomination_delay_ms)
@@ -158,7 +160,7 @@ class ReplicaCore:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def elect(self, call: int, election: ElectionCall, now_ms: int, *, cannot_write: str = "") -> list[Effect]:
-        """onElection; ``Answer`` ends ``call``. ``cannot_write``: why the pod takes no writes."""
+        """onElection; ``CallEnded`` ends ``call``. ``cannot_write``: why the pod takes no writes."""
         return self._event(now_ms, lambda: self._leadership.elect(call, election, cannot_write))
 
     def resign(self, call: int, epoch: int, now_ms: int) -> list[Effect]:

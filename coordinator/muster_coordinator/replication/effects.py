@@ -7,11 +7,11 @@ double; nothing else may.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
+from muster_coordinator.calls import CallResult
 from muster_coordinator.replication.messages import Batch, Message
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.tuning.pacing import Urgency
@@ -30,35 +30,11 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
     rebuilding: bool = False
 
 
-class CallStatus(StrEnum):
-    """Outcome of an election or resignation. The pod API has the same ones, each with its HTTP status."""
-
-    ACCEPTED = "accepted"
-    LOADING = "loading"
-    STALE_EPOCH = "staleEpoch"
-    WRONG_REPLICA = "wrongReplica"
-    CANNOT_WRITE = "cannotWrite"
-    DAMAGED = "damaged"  # rebuilding: no candidate
-    INVALID = "invalid"
-    SET_CONFLICT = "setConflict"  # the log names other sets than the call: the answer carries them
-    LEADER_LIVES = "leaderLives"  # nothing was promised; ``force`` would go on
-    BETTER_LOG = "betterLog"  # nothing was promised; the replica named in the message should be elected
-    NO_MAJORITY = "noMajority"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """End of the call ``call``. ``epoch``: highest promised by now. ``sets``: those of the chosen log.
-
-    ``better_log_id``: with BETTER_LOG, the replica that holds one.
-    """
+class CallEnded(msgspec.Struct, frozen=True):
+    """The call that the host gave to the core with the number `call` has ended."""
 
     call: int
-    status: CallStatus
-    epoch: int
-    message: str = ""
-    sets: Sets | None = None
-    ended_epoch: int = -1
-    better_log_id: str = ""
+    result: CallResult
 
 
 class StorePromise(msgspec.Struct, frozen=True, gc=False):
@@ -194,5 +170,5 @@ Effect: TypeAlias = (
     | SetFinal
     | DataLossAccepted
     | DiscardCheckpoints
-    | Answer
+    | CallEnded
 )

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.effects import (
-    CallStatus,
     DataLossAccepted,
     Load,
     Promise,

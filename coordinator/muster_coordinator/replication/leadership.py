@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication.context import Context, Continue
-from muster_coordinator.replication.effects import CallStatus, DiscardCheckpoints, Promise, SteppedDown
+from muster_coordinator.replication.effects import DiscardCheckpoints, Promise, SteppedDown
 from muster_coordinator.replication.election import Candidate, ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.follower import Follower

@@ -59,7 +59,7 @@ class ShardMetrics:
         self.queue_time = Histogram()  # from the first request of a turn to the turn
         self.processing_time = Histogram()  # of the operations of a turn
         self.flush_time = Histogram()  # of one durable write: from handing it over to the news that it is done
-        self.elections: Counter[str] = Counter()  # calls, by outcome (``outcome.OutcomeCode``)
+        self.elections: Counter[str] = Counter()  # calls, by outcome (``calls.CallStatus``)
         self.leaderships = 0  # that became ACTIVE, nominations of the replicas themselves included
         self.step_downs = 0
         self.read_rounds = 0  # confirmations of all reads that waited

@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 import structlog
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import (
     PodApiError,
     PodClient,
@@ -19,11 +20,8 @@ from muster_coordinator.podapi.client import (
 )
 from muster_coordinator.podapi.image import MetadataAnswer
 from muster_coordinator.podapi.models import (
-    CallStatus,
-    ElectionResult,
     PartitionEvent,
     PodStatus,
-    ReplicaResult,
     ReplicaStatus,
     StatusEvent,
 )
@@ -141,7 +139,7 @@ class PodSession:
     # What answers to calls say is as true as an event, and often earlier. `run` is that of `runs` when the call was
     # sent: an answer of an earlier life of the pod says nothing about this one.
 
-    def learn_elections(self, run: int, asked: Mapping[int, int], results: Iterable[ElectionResult]) -> None:
+    def learn_elections(self, run: int, asked: Mapping[int, int], results: Iterable[CallResult]) -> None:
         """`asked`: the epoch that was asked for, by partition."""
         for result in results if run == self.runs else ():
             before = self._replicas.get(result.partition)
@@ -154,7 +152,7 @@ class PodSession:
             elif result.epoch > before.epoch:
                 self._put(result.partition, msgspec.structs.replace(before, epoch=result.epoch, used=True))
 
-    def learn_replicas(self, run: int, results: Iterable[ReplicaResult]) -> None:
+    def learn_replicas(self, run: int, results: Iterable[CallResult]) -> None:
         for result in results if run == self.runs else ():
             if result.log_id and result.partition not in self._replicas:
                 self._replicas[result.partition] = ReplicaStatus(

@@ -11,19 +11,17 @@ from typing import TypeGuard
 import msgspec
 import structlog
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import PodApiError
 from muster_coordinator.podapi.models import (
-    CallStatus,
     Election,
-    ElectionResult,
     ElectionsRequest,
     Resignation,
     ResignationsRequest,
 )
-from muster_operator.api.conditions import PLANNED, Reason
+from muster_operator.api.conditions import PLANNED
 from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import FailoverRecord, PartitionState
-from muster_operator.attempts import Answer
 from muster_operator.plan.actions import Action, Elect, RecordLeadership
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
@@ -52,20 +50,6 @@ that died starts again, and what each record costs is taken from the pods that t
 """
 SETTLED_S = 3.0
 """Counts and conditions are written when they have differed for so long: most pods that go are back by then."""
-
-_REASONS = {
-    CallStatus.STALE_EPOCH: Reason.STALE_EPOCH,
-    CallStatus.WRONG_REPLICA: Reason.LOG_LOST,
-    CallStatus.CANNOT_WRITE: Reason.CANNOT_WRITE,
-    CallStatus.DAMAGED: Reason.LOG_DAMAGED,
-    CallStatus.INVALID: Reason.ELECTING,
-    CallStatus.SET_CONFLICT: Reason.SET_CONFLICT,
-    CallStatus.LEADER_LIVES: Reason.LEADER_LIVES,
-    CallStatus.BETTER_LOG: Reason.BETTER_LOG,
-    CallStatus.NO_MAJORITY: Reason.NO_MAJORITY,
-}
-_REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallStatus.DAMAGED))
-"""This pod cannot lead the partition now; another one may."""
 
 
 async def lead(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -265,7 +249,7 @@ def _call(each: Elect) -> Election:
 
 
 def _take(
-    context: Context, session: PodSession, run: int, elections: Sequence[Elect], results: Sequence[ElectionResult]
+    context: Context, session: PodSession, run: int, elections: Sequence[Elect], results: Sequence[CallResult]
 ) -> None:
     session.learn_elections(run, {each.index: each.epoch for each in elections}, results)
     by_index = {result.partition: result for result in results}
@@ -273,25 +257,14 @@ def _take(
     for each in elections:
         result = by_index.get(each.index)
         if result is None:
-            silent = Answer(Reason.ELECTING, f"pod {each.pod} did not answer for it")
-            context.memory.attempts.answer(each.partition, each.epoch, now, silent)
+            message = f"pod {each.pod} did not answer for it"
+            context.memory.attempts.unanswered(each.partition, each.epoch, now, message)
             continue
         context.metrics.elections.labels(result.status.value).inc()
-        context.memory.attempts.answer(each.partition, each.epoch, now, _answer(each, result))
+        context.memory.attempts.answered(each.partition, each.epoch, now, result)
 
 
-def _answer(call: Elect, result: ElectionResult) -> Answer:
-    conflict = result.status is CallStatus.SET_CONFLICT and result.replicas
-    return Answer(
-        reason=_REASONS.get(result.status),
-        message=f"pod {call.pod} in epoch {call.epoch}: {result.status.value} {result.message}".rstrip(),
-        refused=result.status in _REFUSALS,
-        better=result.better_log_id,
-        sets=(result.replicas, result.previous_replicas) if conflict else None,
-    )
-
-
-def _tell_former_leaders(context: Context, elections: Sequence[Elect], results: Sequence[ElectionResult]) -> None:
+def _tell_former_leaders(context: Context, elections: Sequence[Elect], results: Sequence[CallResult]) -> None:
     """onResignation in the same epoch, best effort: the election has sealed them already, unless they were away."""
     there = {result.partition for result in results if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING)}
     by_pod: dict[str, list[Resignation]] = defaultdict(list)
@@ -315,4 +288,4 @@ async def _resign(context: Context, pod: str, resignations: tuple[Resignation, .
 def _give_up(context: Context, elections: Sequence[Elect], message: str) -> None:
     now = context.clock.monotonic()
     for each in elections:
-        context.memory.attempts.answer(each.partition, each.epoch, now, Answer(Reason.ELECTING, message))
+        context.memory.attempts.unanswered(each.partition, each.epoch, now, message)

@@ -7,8 +7,8 @@ from functools import partial
 
 import structlog
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.podapi.models import (
-    CallStatus,
     RemovalRequest,
     RemovalsRequest,
     ReplicaRequest,

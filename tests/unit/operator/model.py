@@ -12,9 +12,9 @@ from tests.unit.operator.fakes import cluster, topic
 from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_pod import FakePod
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.podapi.image import MetadataImage, PartitionLeader, ReplicaPlace
 from muster_coordinator.podapi.models import (
-    CallStatus,
     Election,
     ElectionsRequest,
     RemovalRequest,
@@ -37,6 +37,7 @@ from muster_operator.api.models import (
     TopicRef,
     partition_object_name,
 )
+from muster_operator.attempts import attempt_of
 from muster_operator.plan.actions import (
     Action,
     CreatePartitions,
@@ -53,7 +54,6 @@ from muster_operator.plan.actions import (
 from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
-from muster_operator.steps.leadership import _answer
 
 T = TypeVar("T")
 
@@ -279,17 +279,7 @@ class Operator:
         )
         answer = run(self.model.running[action.pod].elect(ElectionsRequest(self.token, (election,))))
         (result,) = answer.results
-        said = _answer(action, result)
-        self.attempts[action.partition] = Attempt(
-            in_flight=False,
-            held_back=False,
-            reason=said.reason,
-            message=said.message,
-            pod=action.pod,
-            refused=frozenset((action.pod,) if said.refused else ()),
-            better=said.better,
-            sets=said.sets,
-        )
+        self.attempts[action.partition] = attempt_of(action.pod, action.epoch, result)
         if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING):
             del self.attempts[action.partition]
             former = self.model.running.get(action.resign)

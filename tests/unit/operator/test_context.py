@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace as with_status
 
-from muster_coordinator.podapi.models import ElectionResult, ElectionsRequest, ElectionsResponse
+from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.podapi.models import CallResults, ElectionsRequest
 from muster_operator.api.conditions import Condition
 from muster_operator.api.models import (
     ClusterRef,
@@ -27,7 +28,7 @@ from muster_operator.api.models import (
     PartitionState,
     TopicRef,
 )
-from muster_operator.attempts import SOON_S, Answer, Attempts
+from muster_operator.attempts import SOON_S, Attempts
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Elect, RecordLeadership, WriteTopicStatus
@@ -82,7 +83,7 @@ def test_nothing_is_told_while_elections_are_about_to_be_answered() -> None:
     context = context_at(time)
     context.memory.attempts.start("p", "c-0", 1, time.now)
     assert not context.has_time_to_tell("write_status")
-    context.memory.attempts.answer("p", 1, time.now, Answer())
+    context.memory.attempts.answered("p", 1, time.now, CallResult(0, CallStatus.ACCEPTED))
     assert context.has_time_to_tell("write_status")
 
 
@@ -238,12 +239,12 @@ class Pod:
     def client(self) -> Pod:
         return self
 
-    async def elect(self, request: ElectionsRequest, timeout_s: float) -> ElectionsResponse:
+    async def elect(self, request: ElectionsRequest, timeout_s: float) -> CallResults:
         self.asked.append(tuple(each.partition for each in request.elections))
         await self.answers.acquire()
-        return ElectionsResponse(())
+        return CallResults(())
 
-    def learn_elections(self, run: int, asked: dict[int, int], results: tuple[ElectionResult, ...]) -> None:
+    def learn_elections(self, run: int, asked: dict[int, int], results: tuple[CallResult, ...]) -> None:
         pass
 
 

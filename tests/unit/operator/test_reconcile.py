@@ -14,7 +14,8 @@ from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 
-from muster_coordinator.podapi.models import CallStatus, Election, ElectionResult
+from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.podapi.models import Election
 from muster_coordinator.states import ShardState
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
 from muster_operator.clock import Clock
@@ -145,7 +146,7 @@ async def test_409_that_no_event_announced_is_followed_by_a_higher_epoch(town: W
     pod = await town.start_pod(2)
     honest = pod._elect
 
-    def promise_first(election: Election) -> ElectionResult:
+    def promise_first(election: Election) -> CallResult:
         """Between the plan and the call somebody else's epoch 7 was promised; nothing told the operator."""
         if election.partition == 2:
             replica.promised = max(replica.promised, 7)

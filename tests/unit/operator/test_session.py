@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import Server, eventually, start
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import new_session
 from muster_coordinator.podapi.models import (
-    CallStatus,
     Election,
-    ElectionResult,
     ElectionsRequest,
     ReplicaRequest,
     ReplicasRequest,
@@ -217,7 +216,7 @@ async def test_pod_that_still_opens_its_logs_is_not_believed_to_have_none(
 async def test_answer_of_an_election_is_known_before_its_event(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     log_id = session.view().replicas[0].log_id
-    answer = ElectionResult.of(0, CallStatus.ACCEPTED, epoch=5, log_id=log_id)
+    answer = CallResult(0, CallStatus.ACCEPTED, epoch=5, log_id=log_id)
     session.learn_elections(session.runs, {0: 5}, [answer])
     replica = session.view().replicas[0]
     assert (replica.state, replica.epoch, replica.leader_epoch) == (ShardState.ACTIVE, 5, 5)
@@ -226,16 +225,14 @@ async def test_answer_of_an_election_is_known_before_its_event(pod: FakePod, ses
 async def test_stale_epoch_in_an_answer_raises_the_promise_that_is_known(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     log_id = session.view().replicas[0].log_id
-    session.learn_elections(
-        session.runs, {0: 5}, [ElectionResult.of(0, CallStatus.STALE_EPOCH, epoch=9, log_id=log_id)]
-    )
+    session.learn_elections(session.runs, {0: 5}, [CallResult(0, CallStatus.STALE_EPOCH, epoch=9, log_id=log_id)])
     assert session.view().replicas[0].epoch == 9
 
 
 async def test_answer_from_an_earlier_life_of_the_pod_is_ignored(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     log_id = session.view().replicas[0].log_id
-    answer = ElectionResult.of(0, CallStatus.ACCEPTED, epoch=5, log_id=log_id)
+    answer = CallResult(0, CallStatus.ACCEPTED, epoch=5, log_id=log_id)
     session.learn_elections(session.runs - 1, {0: 5}, [answer])
     assert session.view().replicas[0].epoch == 0
 

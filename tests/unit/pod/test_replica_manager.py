@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.support.replicas import AnyTopic, Asked, NoPeers
 from tests.unit.log.fake_disk import FakeDisk
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
@@ -23,7 +24,6 @@ from muster_coordinator.pod import replica_manager as manager_module
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.process.clock import SystemClock
-from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import ShardState
@@ -56,7 +56,7 @@ class PodUnderTest:
         self.manager = self._new_manager()
         await self.manager.start()
 
-    async def lead(self, epoch: int, *, bootstrap: bool = False) -> Outcome:
+    async def lead(self, epoch: int, *, bootstrap: bool = False) -> CallResult:
         log_id = (await self.manager.create_replica(0)).log_id
         return await self.manager.elect(0, epoch, (log_id,), bootstrap=bootstrap)
 
@@ -91,10 +91,10 @@ async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodUnderTest]:
 
 
 async def test_bootstrapped_replica_leads_and_keeps_what_it_acknowledged_over_a_restart(pod: PodUnderTest) -> None:
-    assert (await pod.lead(1, bootstrap=True)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(1, bootstrap=True)).status is CallStatus.ACCEPTED
     assert await pod.commit(41) == 0
     await pod.restart()
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 41
 
 
@@ -118,7 +118,7 @@ async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(
     journal.close()
     pod.manager = pod._new_manager()
     await pod.manager.start()
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 41
 
 
@@ -127,38 +127,38 @@ async def test_election_is_idempotent_within_a_run_and_stale_after_a_restart(pod
     assert first == await pod.lead(3, bootstrap=True)
     await pod.restart()
     again = await pod.lead(3)
-    assert (again.code, again.epoch) == (OutcomeCode.STALE_EPOCH, 3)
+    assert (again.status, again.epoch) == (CallStatus.STALE_EPOCH, 3)
 
 
 @pytest.mark.parametrize("epoch", [0, 4])
 async def test_epoch_that_is_not_higher_is_refused_with_the_current_one(pod: PodUnderTest, epoch: int) -> None:
     await pod.lead(5, bootstrap=True)
     refused = await pod.lead(epoch)
-    assert (refused.code, refused.epoch) == (OutcomeCode.STALE_EPOCH, 5)
+    assert (refused.status, refused.epoch) == (CallStatus.STALE_EPOCH, 5)
     assert pod.manager.shards[0].state is ShardState.ACTIVE
 
 
 async def test_epoch_that_jumps_too_far_is_refused(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
-    assert (await pod.lead(EPOCH_JUMP_MAX + 2)).code is OutcomeCode.INVALID
-    assert (await pod.lead(EPOCH_JUMP_MAX + 1)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(EPOCH_JUMP_MAX + 2)).status is CallStatus.INVALID
+    assert (await pod.lead(EPOCH_JUMP_MAX + 1)).status is CallStatus.ACCEPTED
 
 
 async def test_foreign_log_id_is_refused(pod: PodUnderTest) -> None:
     await pod.manager.create_replica(0)
     outcome = await pod.manager.elect(0, 1, ("0" * 32,), bootstrap=True)
-    assert outcome.code is OutcomeCode.WRONG_REPLICA
-    assert (await pod.manager.elect(7, 1, ("0" * 32,))).code is OutcomeCode.WRONG_REPLICA
+    assert outcome.status is CallStatus.WRONG_REPLICA
+    assert (await pod.manager.elect(7, 1, ("0" * 32,))).status is CallStatus.WRONG_REPLICA
 
 
 async def test_used_log_is_not_bootstrapped_again(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
-    assert (await pod.lead(2, bootstrap=True)).code is OutcomeCode.INVALID
+    assert (await pod.lead(2, bootstrap=True)).status is CallStatus.INVALID
 
 
 async def test_empty_log_is_never_by_itself_a_reason_to_bootstrap(pod: PodUnderTest) -> None:
     refused = await pod.lead(1)
-    assert refused.code is OutcomeCode.INVALID
+    assert refused.status is CallStatus.INVALID
     assert "bootstrap" in refused.message
 
 
@@ -166,7 +166,7 @@ async def test_higher_election_of_the_leader_keeps_what_is_loaded(pod: PodUnderT
     await pod.lead(1, bootstrap=True)
     await pod.commit(5)
     shard = pod.manager.shards[0]
-    assert (await pod.lead(9)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(9)).status is CallStatus.ACCEPTED
     assert pod.manager.shards[0] is shard
     assert shard.epoch == 9
     assert await pod.fetch() == 5
@@ -175,18 +175,18 @@ async def test_higher_election_of_the_leader_keeps_what_is_loaded(pod: PodUnderT
 async def test_resignation_ends_the_leadership_and_its_epoch_is_filled_by_one_election(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     resigned = await pod.manager.resign(0, 2)
-    assert (resigned.code, resigned.ended_epoch, resigned.epoch) == (OutcomeCode.ACCEPTED, 1, 2)
+    assert (resigned.status, resigned.ended_epoch, resigned.epoch) == (CallStatus.ACCEPTED, 1, 2)
     assert 0 not in pod.manager.shards
-    assert (await pod.manager.resign(0, 2)).code is OutcomeCode.ACCEPTED, "idempotent"
-    assert (await pod.lead(1)).code is OutcomeCode.STALE_EPOCH
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
-    assert (await pod.manager.resign(0, 2)).code is OutcomeCode.STALE_EPOCH, "the name of the epoch is filled"
+    assert (await pod.manager.resign(0, 2)).status is CallStatus.ACCEPTED, "idempotent"
+    assert (await pod.lead(1)).status is CallStatus.STALE_EPOCH
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
+    assert (await pod.manager.resign(0, 2)).status is CallStatus.STALE_EPOCH, "the name of the epoch is filled"
 
 
 async def test_resignation_with_the_led_or_a_lower_epoch_is_refused(pod: PodUnderTest) -> None:
     await pod.lead(4, bootstrap=True)
     for epoch in (3, 4):
-        assert (await pod.manager.resign(0, epoch)).code is OutcomeCode.STALE_EPOCH
+        assert (await pod.manager.resign(0, epoch)).status is CallStatus.STALE_EPOCH
     assert await pod.commit(1) == 0
 
 
@@ -197,11 +197,11 @@ async def test_full_disk_refuses_what_was_not_written_and_the_pod_comes_back_by_
     assert await pod.commit(11) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert pod.manager.shards[0].state is ShardState.FAILED
     refused = await pod.lead(2)
-    assert refused.code is OutcomeCode.CANNOT_WRITE
+    assert refused.status is CallStatus.CANNOT_WRITE
     assert "Errno 28" in refused.message
     pod.disk.fault = None
     await pod.until(lambda: not pod.manager.cannot_write)
-    assert (await pod.lead(3)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(3)).status is CallStatus.ACCEPTED
     assert await pod.fetch() in (10, 11), "11 was not acknowledged: it may be there or not"
     assert await pod.commit(12) == 0
     await pod.restart()
@@ -212,17 +212,17 @@ async def test_full_disk_refuses_what_was_not_written_and_the_pod_comes_back_by_
 async def test_promise_that_cannot_be_written_is_not_answered_as_given(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     pod.disk.fail_with(errno.EIO, "pwritev_durably", only=lambda path: path.name == "muster.promise")
-    assert (await pod.lead(2)).code is OutcomeCode.CANNOT_WRITE
+    assert (await pod.lead(2)).status is CallStatus.CANNOT_WRITE
     pod.disk.fault = None
     await pod.until(lambda: not pod.manager.cannot_write)
-    assert (await pod.lead(2)).code in (OutcomeCode.ACCEPTED, OutcomeCode.STALE_EPOCH)
-    assert (await pod.lead(3)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status in (CallStatus.ACCEPTED, CallStatus.STALE_EPOCH)
+    assert (await pod.lead(3)).status is CallStatus.ACCEPTED
 
 
 async def test_draining_pod_takes_no_election(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     pod.manager.draining = True
-    assert (await pod.lead(9)).code is OutcomeCode.CANNOT_WRITE
+    assert (await pod.lead(9)).status is CallStatus.CANNOT_WRITE
     assert await pod.commit(1) == 0, "what it leads it leads on until it resigns"
 
 
@@ -234,6 +234,6 @@ async def test_records_without_a_promise_file_are_not_taken_over_under_a_new_log
     pod.manager = pod._new_manager()
     await pod.manager.start()
     outcome = await pod.manager.create_replica(0)
-    assert outcome.code is OutcomeCode.DAMAGED
+    assert outcome.status is CallStatus.DAMAGED
     assert "muster.promise" in outcome.message
     assert 0 in pod.manager.damage

@@ -13,30 +13,23 @@ import msgspec
 from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
-    CallStatus,
+    CallResults,
     Election,
-    ElectionResult,
     ElectionsRequest,
-    ElectionsResponse,
     FenceStatus,
     FollowerStatus,
     PartitionEvent,
     PodStatus,
     RemovalRequest,
-    RemovalResult,
     RemovalsRequest,
-    RemovalsResponse,
-    ReplicaResult,
     ReplicasRequest,
-    ReplicasResponse,
     ReplicaStatus,
     Resignation,
-    ResignationResult,
     ResignationsRequest,
-    ResignationsResponse,
     StatusEvent,
 )
 from muster_coordinator.podapi.reshard import FenceCall, FenceResult, FencesRequest, FencesResponse
@@ -76,19 +69,19 @@ class FakePod:
         self._hub = EventHub(self.status)
         self.accepted: list[tuple[int, int]] = []  # (partition, epoch), promised by this run
 
-    async def create_replicas(self, request: ReplicasRequest) -> ReplicasResponse:
+    async def create_replicas(self, request: ReplicasRequest) -> CallResults:
         results = []
         created = False
         for wanted in request.partitions:
             replica = self.volume.replicas.get(wanted.partition)
             if replica is None:
                 if self.full:
-                    results.append(ReplicaResult.of(wanted.partition, CallStatus.CANNOT_WRITE, message="disk full"))
+                    results.append(CallResult(wanted.partition, CallStatus.CANNOT_WRITE, message="disk full"))
                     continue
                 created = True
                 replica = self.volume.replicas[wanted.partition] = FakeReplica(f"log-{next(_log_numbers)}")
             results.append(
-                ReplicaResult.of(
+                CallResult(
                     wanted.partition,
                     CallStatus.ACCEPTED,
                     log_id=replica.log_id,
@@ -98,32 +91,32 @@ class FakePod:
             )
         if created:
             self._hub.publish_status()
-        return ReplicasResponse(tuple(results))
+        return CallResults(tuple(results))
 
-    async def remove_replicas(self, request: RemovalsRequest) -> RemovalsResponse:
+    async def remove_replicas(self, request: RemovalsRequest) -> CallResults:
         results = tuple(self._remove(each) for each in request.removals)
         self._hub.publish_status()
-        return RemovalsResponse(results)
+        return CallResults(results)
 
-    def _remove(self, each: RemovalRequest) -> RemovalResult:
+    def _remove(self, each: RemovalRequest) -> CallResult:
         index = each.partition
         replica = self.volume.replicas.get(index)
         if replica is None or replica.log_id != each.log_id:
-            return RemovalResult.of(index, CallStatus.ACCEPTED)
+            return CallResult(index, CallStatus.ACCEPTED)
         named = {place.log_id for place in (self.images[-1].places if self.images else ())}
         if each.log_id in named or index in self._led:
-            return RemovalResult.of(index, CallStatus.INVALID, message="in use")
+            return CallResult(index, CallStatus.INVALID, message="in use")
         if replica.promised > each.epoch:
-            return RemovalResult.of(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
+            return CallResult(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
         del self.volume.replicas[index]
         self.removed.append(each.log_id)
-        return RemovalResult.of(index, CallStatus.ACCEPTED)
+        return CallResult(index, CallStatus.ACCEPTED)
 
-    async def elect(self, request: ElectionsRequest) -> ElectionsResponse:
+    async def elect(self, request: ElectionsRequest) -> CallResults:
         self.election_calls += 1
-        return ElectionsResponse(tuple(self._elect(election) for election in request.elections))
+        return CallResults(tuple(self._elect(election) for election in request.elections))
 
-    def _elect(self, election: Election) -> ElectionResult:
+    def _elect(self, election: Election) -> CallResult:
         self.elections.append(election)
         index = election.partition
         replica = self.volume.replicas.get(index)
@@ -144,7 +137,7 @@ class FakePod:
         refused = None if election.force or election.bootstrap else self._ask(index, replica, there)
         return refused or self._seal(election, replica, sets, there)
 
-    def _ask(self, index: int, replica: FakeReplica, there: dict[str, FakePod]) -> ElectionResult | None:
+    def _ask(self, index: int, replica: FakeReplica, there: dict[str, FakePod]) -> CallResult | None:
         for log_id, pod in there.items():
             if pod is not self and index in pod._led:
                 return self._election(index, CallStatus.LEADER_LIVES, f"{pod.name} leads")
@@ -154,7 +147,7 @@ class FakePod:
 
     def _seal(
         self, election: Election, replica: FakeReplica, sets: list[tuple[str, ...]], there: dict[str, FakePod]
-    ) -> ElectionResult:
+    ) -> CallResult:
         index, epoch = election.partition, election.epoch
         sealed: dict[str, FakeReplica] = {}
         for log_id, pod in there.items():
@@ -191,9 +184,9 @@ class FakePod:
 
     def _election(
         self, index: int, status: CallStatus, message: str = "", better: str = "", sets: FakeReplica | None = None
-    ) -> ElectionResult:
+    ) -> CallResult:
         replica = self.volume.replicas.get(index)
-        return ElectionResult.of(
+        return CallResult(
             index,
             status,
             epoch=replica.promised if replica else -1,
@@ -276,21 +269,21 @@ class FakePod:
             self.replicate()
             self._publish(index)
 
-    async def resign(self, request: ResignationsRequest) -> ResignationsResponse:
-        return ResignationsResponse(tuple(self._resign(resignation) for resignation in request.resignations))
+    async def resign(self, request: ResignationsRequest) -> CallResults:
+        return CallResults(tuple(self._resign(resignation) for resignation in request.resignations))
 
-    def _resign(self, resignation: Resignation) -> ResignationResult:
+    def _resign(self, resignation: Resignation) -> CallResult:
         index = resignation.partition
         replica = self.volume.replicas.get(index)
         if replica is None:
-            return ResignationResult.of(index, CallStatus.WRONG_REPLICA)
+            return CallResult(index, CallStatus.WRONG_REPLICA)
         if resignation.epoch <= replica.promised:
-            return ResignationResult.of(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
+            return CallResult(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
         replica.promised, replica.leader = resignation.epoch, None
         ended = self._led.pop(index, -1)
         self._loading.discard(index)
         self._publish(index)
-        return ResignationResult.of(index, CallStatus.ACCEPTED, epoch=replica.promised, ended_epoch=ended)
+        return CallResult(index, CallStatus.ACCEPTED, epoch=replica.promised, ended_epoch=ended)
 
     def status(self) -> PodStatus:
         return PodStatus(

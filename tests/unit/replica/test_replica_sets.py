@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from tests.support.replicas import ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.log.beside import swap_count
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import partition_status
-from muster_coordinator.replica.calls import OutcomeCode
 from muster_coordinator.replication.messages import Append
 from muster_coordinator.states import ShardState
 
@@ -61,7 +61,7 @@ async def test_one_replica_grows_to_three_and_serves_all_the_time(new_pods: NewP
     assert await pods[0].commit(2) == 0
     await pods.until(lambda: pods[1].end() == pods[2].end() == pods[0].end())
     outcome = await pods.try_elect(0, replicas=added, previous=before, force=True)
-    assert outcome.code is OutcomeCode.ACCEPTED, outcome
+    assert outcome.status is CallStatus.ACCEPTED, outcome
     core = pods[0].up.hosts[0].core
     assert core is not None
     await pods.until(lambda: core.log.sets is not None and not core.log.sets.previous_replicas)
@@ -82,7 +82,7 @@ async def test_replica_whose_volume_is_lost_is_replaced(pods: ReplicaPods) -> No
     changed = (old[0], old[1], await pods.create(new))
     pods[0].up.set_learners(0, changed)
     await pods.until(lambda: new.end() == pods[0].end())
-    assert (await pods.try_elect(0, replicas=changed, previous=old, force=True)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(0, replicas=changed, previous=old, force=True)).status is CallStatus.ACCEPTED
     pods.sets[0] = changed
     await pods.caught_up()
     await pods[0].kill()
@@ -93,19 +93,19 @@ async def test_replica_whose_volume_is_lost_is_replaced(pods: ReplicaPods) -> No
 async def test_call_that_is_no_legal_change_is_answered_with_the_sets_of_the_log(pods: ReplicaPods) -> None:
     sets = pods.sets[0]
     outcome = await pods.try_elect(0, replicas=sets[:2], force=True)
-    assert (outcome.code, outcome.replicas) == (OutcomeCode.SET_CONFLICT, sets)
+    assert (outcome.status, outcome.replicas) == (CallStatus.SET_CONFLICT, sets)
 
 
 async def test_three_shrink_to_one_which_is_alone_again(pods: ReplicaPods) -> None:
     old = pods.sets[0]
-    assert (await pods.try_elect(0, replicas=old[:1], previous=old, force=True)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(0, replicas=old[:1], previous=old, force=True)).status is CallStatus.ACCEPTED
     await pods.until(lambda: pods[0].up.hosts[0].alone)
     await pods[1].kill()
     await pods[2].kill()
     assert await pods[0].commit(9) == 0
     assert await pods[0].fetch() == 9
     pods.sets[0] = old[:1]
-    assert (await pods.try_elect(0)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(0)).status is CallStatus.ACCEPTED
     assert await pods[0].fetch() == 9
 
 
@@ -225,7 +225,7 @@ async def test_rebuilding_replica_is_counted_nowhere(pods: ReplicaPods) -> None:
     await pods.until(lambda: pods[2].up.replicas[0].promised.rebuilding)
     pods.network.isolate("pod-2")
     refused = await pods.try_elect(2, force=True)
-    assert refused.code is OutcomeCode.DAMAGED
+    assert refused.status is CallStatus.DAMAGED
     pods.network.heal()
     await pods.until(lambda: not pods[2].up.replicas[0].promised.rebuilding)
     assert await pods[0].commit(77) == 0
@@ -265,7 +265,7 @@ async def test_power_loss_of_all_under_flush_os_waits_for_a_person(new_pods: New
     for pod in pods.pods:
         await pod.start()
     outcome = await pods.try_elect(0)
-    assert outcome.code is OutcomeCode.DAMAGED
+    assert outcome.status is CallStatus.DAMAGED
     await pods.elect(0, allow_data_loss=True)
     assert await pods[0].fetch() == 10
     await pods.caught_up()
@@ -282,7 +282,7 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     pods[0].up.hosts[0].role.log_changes()  # what it has in memory is gone
     await pods.try_elect(0, force=True)
     await pods.until(lambda: 0 in pods[0].up.damage)
-    assert (await pods.try_elect(0, force=True)).code is OutcomeCode.DAMAGED
+    assert (await pods.try_elect(0, force=True)).status is CallStatus.DAMAGED
     await pods.elect(1, force=True)
     await pods.caught_up()
     assert not pods[0].up.damage

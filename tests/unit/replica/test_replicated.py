@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from tests.support.replicas import Asked, ReplicaPods
 
+from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.replica.calls import Outcome, OutcomeCode
 from muster_coordinator.replication.messages import Append, Message, Sealed
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import ShardState
@@ -129,20 +129,20 @@ async def test_better_log_is_named_and_nothing_is_promised(pods: ReplicaPods) ->
     await pods[0].kill()
     pods.network.heal()
     outcome = await pods.try_elect(2)
-    assert outcome.code in (OutcomeCode.BETTER_LOG, OutcomeCode.LEADER_LIVES)
+    assert outcome.status in (CallStatus.BETTER_LOG, CallStatus.LEADER_LIVES)
     await pods.until(lambda: not pods[1].up.hosts[0].core.live_leader)  # type: ignore[union-attr]
     outcome = await pods.try_elect(2)
-    assert (outcome.code, outcome.better_log_id) == (OutcomeCode.BETTER_LOG, pods[1].log_id())
+    assert (outcome.status, outcome.better_log_id) == (CallStatus.BETTER_LOG, pods[1].log_id())
     assert outcome.epoch == 1
 
 
 async def test_live_leader_is_not_replaced_without_force(pods: ReplicaPods) -> None:
     assert await pods[0].commit(1) == 0
     outcome = await pods.try_elect(1)
-    assert (outcome.code, outcome.epoch) == (OutcomeCode.LEADER_LIVES, 1)
+    assert (outcome.status, outcome.epoch) == (CallStatus.LEADER_LIVES, 1)
     assert pods[0].leads()
     outcome = await pods.try_elect(1, force=True)
-    assert outcome.code is OutcomeCode.ACCEPTED
+    assert outcome.status is CallStatus.ACCEPTED
     await pods.until(lambda: not pods[0].leads())
     assert await pods[0].commit(2) == ErrorCode.NOT_COORDINATOR
     assert await pods[1].fetch() == 1
@@ -154,16 +154,16 @@ async def test_closed_connection_ends_the_wait_for_a_silent_leader(pods: Replica
     await pods[0].kill()
     for pod in pods.pods[1:]:
         pod.up.disconnected(leader)
-    assert (await pods.try_elect(1)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(1)).status is CallStatus.ACCEPTED
 
 
 async def test_resigned_leader_answers_not_coordinator_and_another_takes_the_epoch(pods: ReplicaPods) -> None:
     assert await pods[0].commit(7) == 0
     resigned = await pods[0].up.resign(0, 2)
-    assert (resigned.code, resigned.ended_epoch) == (OutcomeCode.ACCEPTED, 1)
+    assert (resigned.status, resigned.ended_epoch) == (CallStatus.ACCEPTED, 1)
     assert await pods[0].commit(8) == ErrorCode.NOT_COORDINATOR
     pods.epochs[0] = 1
-    assert (await pods.try_elect(1, force=True)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(1, force=True)).status is CallStatus.ACCEPTED
     assert pods[1].shard().epoch == 2
     assert await pods[1].fetch() == 7
     await pods.caught_up()
@@ -193,7 +193,7 @@ async def test_leader_elected_again_keeps_what_is_loaded_and_what_waits(pods: Re
     assert await pods[0].commit(5) == 0
     shard = pods[0].shard()
     waiting = [pods[0].ask_commit(6), pods[0].ask_fetch()]
-    assert (await pods.try_elect(0, force=True)).code is OutcomeCode.ACCEPTED
+    assert (await pods.try_elect(0, force=True)).status is CallStatus.ACCEPTED
     assert pods[0].shard() is shard
     assert shard.epoch == 2
     for asked in waiting:
@@ -294,7 +294,7 @@ async def test_replica_that_cannot_write_gives_up_and_comes_back(pods: ReplicaPo
     pods.network.drop = lambda message: False
     assert pods[0].shard().state is ShardState.FAILED
     refused = await pods.try_elect(0)
-    assert refused.code is OutcomeCode.CANNOT_WRITE
+    assert refused.status is CallStatus.CANNOT_WRITE
     await pods.elect(1)
     assert await pods[1].commit(3) == 0
     pods[0].disk.dead = False
@@ -395,7 +395,7 @@ async def test_request_that_comes_during_an_election_is_answered_by_it(pods: Rep
     await pods.until(lambda: pods[1].up.hosts[0].is_electing)
     early, read = pods[1].ask_early(6), pods[1].ask_early(None)
     pods.network.drop = lambda message: False
-    assert (await election).code is OutcomeCode.ACCEPTED
+    assert (await election).status is CallStatus.ACCEPTED
     assert isinstance(await asyncio.wait_for(early.done, 10), m.OffsetCommitResponse)
     assert (await asyncio.wait_for(read.done, 10)).topics[0][1][0][1] == 6
     assert pods[2].ask_early(7).done.result() == ErrorCode.NOT_COORDINATOR
@@ -413,11 +413,11 @@ async def test_request_that_comes_during_an_election_that_fails_is_refused(pods:
     pods.epochs[0] += 1
     await pods.elect(2, force=True)
     assert await asyncio.wait_for(early.done, 10) == ErrorCode.NOT_COORDINATOR
-    assert (await election).code is OutcomeCode.STALE_EPOCH
+    assert (await election).status is CallStatus.STALE_EPOCH
     assert await pods[2].fetch() == 5
 
 
-async def opened_and_not_committed(pods: ReplicaPods) -> tuple[asyncio.Task[Outcome], Asked]:
+async def opened_and_not_committed(pods: ReplicaPods) -> tuple[asyncio.Task[CallResult], Asked]:
     """pod-1 has opened epoch 2, and a commit of group "cut" has run in it; nobody else gets either record."""
     assert await pods[0].commit(5) == 0
     await pods.caught_up()
@@ -438,7 +438,7 @@ async def test_state_of_an_epoch_that_was_opened_and_never_committed_is_that_of_
     pods.network.drop = lambda message: False
     pods.network.heal()
     assert await asyncio.wait_for(ran.done, 10) == ErrorCode.NOT_COORDINATOR
-    assert (await election).code is not OutcomeCode.ACCEPTED
+    assert (await election).status is not CallStatus.ACCEPTED
     await pods.caught_up()
     await pods.elect(1, force=True)
     assert (await pods[1].fetch(), await pods[1].fetch(group="cut")) == (7, -1)

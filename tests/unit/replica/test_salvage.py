@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.log import writer as writer_module
 from muster_coordinator.log.salvage import FOLDER, REASON_NAME
 from muster_coordinator.log.segment import segment_name
 from muster_coordinator.pod import replica_manager as manager_module
 from muster_coordinator.records.batch import iter_batches
-from muster_coordinator.replica.calls import OutcomeCode
 
 DIRECTORY = DATA / "__consumer_offsets-0"
 SEGMENT = DIRECTORY / segment_name(0)
@@ -90,7 +90,7 @@ async def test_refused_log_stays_refused_when_the_journal_has_forgotten_why(pod:
     for name in pod.disk.listdir(DIRECTORY / FOLDER):
         pod.disk.unlink(DIRECTORY / FOLDER / name)
     await start_again(pod)
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9
 
 
@@ -103,7 +103,7 @@ async def test_saved_batches_restore_a_log_as_its_next_segment(pod: PodUnderTest
     pod.disk.rename(SAVED, SEGMENT)
     pod.disk.unlink(DIRECTORY / FOLDER / REASON_NAME)
     await start_again(pod)
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9
 
 
@@ -152,5 +152,5 @@ async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(
     await start_again(pod)
     assert not pod.manager.damage
     pod.disk.fault = None
-    assert (await pod.lead(2)).code is OutcomeCode.ACCEPTED
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9

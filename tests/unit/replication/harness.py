@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
+from muster_coordinator.calls import CallResult
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
@@ -28,7 +29,7 @@ class Node:
         self.promise = fx.Promise()
         delays = cycle(nominate_ms)
         delay: Callable[[], int] | None = (lambda: next(delays)) if nominate_ms else None
-        self.core = ReplicaCore(name, self.promise, LogState(), 0, ReplicationSettings(), delay)
+        self.core = ReplicaCore(0, name, self.promise, LogState(), 0, ReplicationSettings(), delay)
 
     def do(self, effects: Sequence[fx.Effect]) -> None:
         for effect in effects:
@@ -77,8 +78,8 @@ class Node:
     def elect(self, epoch: int, sets: Sets, **flags: bool) -> None:
         self.do(self.core.elect(epoch, ElectionCall(epoch, sets, **flags), self.net.now))
 
-    def answers(self) -> list[fx.Answer]:
-        return [effect for effect in self.seen if isinstance(effect, fx.Answer)]
+    def results(self) -> list[CallResult]:
+        return [effect.result for effect in self.seen if isinstance(effect, fx.CallEnded)]
 
 
 class Net:

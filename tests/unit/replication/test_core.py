@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.replication.harness import Net
 
+from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
-from muster_coordinator.replication.effects import CallStatus
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.replication.log_state import LogState
@@ -40,7 +40,7 @@ def test_set_of_one_replica_sends_nothing_and_confirms_reads_at_once() -> None:
 
 def test_bootstrap_seals_a_majority_and_answers_when_its_record_is_committed() -> None:
     net = led()
-    assert [(answer.call, answer.status) for answer in net["a"].answers()] == [(0, CallStatus.ACCEPTED)]
+    assert [result.status for result in net["a"].results()] == [CallStatus.ACCEPTED]
     assert {node.promise.leader for node in net.nodes.values()} == {"a"}
     assert net["b"].batches == net["a"].batches
 
@@ -93,7 +93,7 @@ def test_question_comes_before_the_promise_and_a_live_leader_ends_the_election()
     net.deliver()
     net["b"].elect(1, ABC)
     net.deliver()
-    assert net["b"].answers()[-1].status is CallStatus.LEADER_LIVES
+    assert net["b"].results()[-1].status is CallStatus.LEADER_LIVES
     assert net["b"].promise.epoch == 0
     net["b"].elect(1, ABC, force=True)
     net.deliver()
@@ -139,16 +139,16 @@ def test_election_without_a_majority_fails_before_anything_is_promised() -> None
     net["b"].elect(1, ABC)
     assert {type(message) for message in net.queue} == {Question}
     net.advance(2_100)
-    assert net["b"].answers()[-1].status is CallStatus.NO_MAJORITY
+    assert net["b"].results()[-1].status is CallStatus.NO_MAJORITY
     assert net["b"].promise.epoch == 0
 
 
 def test_repeated_election_answers_with_the_state_of_the_first() -> None:
     net = led()
     net["a"].elect(0, ABC)
-    assert net["a"].answers()[-1].status is CallStatus.ACCEPTED
+    assert net["a"].results()[-1].status is CallStatus.ACCEPTED
     net["b"].elect(0, ABC)
-    assert net["b"].answers()[-1].status is CallStatus.STALE_EPOCH
+    assert net["b"].results()[-1].status is CallStatus.STALE_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_repeated_election_answers_with_the_state_of_the_first() -> None:
 def test_what_speaks_against_an_election(epoch: int, sets: Sets, why: str, status: CallStatus) -> None:
     net = led()
     net["a"].do(net["a"].core.elect(9, ElectionCall(epoch, sets, force=True), net.now, cannot_write=why))
-    assert net["a"].answers()[-1].status is status
+    assert net["a"].results()[-1].status is status
     assert net["a"].promise.epoch == 0
 
 
@@ -171,7 +171,7 @@ def test_resignation_promises_to_nobody_and_the_first_seal_fills_the_name() -> N
     net = led()
     net["a"].do(net["a"].core.resign(7, 1, net.now))
     assert net["a"].promise == fx.Promise(1, "")
-    assert net["a"].answers()[-1].ended_epoch == 0
+    assert net["a"].results()[-1].ended_epoch == 0
     net["b"].elect(1, ABC, force=True)
     net.deliver()
     assert net["a"].promise == fx.Promise(1, "b")
@@ -188,8 +188,8 @@ def test_change_of_the_set_ends_with_a_set_record_and_a_report() -> None:
     assert net["d"].batches == net["a"].batches
     net["a"].elect(2, Sets(("a", "c"), ("a", "b", "c")), force=True)
     net.deliver()
-    answer = net["a"].answers()[-1]
-    assert (answer.status, answer.sets) == (CallStatus.SET_CONFLICT, Sets(("a", "b", "d")))
+    result = net["a"].results()[-1]
+    assert (result.status, result.replicas, result.previous_replicas) == (CallStatus.SET_CONFLICT, ("a", "b", "d"), ())
 
 
 def test_reads_that_wait_while_the_set_shrinks_to_one_replica_are_confirmed() -> None:
@@ -285,7 +285,7 @@ def test_rebuilding_replica_is_no_candidate_unless_a_person_allows_loss() -> Non
         net[name].do(net[name].core.lost_data(net.now))
     net["a"].down = True
     net["b"].elect(1, ABC, force=True)
-    assert net["b"].answers()[-1].status is CallStatus.DAMAGED
+    assert net["b"].results()[-1].status is CallStatus.DAMAGED
     net["b"].elect(2, ABC, allow_data_loss=True)
     net.advance(3_000)
     assert net["b"].core.is_active
@@ -299,7 +299,7 @@ def test_election_that_allows_loss_and_fails_leaves_the_replica_rebuilding() -> 
     net["a"].down = net["c"].down = True
     net["b"].elect(2, ABC, allow_data_loss=True)
     net["b"].elect(3, ABC, force=True)
-    assert net["b"].answers()[-1].status is fx.CallStatus.DAMAGED
+    assert net["b"].results()[-1].status is CallStatus.DAMAGED
     net["b"].elect(4, ABC, allow_data_loss=True)
     assert net["b"].core.promise.rebuilding
     net.advance(2_500)
@@ -338,7 +338,7 @@ def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
     """The replica was started again in the epoch in which it had swapped the copy in, and has acked more since."""
     records = tuple(Batch(offset, offset + 1, 0, b"") for offset in range(10))
     log = LogState(10, [(0, 0)], [(0, ABC)])
-    core = ReplicaCore("c", fx.Promise(0, "a"), log, 0, ReplicationSettings())
+    core = ReplicaCore(0, "c", fx.Promise(0, "a"), log, 0, ReplicationSettings())
     copy = Append("a", "c", 0, 0, 6, -1, ((0, 0),), records[:6], 6, 6, 3, 1, 0, sync=1)
     effects = core.receive(copy, 0)
     assert effects == [fx.StartBeside()]
@@ -354,7 +354,7 @@ def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
 
 def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer() -> None:
     log = LogState(10, [(0, 0)], [(0, ABC)])
-    core = ReplicaCore("c", fx.Promise(1, "a"), log, 0, ReplicationSettings())
+    core = ReplicaCore(0, "c", fx.Promise(1, "a"), log, 0, ReplicationSettings())
     runs = ((0, 0), (1, 5))
     records = (*(Batch(offset, offset + 1, 0, b"") for offset in range(5)), Batch(5, 6, 1, b""))
     core.receive(Append("a", "c", 1, 0, 6, -1, runs, records, 6, 6, 3, 1, 0, sync=1), 0)
