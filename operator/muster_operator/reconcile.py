@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import structlog
@@ -62,7 +61,7 @@ class Reconciler:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        self._queue = KeyQueue(clock)
+        self._queue = KeyQueue()
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +82,7 @@ class Reconciler:
         """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
         self._store.watch(self.enqueue)
         self._workload.watch(self.enqueue)
-        self._pods.watch(self._pod_changed, partial(self._queue.add, urgent=True), self._crash)
+        self._pods.watch(self._pod_changed, self.enqueue, self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
         self._tasks.add(dispatcher)

@@ -1,8 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows of an object's history.
 
-One is posted when the reason of a Ready condition changes to something that lasts, and when a pod finds damage in a
-log; passing states (placing, electing, moving) are in the log. Posting is best effort and one at a time, so that it
-never competes with a failover's writes.
+The operator posts an event when the reason of a Ready condition changes to one that lasts, and when a pod finds damage
+in a log. Passing states (placing, electing, moving) are only in the operator's log. Posting is best effort, and one
+event at a time, so that it leaves the connections to a failover's writes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ __all__ = ["EventRecorder", "noteworthy"]
 
 log = structlog.get_logger(__name__)
 
-REST_S = 0.25
-"""After each event: a pod that goes makes one of every partition that it led, while groups look for coordinators."""
 PENDING_EVENTS = 200
-"""More than this, and new ones are dropped: the conditions say how things are in any case."""
+"""Events that wait to be posted. New ones beyond this are dropped: the conditions show the present state anyway."""
 
 NOTE_LIMIT = 1024
-"""Characters of a note; the API server's limit."""
+"""Characters of a note: the API server's limit."""
 
 PASSING = frozenset(
     {
@@ -44,10 +42,9 @@ PASSING = frozenset(
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
-    """What people shall be told: of damage that was not known, or else the Ready condition, if its reason changed to
-    one that lasts."""
-    damage, known = (find_condition(each, ConditionType.DAMAGED) for each in (after, before))
-    if damage is not None and (known is None or known.message != damage.message):
+    """The condition to post as an event: damage that is new, else Ready if its reason changed to one that lasts."""
+    damage, damage_before = (find_condition(each, ConditionType.DAMAGED) for each in (after, before))
+    if damage is not None and (damage_before is None or damage_before.message != damage.message):
         return damage
     now = find_condition(after, ConditionType.READY)
     was = find_condition(before, ConditionType.READY)
@@ -57,7 +54,7 @@ def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> C
 
 
 class EventRecorder:
-    """`put` from anywhere on the loop; `run` posts."""
+    """Takes events with `put`; `run` posts them."""
 
     def __init__(self, client: KubeClient, instance: str) -> None:
         self._client = client
@@ -70,7 +67,7 @@ class EventRecorder:
         return self._queue.qsize()
 
     def put(self, kind: str, meta: ObjectMeta, condition: Condition) -> None:
-        """Post an event about the object of this kind soon."""
+        """Have an event about this object of this kind posted."""
         path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
         try:
             self._queue.put_nowait((path, self._event(kind, meta, condition)))
@@ -85,7 +82,6 @@ class EventRecorder:
                 await self._client.create(path, event)
             except StoreError as error:
                 log.warning("event_not_posted", error=str(error))
-            await asyncio.sleep(REST_S)
 
     def _event(self, kind: str, meta: ObjectMeta, condition: Condition) -> Json:
         return {

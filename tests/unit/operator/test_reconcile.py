@@ -18,7 +18,6 @@ from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.models import Election
 from muster_coordinator.states import ShardState
 from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
-from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
@@ -350,9 +349,9 @@ async def test_what_other_pods_say_is_planned_for_when_it_is_known_if_one_has_di
 ) -> None:
     monkeypatch.setattr(PodSessions, "is_reconnecting", lambda sessions, key: reconnecting)
     async with town.operator() as operator:
-        operator._queue = queue = KeyQueue(Clock())
+        operator._queue = queue = KeyQueue()
         operator._pod_changed(KEY)
-        assert (f"waiting={not reconnecting:d}" in repr(queue), KEY in queue._timers) == (True, reconnecting)
+        assert (f"waiting={not reconnecting:d}" in repr(queue), KEY in queue._later) == (True, reconnecting)
         queue.close()
 
 
