@@ -1,4 +1,4 @@
-"""`muster reshard`: an offsets topic written anew with another number of partitions, of logs or of a running cluster.
+"""`muster reshard`: give an offsets topic another number of partitions, in logs or in a running cluster.
 
 Needs the extra `pipeline`.
 """
@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from muster_cli.datadir import DataDir
 from muster_cli.errors import CliError
+from muster_cli.progress import amounts
 
 if TYPE_CHECKING:
     from muster_cli.reshard_site import Site
     from muster_pipeline.reshard.job import Summary
 
-_P = TypeVar("_P")
 _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
 
 
@@ -81,10 +78,13 @@ def reshard(
             raise click.UsageError("with --data-dir or --cluster there are neither LOGS, --output nor --dry-run")
         if abort + drop_old + (partitions is not None) != 1:
             raise click.UsageError("give one of --partitions, --abort and --drop-old")
+        from muster_cli.reshard_site import open_site
+
+        site = open_site(data_dir, namespace, cluster or "")
         if drop_old:
-            click.echo(f"{_drop(_site(data_dir, namespace, cluster))} partitions are deleted, and their logs soon")
+            click.echo(f"{asyncio.run(_drop(site))} partitions are deleted, and their logs soon")
             return
-        summary = _running(data_dir, cluster, namespace, partitions, work_dir, leave_out, segment_bytes)
+        summary = asyncio.run(_running(site, partitions, work_dir, leave_out, segment_bytes))
         told = f"{partitions} partitions serve" if partitions is not None else "taken back: the old partitions serve"
     else:
         if abort or drop_old or partitions is None or not logs or dry_run == (output is not None):
@@ -100,51 +100,40 @@ def reshard(
         click.echo(told)
 
 
-def _running(
-    data_dir: Path | None,
-    cluster: str | None,
-    namespace: str,
+async def _running(
+    site: AbstractAsyncContextManager[Site],
     partitions: int | None,
     work_dir: Path,
     leave_out: tuple[str, ...],
     segment_bytes: int,
 ) -> Summary | None:
+    """Re-shard a running cluster to `partitions`, or take a re-shard back if that is None. Raises CliError."""
     try:
         from muster_cli.reshard_live import abort, reshard_cluster
         from muster_pipeline.decode.errors import PipelineError
     except ImportError as exc:
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
-    site = _site(data_dir, namespace, cluster)
     try:
-        with _progress(_Lines()) as progress:
-            if partitions is None:
-                if not asyncio.run(abort(site, progress)):
+        with amounts() as progress:
+            async with site as there:
+                if partitions is not None:
+                    return await reshard_cluster(there, partitions, work_dir, leave_out, segment_bytes, progress)
+                if not await abort(there, progress):
                     raise CliError("no re-shard is under way")
                 return None
-            return asyncio.run(reshard_cluster(site, partitions, work_dir, leave_out, segment_bytes, progress))
     except PipelineError as exc:
         raise CliError(f"{exc}. Groups are not served until it goes on, or is taken back with --abort") from exc
-    finally:
-        site.close()
 
 
-def _site(data_dir: Path | None, namespace: str, cluster: str | None) -> Site:
-    from muster_cli.reshard_site import EmbeddedSite, KubernetesSite
-
-    return EmbeddedSite(DataDir(data_dir)) if data_dir is not None else KubernetesSite(namespace, cluster or "")
-
-
-def _drop(site: Site) -> int:
-    try:
-        return asyncio.run(site.drop_retired())
-    finally:
-        site.close()
+async def _drop(site: AbstractAsyncContextManager[Site]) -> int:
+    async with site as there:
+        return await there.drop_retired()
 
 
 def _stopped(
     logs: tuple[str, ...], output: Path | None, partitions: int, leave_out: tuple[str, ...], segment_bytes: int
 ) -> Summary:
-    """``output`` None: a dry run."""
+    """Re-shard the logs of a stopped cluster; only compute the summary if `output` is None. Raises CliError."""
     try:
         from muster_cli.unflushed import refuse_unflushed
         from muster_pipeline.decode.errors import PipelineError
@@ -155,7 +144,7 @@ def _stopped(
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc
     try:
         refuse_unflushed(find_segments(logs))
-        with _progress(None) as progress:
+        with amounts() as progress:
             if output is None:
                 return plan(logs, partitions, progress)
             return run(logs, output, partitions, leave_out=leave_out, segment_bytes=segment_bytes, progress=progress)
@@ -175,36 +164,3 @@ def _text(summary: Summary, *, dry_run: bool) -> str:
         told = ", ".join(f"{count} {kind}" for kind, count in refused.items())
         lines.append(f"not without --leave-out: {told}")
     return "\n".join(lines)
-
-
-class _Lines:
-    """In place of bars, where there is no terminal: a line when something begins."""
-
-    def __init__(self) -> None:
-        self._begun: set[str] = set()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if what not in self._begun:
-            self._begun.add(what)
-            click.echo(f"{what}: {done:,} of {total:,}", err=True)
-
-
-@contextmanager
-def _progress(elsewhere: _P) -> Iterator[Callable[[str, int, int], None] | _P]:
-    """Bars on a terminal."""
-    if not sys.stderr.isatty():
-        yield elsewhere
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.fields[of]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total, of="")
-            bars.update(tasks[what], completed=done, total=total, of=f"{done:,}/{total:,}")
-
-        yield show

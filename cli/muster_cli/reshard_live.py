@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 
 from muster_cli.errors import CliError
+from muster_cli.progress import Amount
 from muster_cli.reshard_site import Site
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
@@ -28,10 +29,7 @@ from muster_operator.api.models import ReshardPhase, ReshardStatus
 from muster_pipeline.reshard.job import Summary, read_summary, reshard
 from muster_pipeline.reshard.writer import log_directory
 
-__all__ = ["Progress", "abort", "reshard_cluster"]
-
-Progress = Callable[[str, int, int], None]
-"""(what, done, of how many), in partitions or bytes."""
+__all__ = ["abort", "reshard_cluster"]
 
 POLL_S = 0.25
 CALL_TIMEOUT_S = 10.0
@@ -54,7 +52,7 @@ class _Leader(msgspec.Struct):
 
 
 async def reshard_cluster(
-    site: Site, partitions: int, work: Path, leave_out: Sequence[str], segment_bytes: int, progress: Progress
+    site: Site, partitions: int, work: Path, leave_out: Sequence[str], segment_bytes: int, progress: Amount
 ) -> Summary | None:
     """None: it has so many partitions already. Raises CliError, and what the job raises."""
     topic = await site.topic()
@@ -86,7 +84,7 @@ async def _begin(site: Site, partitions: int) -> ReshardStatus:
         await asyncio.sleep(POLL_S)
 
 
-async def abort(site: Site, progress: Progress) -> bool:
+async def abort(site: Site, progress: Amount) -> bool:
     """Take a re-shard back; False: none is under way. Raises CliError: it cannot be taken back any more."""
     reshard = (await site.topic()).status.reshard
     if reshard is None or reshard.phase in _OVER:
@@ -99,7 +97,7 @@ async def abort(site: Site, progress: Progress) -> bool:
 
 
 async def _until(
-    site: Site, base: int, phases: Sequence[ReshardPhase], progress: Progress, *, aborting: bool = False
+    site: Site, base: int, phases: Sequence[ReshardPhase], progress: Amount, *, aborting: bool = False
 ) -> ReshardStatus:
     while True:
         reshard = (await site.topic()).status.reshard
@@ -118,7 +116,7 @@ class _Run:
     """One re-shard, in ``work/reshard-<its number>``."""
 
     def __init__(
-        self, site: Site, http: aiohttp.ClientSession, reshard: ReshardStatus, work: Path, progress: Progress
+        self, site: Site, http: aiohttp.ClientSession, reshard: ReshardStatus, work: Path, progress: Amount
     ) -> None:
         self._site = site
         self._http = http
