@@ -17,7 +17,7 @@ from pathlib import Path
 import servers
 from builds import BenchError
 
-from muster_cli.bare_client import call, string
+from muster_cli.demo.bare_client import call, string
 from muster_coordinator.groups.partitioner import partition_for
 
 FIND_COORDINATOR, DESCRIBE_GROUPS = (10, 0), (15, 0)  # API key and version

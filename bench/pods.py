@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from builds import BenchError
 from servers import START_DEADLINE_S, ended_or_late, process
 
-from muster_cli.ports import free_ports
+from muster_cli.local.ports import free_ports
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from builds import BenchError, kafka_jars
 
-from muster_cli.ports import free_ports
+from muster_cli.local.ports import free_ports
 
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 30.0

@@ -16,8 +16,8 @@ from tests.chaos.observed import NetworkedCluster, OperatorRules, Place
 from tests.support.local_cluster import LocalCluster
 from tests.support.pod import free_ports
 
-from muster_cli.datadir import DataDir, RunningPod
-from muster_cli.ports import is_free
+from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.ports import is_free
 
 DIES_IN_S = 30.0
 
@@ -161,6 +161,6 @@ def _free_range(count: int) -> int:
     """The first of so many free ports in a row: they stay the same when the cluster is started again."""
     while True:
         [first] = free_ports(1)
-        first = 10_000 + first % 20_000  # below the ephemeral range, see muster_cli.ports
+        first = 10_000 + first % 20_000  # below the ephemeral range, see muster_cli.local.ports
         if all(is_free(port) for port in range(first, first + count)):
             return first

@@ -80,8 +80,8 @@ def _on_kubernetes(dying: Dying) -> None:
 
 
 def _embedded(dying: Dying, command: list[str]) -> None:
+    from muster_cli.local.workload import LocalWorkload
     from muster_cli.main import cli
-    from muster_cli.workload import LocalWorkload
     from muster_operator.store.sqlite import SqliteStore
 
     dying.install({Port.STORE: SqliteStore, Port.WORKLOAD: LocalWorkload, Port.POD: PodClient})

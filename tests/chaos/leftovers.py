@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from muster_cli.datadir import DataDir
-from muster_cli.procfs import ProcessRef, stop_processes
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.procfs import ProcessRef, stop_processes
 
 _OF_A_RUN = re.compile(r"-(\d+)-\d+$")
 STOP_S = 5.0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from muster_cli import local_up
+from muster_cli.local import up
+from muster_cli.local.workload import PodNetwork
 from muster_cli.main import cli
-from muster_cli.workload import PodNetwork
 
 
 def main() -> None:
     pairs = [pair.split("=") for pair in sys.argv[1].split(",")]
     networks = [PodNetwork(host, ("ip", "netns", "exec", name)) for name, host in pairs]
-    local_up.run_local_up = partial(local_up.run_local_up, networks=networks)
+    up.run_local_up = partial(up.run_local_up, networks=networks)
     cli(sys.argv[2:], prog_name="muster")
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from tests.chaos.kill_points import CALLS, POINTS, Point, Port
 
-from muster_cli.workload import LocalWorkload
+from muster_cli.local.workload import LocalWorkload
 from muster_coordinator.podapi.client import PodClient
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import KubeWorkload

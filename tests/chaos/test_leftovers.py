@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.chaos.leftovers import end_leftovers
 
-from muster_cli.datadir import DataDir, RunningPod, RunRecord
-from muster_cli.procfs import ProcessRef
+from muster_cli.local.data_dir import DataDir, RunningPod, RunRecord
+from muster_cli.local.procfs import ProcessRef
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.support.local_cluster import LocalCluster, muster
 
-from muster_cli.declare import CLUSTER
+from muster_cli.local.declare import CLUSTER
 from muster_operator.api.models import OffsetsTopic, ReshardPhase, ReshardStatus
 from muster_operator.store.sqlite import SqliteStore
 

@@ -27,8 +27,8 @@ def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli
     def session(_master: str) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("muster_cli.pipeline.spark", session)
-    monkeypatch.setattr("muster_cli.report_command.spark", session)
+    monkeypatch.setattr("muster_cli.pipeline.command.spark", session)
+    monkeypatch.setattr("muster_cli.pipeline.report.spark", session)
     yield CliRunner()
     spark.catalog.clearCache()
 
@@ -100,7 +100,7 @@ def test_stream_goes_on_with_what_comes_until_it_is_interrupted(
             case "interrupt":
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr("muster_cli.pipeline.time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr("muster_cli.pipeline.command.time", SimpleNamespace(sleep=wait))
     arguments = [
         "pipeline",
         "stream",
@@ -148,7 +148,7 @@ def test_local_engine_answers_from_logs_without_spark(tmp_path: Path, monkeypatc
     def no_spark(_master: str) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("muster_cli.pipeline.spark", no_spark)
+    monkeypatch.setattr("muster_cli.pipeline.command.spark", no_spark)
     write_logs(tmp_path / "logs")
 
     def rows(command: str, *arguments: str) -> list[dict[str, object]]:

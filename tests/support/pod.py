@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.support.kafka import KafkaClient
 
-from muster_cli.ports import free_ports as ports_on_loopback
+from muster_cli.local.ports import free_ports as ports_on_loopback
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader

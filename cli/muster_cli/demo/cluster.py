@@ -12,9 +12,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from muster_cli.datadir import DataDir
-from muster_cli.local_status import collect_report
-from muster_cli.report import StatusReport
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.report import StatusReport
+from muster_cli.local.status import collect_report
 
 STOP_DEADLINE_S = 20.0
 _READY = "ready bootstrap="

@@ -13,7 +13,7 @@ import threading
 import time
 from itertools import cycle, pairwise
 
-from muster_cli.bare_client import call, string
+from muster_cli.demo.bare_client import call, string
 
 RETRY_S = 0.002
 PAUSE_S = 0.001

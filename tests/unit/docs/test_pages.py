@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.simulation.faults import FAULTS
 
-from muster_cli.main import up
+from muster_cli.local.command import up
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

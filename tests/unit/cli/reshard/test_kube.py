@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster_cli import reshard_kube
 from muster_cli.errors import CliError
-from muster_cli.reshard_kube import KubernetesSite
+from muster_cli.reshard import kube as reshard_kube
+from muster_cli.reshard.kube import KubernetesSite
 from muster_operator.store.port import ConflictError
 
 API = "/apis/muster.dev/v1alpha1/namespaces/ns"

@@ -10,13 +10,13 @@ import yaml
 from click.testing import CliRunner
 
 from muster_cli.main import cli
-from muster_cli.reshard import reshard
-from muster_cli.reshard_live import CHUNK_BYTES, _chunks
+from muster_cli.reshard.command import reshard
+from muster_cli.reshard.live import CHUNK_BYTES, _chunks
 from muster_coordinator.podapi.reshard import MAX_IMPORT_BYTES
 from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_operator.api.models import OffsetsTopic
 
-JOB = Path(__file__).parents[3] / "config" / "reshard" / "job.yaml"
+JOB = Path(__file__).parents[4] / "config" / "reshard" / "job.yaml"
 OBJECTS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_load_all(JOB.read_text())}
 
 

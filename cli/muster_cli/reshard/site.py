@@ -10,9 +10,9 @@ from typing import Protocol
 
 import msgspec
 
-from muster_cli.datadir import DataDir
-from muster_cli.declare import CLUSTER
 from muster_cli.errors import CliError
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.declare import CLUSTER
 from muster_operator.api.models import OffsetsTopic, PartitionState, Reshard
 from muster_operator.store.port import StoreError
 from muster_operator.store.sqlite import SqliteStore
@@ -43,7 +43,7 @@ def open_site(data_dir: Path | None, namespace: str, cluster: str) -> AbstractAs
     """The embedded instance in `data_dir`, or else this CoordinatorCluster of Kubernetes. Raises CliError."""
     if data_dir is not None:
         return _embedded(DataDir(data_dir))
-    from muster_cli.reshard_kube import kubernetes_site
+    from muster_cli.reshard.kube import kubernetes_site
 
     return kubernetes_site(namespace, cluster)
 

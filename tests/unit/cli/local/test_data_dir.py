@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli.datadir import DataDir, RunningPod, RunRecord, default_data_dir
 from muster_cli.errors import CliError
-from muster_cli.procfs import ProcessRef, stop_processes
+from muster_cli.local.data_dir import DataDir, RunningPod, RunRecord, default_data_dir
+from muster_cli.local.procfs import ProcessRef, stop_processes
 
 SLEEP = "import signal, sys; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP

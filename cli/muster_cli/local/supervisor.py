@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from muster_cli.datadir import RunningPod
-from muster_cli.procfs import ProcessRef
+from muster_cli.local.data_dir import RunningPod
+from muster_cli.local.procfs import ProcessRef
 
 MAX_LOG_BYTES = 16 << 20
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster_cli.datadir import DataDir, RunningPod
-from muster_cli.workload import LocalWorkload, PodPorts, coordinator_command
+from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.workload import LocalWorkload, PodPorts, coordinator_command
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, ObjectMeta
 from muster_operator.store.port import ClusterKey
 from muster_operator.store.workload import PodPhase

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster_cli.datadir import RunningPod
-from muster_cli.supervisor import (
+from muster_cli.local.data_dir import RunningPod
+from muster_cli.local.supervisor import (
     PodSupervisor,
     RestartBackoff,
     describe_exit,
@@ -148,7 +148,7 @@ def test_backoff_waits_for_the_least_pause_after_a_healthy_run_too() -> None:
 
 
 async def test_large_log_is_kept_once_and_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster_cli.supervisor.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("muster_cli.local.supervisor.MAX_LOG_BYTES", 10)
     log = tmp_path / "pod.log"
     log.write_text("x" * 11)
     watch = Watch()

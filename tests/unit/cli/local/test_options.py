@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster_cli.errors import CliUsageError
-from muster_cli.options import parse_settings, parse_topics
+from muster_cli.local.options import parse_settings, parse_topics
 
 
 def test_topics_with_partitions_are_read_in_order() -> None:

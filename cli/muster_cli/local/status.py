@@ -11,10 +11,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from muster_cli.datadir import DataDir, RunningPod
-from muster_cli.declare import CLUSTER
 from muster_cli.errors import CliError
-from muster_cli.report import StatusReport, build_report, stall_causes
+from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.declare import CLUSTER
+from muster_cli.local.report import StatusReport, build_report, stall_causes
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import PodStatus
 from muster_operator.store.sqlite import SqliteStore

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muster_cli.datadir import DataDir, RunningPod
-from muster_cli.ports import LOOPBACK
-from muster_cli.supervisor import PodSupervisor, stop_all
+from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.ports import LOOPBACK
+from muster_cli.local.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
 from muster_operator.store.workload import PodInfo, PodPhase, pod_settings

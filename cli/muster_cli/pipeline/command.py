@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster_cli.errors import CliError, CliUsageError
+from muster_cli.pipeline.report import report, report_options, write
+from muster_cli.pipeline.spark import clear_errors, master_option, spark
 from muster_cli.progress import steps
-from muster_cli.report_command import report, report_options, write
-from muster_cli.spark import clear_errors, master_option, spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

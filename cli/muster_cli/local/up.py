@@ -11,13 +11,13 @@ from contextlib import suppress
 import click
 import uvloop
 
-from muster_cli.datadir import DataDir, RunRecord
-from muster_cli.declare import CLUSTER, UpOptions, declared_cluster, declared_offsets_topic
-from muster_cli.operator_loop import operator_running
-from muster_cli.ports import consecutive_ports, free_ports
-from muster_cli.procfs import own_process, stop_processes
-from muster_cli.report import stall_causes
-from muster_cli.workload import LocalWorkload, PodNetwork, PodPorts
+from muster_cli.local.data_dir import DataDir, RunRecord
+from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, declared_offsets_topic
+from muster_cli.local.operator_loop import operator_running
+from muster_cli.local.ports import consecutive_ports, free_ports
+from muster_cli.local.procfs import own_process, stop_processes
+from muster_cli.local.report import stall_causes
+from muster_cli.local.workload import LocalWorkload, PodNetwork, PodPorts
 from muster_operator.api.models import OffsetsTopicSpec, PartitionState
 from muster_operator.store.port import ClusterRecords
 from muster_operator.store.sqlite import SqliteStore

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from muster_cli.datadir import DataDir
-from muster_cli.declare import CLUSTER, OFFSETS_TOPIC
 from muster_cli.errors import CliError
+from muster_cli.local.data_dir import DataDir
+from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.history import History

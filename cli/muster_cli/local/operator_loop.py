@@ -9,7 +9,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import TextIO, cast
 
-from muster_cli.supervisor import rotate
+from muster_cli.local.supervisor import rotate
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.process import configure_logging, run_operator
 from muster_operator.store.port import Store

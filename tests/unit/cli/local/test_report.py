@@ -5,9 +5,9 @@ import os
 import msgspec
 import pytest
 
-from muster_cli.datadir import RunningPod
-from muster_cli.procfs import ProcessRef
-from muster_cli.report import build_report
+from muster_cli.local.data_dir import RunningPod
+from muster_cli.local.procfs import ProcessRef
+from muster_cli.local.report import build_report
 from muster_coordinator.podapi.models import PodStatus, ReplicaStatus
 from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.api.models import (

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster_cli.errors import CliUsageError
+from muster_cli.pipeline.spark import clear_errors, master_option, spark
 from muster_cli.progress import steps
-from muster_cli.spark import clear_errors, master_option, spark
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster_cli.errors import CliError
-from muster_cli.ports import LOOPBACK, consecutive_ports, free_ports, is_free
+from muster_cli.local.ports import LOOPBACK, consecutive_ports, free_ports, is_free
 
 
 @pytest.fixture
@@ -39,6 +39,6 @@ def test_free_ports_are_distinct_and_can_be_listened_on() -> None:
 
 
 def test_free_ports_stay_out_of_what_is_to_be_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster_cli.ports._ephemeral_low", lambda: 10_021)
+    monkeypatch.setattr("muster_cli.local.ports._ephemeral_low", lambda: 10_021)
     avoided = frozenset(range(10_000, 10_011))
     assert all(10_011 <= port < 10_021 for port in free_ports(2, avoided))

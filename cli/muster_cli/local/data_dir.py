@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from muster_cli.errors import CliError
-from muster_cli.procfs import ProcessRef
+from muster_cli.local.procfs import ProcessRef
 
 
 class RunningPod(msgspec.Struct, frozen=True, rename="camel"):

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from muster_cli.declare import DEFAULT_REPLICATION_FACTOR, UpOptions, declared_cluster, declared_offsets_topic
 from muster_cli.errors import CliUsageError
+from muster_cli.local.declare import DEFAULT_REPLICATION_FACTOR, UpOptions, declared_cluster, declared_offsets_topic
 from muster_operator.store.port import ClusterRecords
 
 PLAIN = UpOptions(

@@ -40,7 +40,7 @@ async def kubernetes_site(namespace: str, cluster: str) -> AsyncIterator[Kuberne
 
 
 class KubernetesSite:
-    """One CoordinatorCluster. Implements `reshard_site.Site`."""
+    """One CoordinatorCluster. Implements `reshard.site.Site`."""
 
     def __init__(self, client: KubeClient, namespace: str, cluster: str) -> None:
         self._client = client

@@ -19,7 +19,7 @@ import msgspec
 
 from muster_cli.errors import CliError
 from muster_cli.progress import Amount
-from muster_cli.reshard_site import Site
+from muster_cli.reshard.site import Site
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import FenceStatus, ReplicaStatus

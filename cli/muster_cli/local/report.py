@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from muster_cli.datadir import RunningPod
+from muster_cli.local.data_dir import RunningPod
 from muster_coordinator.podapi.models import PodStatus
 from muster_coordinator.states import OPEN_STATES, ReplicaRole
 from muster_operator.api.models import OffsetsPartition, PartitionState

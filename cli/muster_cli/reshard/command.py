@@ -18,7 +18,7 @@ from muster_cli.errors import CliError
 from muster_cli.progress import amounts
 
 if TYPE_CHECKING:
-    from muster_cli.reshard_site import Site
+    from muster_cli.reshard.site import Site
     from muster_pipeline.reshard.job import Summary
 
 _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
@@ -78,7 +78,7 @@ def reshard(
             raise click.UsageError("with --data-dir or --cluster there are neither LOGS, --output nor --dry-run")
         if abort + drop_old + (partitions is not None) != 1:
             raise click.UsageError("give one of --partitions, --abort and --drop-old")
-        from muster_cli.reshard_site import open_site
+        from muster_cli.reshard.site import open_site
 
         site = open_site(data_dir, namespace, cluster or "")
         if drop_old:
@@ -109,7 +109,7 @@ async def _running(
 ) -> Summary | None:
     """Re-shard a running cluster to `partitions`, or take a re-shard back if that is None. Raises CliError."""
     try:
-        from muster_cli.reshard_live import abort, reshard_cluster
+        from muster_cli.reshard.live import abort, reshard_cluster
         from muster_pipeline.decode.errors import PipelineError
     except ImportError as exc:
         raise CliError(f"{exc.name} is missing: pip install 'muster[pipeline]'") from exc

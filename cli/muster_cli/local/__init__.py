@@ -1,0 +1,1 @@
+"""`muster local`: embedded mode. Pods and operator run as processes of this machine, without Kubernetes."""

@@ -1,0 +1,123 @@
+"""`muster local up`, `status` and `adopt`. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from muster_cli.local.data_dir import DataDir, default_data_dir
+
+__all__ = ["local"]
+
+
+def _data_dir(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> DataDir:
+    return DataDir(value if value is not None else default_data_dir())
+
+
+_DATA_DIR = click.option(
+    "--data-dir",
+    "data",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=_data_dir,
+    show_default="$MUSTER_DATA_DIR or ~/.local/share/muster/local",
+    help="Where the instance keeps everything; names the instance.",
+)
+
+
+@click.group()
+def local() -> None:
+    """Embedded mode: pods as processes of this machine, no Kubernetes."""
+
+
+@local.command()
+@click.option(
+    "--pods", type=click.IntRange(1, 100), show_default="3, or as many as there were", help="Coordinator pods."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 1000),
+    show_default="50, or as many as there are",
+    help="Partitions of the offsets topic.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.Choice([1, 3, 5]),
+    show_default="3 (1 with fewer than 3 pods), or as it was",
+    help="Replicas of each offsets partition, each on another pod.",
+)
+@click.option(
+    "--base-port",
+    type=click.IntRange(0, 65_535),
+    default=9092,
+    help="Kafka port of the first pod; the others follow. 0: free ports.",
+)
+@_DATA_DIR
+@click.option(
+    "--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="A topic that groups may consume. Repeatable."
+)
+@click.option("--any-topic", is_flag=True, help="Accept every topic name.")
+@click.option(
+    "--config",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A coordinator setting under Kafka's name, for instance offsets.retention.minutes=60. Repeatable.",
+)
+def up(
+    pods: int | None,
+    partitions: int | None,
+    replication_factor: Literal[1, 3, 5] | None,
+    base_port: int,
+    data: DataDir,
+    topics: tuple[str, ...],
+    any_topic: bool,
+    settings: tuple[str, ...],
+) -> None:
+    """Run a cluster in the foreground until Ctrl-C.
+
+    Prints `ready bootstrap=HOST:PORT,...` when every partition has a leader. On a data directory that was used before
+    it finds groups and offsets again, and the numbers of pods and partitions as well when they are not given.
+    """
+    from muster_cli.local.declare import UpOptions
+    from muster_cli.local.options import parse_settings, parse_topics
+    from muster_cli.local.up import run_local_up
+
+    options = UpOptions(
+        pods=pods,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        base_port=base_port,
+        topics=parse_topics(topics),
+        any_topic=any_topic,
+        settings=parse_settings(settings),
+    )
+    run_local_up(data, options)
+
+
+@local.command()
+@_DATA_DIR
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
+def status(data: DataDir, as_json: bool) -> None:
+    """Show pods and partitions. Exit code 1 when nothing runs there."""
+    from muster_cli.local.status import run_local_status
+
+    run_local_status(data, as_json=as_json)
+
+
+@local.command()
+@click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
+@click.option("--pods", type=click.IntRange(1, 100), default=1, help="Pods to spread the partitions over.")
+@_DATA_DIR
+def adopt(logs: tuple[str, ...], pods: int, data: DataDir) -> None:
+    """Make a data directory from logs, to be started with `muster local up`.
+
+    LOGS are directories __consumer_offsets-N from 0 on, or directories of those: what `muster reshard` wrote, or of a
+    Kafka broker that was stopped. They are copied. You vouch for them: nothing can tell whether they are complete.
+    """
+    from muster_cli.local.adopt import run_adopt
+
+    partitions = run_adopt(data, logs, pods)
+    click.echo(f"{partitions} partitions on {pods} pods: muster local up --data-dir {data.root}")
