@@ -1,4 +1,4 @@
-"""Time, as it is passed to whatever needs it. Timers are the event loop's, so a simulated loop brings its own."""
+"""Clocks as a constructor argument, so that tests bring their own. Timers are those of the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Clock"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`monotonic`: seconds, for durations. `wall`: seconds since 1970, for what people read, never for decisions."""
+    """`monotonic`: seconds, for durations. `wall`: seconds since 1970, only for texts that people read."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time

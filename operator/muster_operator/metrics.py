@@ -1,4 +1,4 @@
-"""Metrics of the operator."""
+"""The metrics that the operator exports to Prometheus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class OperatorMetrics:
-    """One set per process, on a registry of its own."""
+    """All metrics of one operator process, on a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -53,5 +53,5 @@ class OperatorMetrics:
         )
 
     def render(self) -> bytes:
-        """Prometheus' text format."""
+        """The page for Prometheus, in its text format."""
         return generate_latest(self.registry)

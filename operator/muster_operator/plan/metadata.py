@@ -1,4 +1,4 @@
-"""What pods shall tell Kafka clients about the cluster, and which pods do not have it yet."""
+"""The metadata image, which pods tell Kafka clients, and the pods that do not have the latest one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["publish"]
 def publish(
     seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
 ) -> PublishMetadata | None:
-    """The image of `partitions` (as they are about to be recorded) for every pod that serves another one."""
+    """Give every pod that serves another image the image of `partitions`, as they are about to be recorded."""
     image = _image(seen, topic, partitions)
     number = _number(seen, image)
     behind = tuple(
@@ -42,7 +42,7 @@ def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, Offs
 
 
 def _places(partitions: Mapping[int, OffsetsPartitionStatus]) -> Iterator[tuple[int, str, str]]:
-    """Where each replica is: of the sets, and learners, which the leader feeds because its log does not count them."""
+    """(partition, log id, pod) of all replicas and learners: the leader sends its log to both."""
     for index, status in partitions.items():
         for log_id, pod in {
             each.log_id: each.pod for each in (*status.previous_replicas, *status.replicas, *status.learners)
@@ -57,7 +57,7 @@ def _broker(pod: PodView) -> Broker:
 
 
 def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView]) -> tuple[int, int]:
-    """Clients are sent to a leader that is being elected too: it answers COORDINATOR_LOAD_IN_PROGRESS."""
+    """(node id or -1, epoch). A pod that is being elected counts: it answers COORDINATOR_LOAD_IN_PROGRESS."""
     if status is None:
         return (-1, -1)
     leads = status.state in (PartitionState.LED, PartitionState.ELECTING) and status.leader in alive
@@ -65,15 +65,15 @@ def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView])
 
 
 def _number(seen: Observation, image: Image) -> ImageNumber:
-    """The number of this image: that of the last one if it is the same, else above every one that is out there.
+    """The number of the last image if this one equals it, else a number above those of all pods.
 
-    A pod can serve a higher number than ours after the store was restored from a backup: going above it always ends
-    with this operator's image on all pods. Between two operators, the one that is alive wins by repeating.
+    After the store was restored from a backup, a pod can serve a higher number than the operator's. A number above it
+    always ends with this operator's image on all pods. Of two operators, the one that lives wins because it repeats.
     """
-    out_there = _highest(seen.pods)
-    if seen.image == image and seen.image_number >= out_there:
+    served = _highest(seen.pods)
+    if seen.image == image and seen.image_number >= served:
         return seen.image_number
-    token, version = max(seen.image_number, out_there, (seen.fencing_token, 0))
+    token, version = max(seen.image_number, served, (seen.fencing_token, 0))
     return (token, version + 1)
 
 

@@ -1,5 +1,7 @@
-"""Which pods shall hold a partition: balanced, spread over nodes and zones, deterministic, and never changed for a
-partition that has its place."""
+"""Which pods hold a new partition: balanced, spread over nodes and zones, and deterministic.
+
+A partition that has its pods keeps them.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ def place(
     pods: Sequence[PodView],
     replication_factor: int,
 ) -> Mapping[str, tuple[Replica, ...]]:
-    """A place, without log ids yet, for every unplaced partition, by object name. The first replica is to lead.
+    """Choose the replicas of every unplaced partition, without log ids yet, by object name. The first one is to lead.
 
-    A partition that names its replicas or its preferred leader gets those. The others go, by index, to the pods with
-    the fewest, the first of `pods` among equals: counts differ by one at most unless partitions name their pods, or
-    nodes and zones differ in size. Leaders are spread in the same way over the replicas.
+    A partition that names its replicas or its preferred leader gets those pods. The others, in the order of their
+    index, get the pods that hold the fewest replicas, and of equal ones the first in `pods`: counts differ by one at
+    most unless partitions name their pods, or nodes and zones differ in size. Leaders are spread in the same way.
     """
     by_name = {pod.name: pod for pod in pods}
     held, led = Counter(dict.fromkeys(by_name, 0)), Counter(dict.fromkeys(by_name, 0))
@@ -55,8 +57,11 @@ def choose_pods(
     held: Mapping[str, int],
     first: Collection[str] = (),
 ) -> list[PodView]:
-    """`count` of `free` (or all, if they are fewer): `first` ones, then on zones and nodes that `there` and the chosen
-    ones use least, then those that hold the fewest replicas (`held`)."""
+    """Choose `count` of the `free` pods, or all if there are fewer.
+
+    Pods named in `first` come first, then pods in the zones and on the nodes that `there` and the chosen pods use
+    least, then pods that hold the fewest replicas (`held`).
+    """
     chosen: list[PodView] = []
     left = list(free)
     while left and len(chosen) < count:
@@ -74,7 +79,7 @@ def choose_pods(
 
 
 def _named(partition: OffsetsPartition, pods: Collection[str]) -> tuple[str, ...]:
-    """Pods that the partition asks for. A preferred leader that does not exist is only a preference."""
+    """The pods that the partition's spec names. A preferred leader that does not exist is left out."""
     if partition.spec.replicas:
         return partition.spec.replicas
     preferred = partition.spec.preferred_leader

@@ -1,16 +1,16 @@
-"""A re-shard: which partitions there are, when its next phase begins, and what is closed and opened until then.
+"""A re-shard: which partitions exist, when its next phase begins, and which partitions are closed and opened.
 
-    phase       what is done in it                                        it ends when
+    phase       what happens in it                                        it ends when
     Preparing   new partitions: created, placed, elected, closed          all are closed, and all pods are up
     Fencing     old partitions: closed                                    all are closed, their fence committed
     Copying     (`muster reshard` fills the new ones)                     all are complete
     Opening     clients are sent to the new ones; these are opened        all are open
     Aborting    old partitions: opened                                    none is closed
 
-A phase is recorded by compare-and-swap before anything of it is done, and only what is recorded is acted on. So an
-operator that was overtaken, or starts anew, does nothing that a later phase forbids: a re-shard that was recorded as
-Opening never opens an old partition, one that was recorded as Aborting never a new one, and the pods refuse to close
-what its own re-shard has opened. Old and new partitions have no index in common, nor have two re-shards.
+The operator records a phase by compare-and-swap before it acts on it, and acts only on the recorded phase. So an
+operator that was overtaken, or starts anew, does nothing that a later phase forbids: once Opening is recorded no old
+partition is opened, once Aborting is recorded no new one, and a pod refuses to close a partition that the same re-shard
+has opened. Old and new partitions share no index, and neither do two re-shards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REASONS = {
     ReshardPhase.OPENING: Reason.RESHARD_OPENING,
     ReshardPhase.ABORTING: Reason.RESHARD_ABORTING,
 }
-"""Of the topic's Ready condition while a re-shard is under way."""
+"""The reason in the topic's Ready condition while a re-shard is under way."""
 
 _BEFORE_OPENING = (ReshardPhase.PREPARING, ReshardPhase.FENCING, ReshardPhase.COPYING)
 _OPENS_NEW = (ReshardPhase.OPENING, ReshardPhase.DONE)
@@ -44,14 +44,14 @@ _OPENS_OLD = (ReshardPhase.ABORTING, ReshardPhase.ABORTED)
 
 
 def indexes(topic: OffsetsTopic) -> tuple[int, ...]:
-    """Of the partitions that there shall be now: those that serve, and those that a re-shard prepares."""
+    """The indexes of the partitions that shall exist: those that serve, and those that a re-shard prepares."""
     reshard = topic.status.reshard
     new = reshard.layout.indexes if reshard is not None and reshard.phase in _BEFORE_OPENING else ()
     return (*topic.layout.indexes, *new)
 
 
 def is_retired(topic: OffsetsTopic, index: int) -> bool:
-    """It was of a layout that is no more, or of a re-shard that was taken back."""
+    """Whether the partition belonged to an earlier layout, or to a re-shard that was taken back."""
     return 0 <= index < _first_free(topic) and index not in indexes(topic)
 
 
@@ -64,25 +64,27 @@ def _first_free(topic: OffsetsTopic) -> int:
 
 
 def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopicStatus | None:
-    """The status of the topic with the next phase, or with how far this one is; None if nothing is new."""
+    """The topic's status with the next phase, or with the progress of the present one; None if it does not change."""
     reshard = topic.status.reshard
     if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
         begun = _begin(topic, now)
         return None if begun is None else replace(topic.status, reshard=begun)
-    scene = _Scene(seen, topic, reshard)
+    view = _ReshardView(seen, topic, reshard)
     for phase, condition, following in _TRANSITIONS:
-        if phase is reshard.phase and (why := condition(scene)):
-            ready, total = scene.progress(following)
+        if phase is reshard.phase and (why := condition(view)):
+            ready, total = view.progress(following)
             moved = replace(reshard, phase=following, message=why, ready=ready, total=total)
             layout = reshard.layout if following is ReshardPhase.OPENING else topic.status.layout
             return replace(topic.status, reshard=moved, layout=layout)
-    ready, total = scene.progress(reshard.phase)
-    told = replace(reshard, ready=ready, total=total, message=scene.waits_for(ready, total))
+    ready, total = view.progress(reshard.phase)
+    told = replace(reshard, ready=ready, total=total, message=view.waits_for(ready, total))
     return replace(topic.status, reshard=told) if told != reshard else None
 
 
 def _begin(topic: OffsetsTopic, now: str) -> ReshardStatus | None:
-    """What was taken back is not begun again before the topic is changed."""
+    """The status of a new re-shard, if the topic asks for one. One that was taken back begins again only after a change
+    of the topic.
+    """
     wanted, before = topic.spec.reshard, topic.status.reshard
     if wanted is None or wanted.partitions == topic.layout.partitions:
         return None
@@ -99,8 +101,8 @@ def _begin(topic: OffsetsTopic, now: str) -> ReshardStatus | None:
     )
 
 
-class _Scene:
-    """What the pods say of old and new partitions."""
+class _ReshardView:
+    """The old and the new partitions as the pods report them."""
 
     def __init__(self, seen: Observation, topic: OffsetsTopic, reshard: ReshardStatus) -> None:
         self._seen = seen
@@ -109,7 +111,7 @@ class _Scene:
         self._leaders = _leaders(seen.pods)
         self._old, self._new = topic.layout.indexes, reshard.layout.indexes
 
-    # Conditions: why they hold, "" if they do not
+    # Conditions of a transition: each returns why it holds, or "" if it does not.
 
     def is_unwanted(self) -> str:
         if self._wanted is None:
@@ -119,7 +121,7 @@ class _Scene:
         return ""
 
     def has_reopened(self) -> str:
-        """Somebody had the loss of data allowed: an old partition may have served after it was copied."""
+        """A person may have allowed a loss of data, after which an old partition can serve although it was copied."""
         found = next((index for index in self._old if self._serves(index)), None)
         return "" if found is None else f"partition {found} has lost its fence: the copy may be too old"
 
@@ -140,10 +142,10 @@ class _Scene:
     def is_restored(self) -> str:
         return "the old partitions serve" if all(map(self._serves, self._old)) else ""
 
-    # How far it is
+    # Progress
 
     def progress(self, phase: ReshardPhase) -> tuple[int, int]:
-        """(partitions that are as far as the phase wants them, of how many)."""
+        """(partitions that have reached what the phase waits for, all partitions that it waits for)."""
         counted: dict[ReshardPhase, tuple[Callable[[int], bool], range]] = {
             ReshardPhase.PREPARING: (self._is_closed, self._new),
             ReshardPhase.FENCING: (self._is_closed, self._old),
@@ -168,7 +170,7 @@ class _Scene:
         return f"{ready} of {total} {what}" + (f"; waits for {miss}" if miss else "")
 
     def _pods_that_miss(self) -> str:
-        """A pod of an older version would not know what closes a partition."""
+        """The pods that the re-shard waits for: a pod of an older version could not close its partitions."""
         assert self._seen.cluster is not None
         missing = self._seen.cluster.spec.pods - len(self._seen.pods)
         if missing > 0:
@@ -178,7 +180,7 @@ class _Scene:
     # One partition
 
     def _fence(self, index: int) -> FenceStatus | None:
-        """Of this re-shard."""
+        """The fence of this re-shard that the leader reports; None if there is none."""
         _, view = self._leaders.get(index, (None, None))
         fence = view.fence if view is not None else None
         return fence if fence is not None and fence.reshard == self._reshard.base else None
@@ -196,30 +198,30 @@ class _Scene:
         return fence is not None and not fence.closed
 
     def _serves(self, index: int) -> bool:
-        """Its leader says so itself: what only the answer to an election said says nothing of a fence."""
+        """Whether the leader itself reports that it serves: the answer to an election does not mention fences."""
         _, view = self._leaders.get(index, (None, None))
         return view is not None and view.state is ShardState.ACTIVE and bool(view.replicas)
 
 
-_TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_Scene], str], ReshardPhase], ...] = (
-    (ReshardPhase.PREPARING, _Scene.is_unwanted, ReshardPhase.ABORTING),
-    (ReshardPhase.FENCING, _Scene.is_unwanted, ReshardPhase.ABORTING),
-    (ReshardPhase.COPYING, _Scene.is_unwanted, ReshardPhase.ABORTING),
-    (ReshardPhase.COPYING, _Scene.has_reopened, ReshardPhase.ABORTING),
-    (ReshardPhase.PREPARING, _Scene.may_fence, ReshardPhase.FENCING),
-    (ReshardPhase.FENCING, _Scene.is_fenced, ReshardPhase.COPYING),
-    (ReshardPhase.COPYING, _Scene.is_filled, ReshardPhase.OPENING),
-    (ReshardPhase.OPENING, _Scene.is_open, ReshardPhase.DONE),
-    (ReshardPhase.ABORTING, _Scene.is_restored, ReshardPhase.ABORTED),
+_TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_ReshardView], str], ReshardPhase], ...] = (
+    (ReshardPhase.PREPARING, _ReshardView.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.FENCING, _ReshardView.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.COPYING, _ReshardView.is_unwanted, ReshardPhase.ABORTING),
+    (ReshardPhase.COPYING, _ReshardView.has_reopened, ReshardPhase.ABORTING),
+    (ReshardPhase.PREPARING, _ReshardView.may_fence, ReshardPhase.FENCING),
+    (ReshardPhase.FENCING, _ReshardView.is_fenced, ReshardPhase.COPYING),
+    (ReshardPhase.COPYING, _ReshardView.is_filled, ReshardPhase.OPENING),
+    (ReshardPhase.OPENING, _ReshardView.is_open, ReshardPhase.DONE),
+    (ReshardPhase.ABORTING, _ReshardView.is_restored, ReshardPhase.ABORTED),
 )
-"""The first that holds is taken."""
+"""(phase, condition, next phase). The first transition whose condition holds is taken."""
 
 
 # Fences
 
 
 def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
-    """What is to be closed and opened in the phase that is recorded, at the leaders."""
+    """The partitions to close and to open in the recorded phase, by the pod that leads them."""
     reshard = topic.status.reshard
     if reshard is None:
         return
@@ -245,7 +247,7 @@ def _wanted(index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard:
         return None if was_here else SetFence(index, number)
     if fence is None or not fence.closed:
         return None
-    # Closed by a re-shard that is over: by this one, or, where a call came late, by one before it.
+    # A re-shard that is over closed it: this one, or an earlier one whose call arrived late.
     is_over = phase in (*_OPENS_OLD, *_OPENS_NEW) if fence.reshard == number else fence.reshard < number
     return SetFence(index, fence.reshard, open=True) if is_over else None
 
@@ -254,8 +256,10 @@ def _wanted(index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard:
 
 
 def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
-    """Logs of retired partitions whose objects a person has deleted, if nobody leads them any more. The pod is told the
-    epoch that it promised last: a higher one would be news."""
+    """Delete the logs of retired partitions that no pod leads and whose objects a person has deleted.
+
+    The call carries the epoch that the pod promised last: a higher one would count as a new election.
+    """
     kept = {each.spec.index for each in seen.partitions if each.spec.topic_ref.name == topic.metadata.name}
     for pod in seen.pods:
         removals = tuple(
@@ -268,7 +272,7 @@ def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
 
 
 def _leaders(pods: Iterable[PodView]) -> Mapping[int, tuple[PodView, ReplicaStatus]]:
-    """By partition, of the pods that answer, in the highest epoch."""
+    """The pod that leads each partition in the highest epoch, of the pods that answer, with its replica."""
     found: dict[int, tuple[PodView, ReplicaStatus]] = {}
     for pod in pods:
         for index, view in pod.replicas.items() if pod.is_up else ():

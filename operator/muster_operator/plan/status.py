@@ -1,4 +1,4 @@
-"""Status of partitions, topics and clusters: counts, and conditions with a reason that a person understands."""
+"""The status of partitions, topics and clusters: counts, and conditions with a reason for people."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from muster_operator.plan.reshard import REASONS
 __all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_topic"]
 
 LAST_FAILOVERS = 20
-"""Kept in the status of a cluster (the schema's limit)."""
+"""How many failovers the status of a cluster lists (the limit of the schema)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the conditions of an object shall say."""
+    """The content of an object's conditions."""
 
     reason: Reason
     message: str
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: int, now: str) -> tuple[Condition, ...]:
-    """kstatus: Ready always, Reconciling and Stalled only while true."""
+    """The conditions by the rules of kstatus: Ready always, Reconciling and Stalled only while they are true."""
     flags = {
         ConditionType.READY: verdict.ready,
         ConditionType.RECONCILING: verdict.reconciling,
@@ -66,8 +66,10 @@ _DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.LOG_SET_ASIDE)
 
 
 def damage_of(index: int, pods: Iterable[PodView]) -> str:
-    """What pods have found in their logs of a partition; "" if that is nothing. The same as long as it stays there,
-    and after the log was set aside."""
+    """The damage that pods report in their logs of a partition; "" if there is none.
+
+    The text stays the same while the damaged log exists, and after the log was set aside.
+    """
     views = [(pod.name, view) for pod in pods if (view := pod.replicas.get(index)) is not None]
     found = (f"pod {name}: {view.message}" for name, view in views if view.reason in _DAMAGE)
     return "; ".join(sorted(found))
@@ -76,7 +78,7 @@ def damage_of(index: int, pods: Iterable[PodView]) -> str:
 def partition_status(
     partition: OffsetsPartition, decided: OffsetsPartitionStatus, message: str, now: str, damage: str = ""
 ) -> OffsetsPartitionStatus:
-    """The decided status with conditions and times; equal to the recorded one if nothing is new."""
+    """The decided status with conditions and times. It equals the recorded status if nothing changed."""
     before, generation = partition.status, partition.metadata.generation
     verdict = Verdict(
         Reason(decided.reason),
@@ -103,7 +105,7 @@ def partition_status(
 def verdict_of_partitions(
     expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str = ""
 ) -> Verdict:
-    """Of a topic from its partitions, the most serious cause first."""
+    """The verdict on a topic from its partitions. It names the most serious cause."""
     led = _count(partitions, PartitionState.LED)
     if too_few_pods and led < expected:
         return Verdict(Reason.TOO_FEW_PODS, too_few_pods, stalled=True)
@@ -129,7 +131,7 @@ def verdict_of_partitions(
 def verdict_of_topic(
     topic: OffsetsTopic, expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str
 ) -> Verdict:
-    """A re-shard that is under way is what people want to know of first."""
+    """The verdict on a topic. While a re-shard is under way, its progress comes before all but a stalled partition."""
     verdict = verdict_of_partitions(expected, partitions, too_few_pods)
     reshard = topic.status.reshard
     if reshard is None or reshard.phase not in REASONS or verdict.stalled:
@@ -170,7 +172,7 @@ def cluster_status(
     led = _count(partitions, PartitionState.LED)
     verdict = _verdict_of_cluster(seen, of_topic)
     if verdict.reason is Reason.PODS_NOT_READY and before.observed_generation == generation and _is_asking(seen):
-        # An operator that has just started: pods that have not answered yet are no news.
+        # The operator has just started: that pods have not answered yet is no reason to change the status.
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
     return replace(
         before,
@@ -210,7 +212,7 @@ def _ready_pods(seen: Observation) -> int:
 
 
 def _merged(recorded: tuple[FailoverRecord, ...], new: tuple[FailoverRecord, ...]) -> tuple[FailoverRecord, ...]:
-    """Newest first. A failover is known by its partition and epoch."""
+    """All failovers once, newest first. Partition and epoch identify a failover."""
     known = {(each.partition, each.epoch) for each in recorded}
     fresh = [each for each in new if (each.partition, each.epoch) not in known]
     if not fresh:

@@ -1,4 +1,4 @@
-"""kopf as a watcher, and nothing else: handlers hand events over and write nothing.
+"""kopf, used only to watch: its handlers pass events on and write nothing.
 
-No finalizers, annotations, indexes, peering or posted events of kopf's own ever appear on an object.
+kopf adds no finalizers, annotations, indexes, peering objects or events of its own.
 """

@@ -1,8 +1,8 @@
-"""Watch streams by kopf, on an event loop of their own.
+"""Watch streams of kopf, in a thread with an event loop of its own.
 
 kopf takes over the loop that it runs in: it installs signal handlers, and when it ends it cancels every task that was
-created after it, ours included. So it gets a thread with a loop of its own; events cross over by call_soon_threadsafe.
-A watch that dies (an answer that kopf holds to be fatal) is started again without touching a single election.
+created after it, the operator's included. `call_soon_threadsafe` passes events to the operator's loop. A watch that
+ends (because of an answer that kopf takes for fatal) starts again, and no election notices.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ __all__ = ["Deliver", "Source", "Watcher", "watch_settings"]
 log = structlog.get_logger(__name__)
 
 Deliver = Callable[[str | None, dict[str, Any]], None]
-"""Takes (ADDED, MODIFIED, DELETED or None for listed, the raw object). Called on the operator's loop."""
+"""Takes (ADDED, MODIFIED, DELETED, or None if the object was listed; the raw object). Runs on the operator's loop."""
 
 RESTART_PAUSE_S = 1.0
+"""Seconds between the end of a watch and its next start."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """One kind to watch: its group, version, plural, an optional label selector, and who takes its events."""
+    """One kind to watch, and the function that takes its events. `label_selector` "": all objects."""
 
     group: str
     version: str
@@ -40,7 +41,7 @@ class Source:
 
 
 class _ToStructlog(logging.Handler):
-    """kopf's warnings and errors as lines of our log."""
+    """Writes kopf's warnings and errors to the operator's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log.log(record.levelno, "kopf", message=record.getMessage(), logger=record.name)
@@ -52,12 +53,12 @@ def _take_logs() -> None:
     logger.propagate = False
     if not any(isinstance(handler, _ToStructlog) for handler in logger.handlers):
         logger.addHandler(_ToStructlog())
-    # It warns that it is not in the main thread and handles no signals, which is what we want.
+    # kopf warns that it is not in the main thread and handles no signals, which is intended here.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 class Forever:
-    """Delays between attempts of kopf to reach the API server, without an end: an outage must not end the watch."""
+    """The endless delays, in seconds, between kopf's attempts to reach the API server: no outage ends the watch."""
 
     def __iter__(self) -> Iterator[float]:
         yield from (0.1, 0.2, 0.5)
@@ -66,11 +67,11 @@ class Forever:
 
 
 def watch_settings(sources: tuple[Source, ...]) -> kopf.OperatorSettings:
-    """kopf's settings for watching only."""
+    """kopf's settings, with everything but watching switched off."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
-    # Without it kopf wants to watch CustomResourceDefinitions and Namespaces: more rights than the operator needs.
+    # Otherwise kopf watches CustomResourceDefinitions and Namespaces too, which needs more rights.
     settings.scanning.disabled = True
     settings.networking.error_backoffs = Forever()
     settings.networking.connect_timeout = 5.0
@@ -85,7 +86,7 @@ class Watcher:
     """Watches `sources`, in one namespace or in all of them, from `start` to `close`."""
 
     def __init__(self, sources: tuple[Source, ...], namespace: str | None, on_restart: Callable[[], None]) -> None:
-        """`on_restart` is called on the operator's loop after the watch was interrupted: deletions may be missed."""
+        """`on_restart` runs on the operator's loop after the watch was interrupted and may have missed deletions."""
         self._sources = sources
         self._namespace = namespace
         self._on_restart = on_restart
@@ -94,13 +95,13 @@ class Watcher:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Start the thread. Must be called on the operator's loop."""
+        """Start the thread. Call it on the operator's loop."""
         _take_logs()
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop watching; returns when the thread has ended."""
+        """Stop watching, and wait for the thread to end."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
@@ -114,7 +115,7 @@ class Watcher:
                 self._call(self._on_restart)
 
     async def _watch(self) -> None:
-        # Left out, kopf makes one from the user's name, which a container's uid need not have, and dies of that.
+        # Without an identity kopf asks for the name of the user, and fails where the container's uid has none.
         identity: Any = "muster-operator"
         await kopf.operator(
             identity=identity,
@@ -144,14 +145,14 @@ class Watcher:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            self._stop.set()  # the operator's loop is closed: it is over
+            self._stop.set()  # the operator's loop is closed: the operator ends
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """The service account of this pod, or else KUBECONFIG: as `kube.client.connect` does."""
+    """Log in with the service account of this pod, or else with KUBECONFIG, as `kube.client.connect` does."""
     account = kopf.login_with_service_account(**kwargs)
     if account is None:
         return kopf.login_with_kubeconfig(**kwargs)
-    # The address that kubelet gives: kopf's own choice, kubernetes.default.svc, needs cluster DNS to be up.
+    # The address from the pod's environment: kopf's own choice, kubernetes.default.svc, depends on cluster DNS.
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     return dataclasses.replace(account, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
