@@ -43,7 +43,8 @@ class _Election:
     in_flight: bool = True
     not_before: float = 0.0
     result: CallResult | None = None  # None: none yet, or no answer came
-    message: str = ""  # why no answer came
+    reason: Reason | None = None  # why it was called, and ELECTING when no answer came
+    message: str = ""  # why it was called, or why no answer came
 
 
 class Attempts:
@@ -55,11 +56,15 @@ class Attempts:
         self._refused: dict[str, dict[str, float]] = {}  # partition -> pod -> until when
         self._busy_since = 0.0  # with calls, without a break
 
-    def start(self, partition: str, pod: str, epoch: int, now: float) -> None:
+    def start(
+        self, partition: str, pod: str, epoch: int, now: float, reason: Reason | None = None, message: str = ""
+    ) -> None:
+        """`reason`, `message`: why it is called, which is what `view` says until there is an answer."""
         if not any(each.in_flight for each in self._elections.values()):
             self._busy_since = now
         before = self._elections.get(partition)
-        self._elections[partition] = _Election(pod, epoch, now, 1 if before is None else before.tries + 1)
+        tries = 1 if before is None else before.tries + 1
+        self._elections[partition] = _Election(pod, epoch, now, tries, reason=reason, message=message)
 
     def answered(self, partition: str, epoch: int, now: float, result: CallResult) -> None:
         """The election of this epoch has this result. Whatever it is, the next election has to wait, unless the leader
@@ -78,7 +83,7 @@ class Attempts:
         """The election of this epoch has no result: the call failed, as `message` says."""
         election = self._end(partition, epoch, now)
         if election is not None:
-            election.message = message
+            election.reason, election.message = Reason.ELECTING, message
 
     def _end(self, partition: str, epoch: int, now: float) -> _Election | None:
         """None: the election was given up before, because its pod died."""
@@ -136,8 +141,7 @@ class Attempts:
         if election.result is not None:
             shown = attempt_of(election.pod, election.epoch, election.result)
         else:
-            reason = None if election.in_flight else Reason.ELECTING
-            shown = Attempt(False, False, reason, election.message, election.pod)
+            shown = Attempt(False, False, election.reason, election.message, election.pod)
         return replace(shown, in_flight=election.in_flight, held_back=now < election.not_before, refused=refused)
 
     def are_under_way(self, now: float) -> bool:

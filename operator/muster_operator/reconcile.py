@@ -12,14 +12,16 @@ from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
+from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
+from muster_operator.plan.record import as_recorded
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Memory
-from muster_operator.store.port import ClusterKey, ClusterRecords, Store, StoreError
+from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
 from muster_operator.store.workload import Workload
 
 __all__ = ["Reconciler"]
@@ -27,17 +29,12 @@ __all__ = ["Reconciler"]
 log = structlog.get_logger(__name__)
 
 RESYNC_S = 30.0
-"""Every cluster is looked at this often even if nothing happens."""
-RESTS = 1
-"""A rest between two planned moves lasts so many times as long as the last one took. Moves cost pods, operator and API
-server processor time, of which the groups that move next are short; where there is enough of it both take little."""
-LONGEST_REST_S = 0.1
-RECONNECT_S = 0.1
-"""What other pods say waits so long for it, at most, whether a pod whose stream has ended is there."""
+"""Every cluster is looked at this often even if nothing happens, in seconds."""
 RETRY_FIRST_S = 0.1
+"""After the first error of the store; the delay doubles with each further one, in seconds."""
 RETRY_MAX_S = 10.0
 SUSPECT_AFTER_S = 1.0
-"""For sessions under a key whose cluster is gone, until they are closed."""
+"""For sessions under a key whose cluster is gone, until they are closed, in seconds."""
 
 
 class Reconciler:
@@ -71,18 +68,11 @@ class Reconciler:
         """Have this key reconciled soon."""
         self._queue.add(key)
 
-    def _pod_changed(self, key: ClusterKey) -> None:
-        """When a pod dies the others tell that they have lost it before it is known for certain: one plan for both."""
-        if self._pods.is_reconnecting(key):
-            self._queue.add_later(key, RECONNECT_S)
-        else:
-            self._queue.add(key)
-
     async def run(self) -> None:
         """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
         self._store.watch(self.enqueue)
         self._workload.watch(self.enqueue)
-        self._pods.watch(self._pod_changed, self.enqueue, self._crash)
+        self._pods.watch(self.enqueue, self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
         self._tasks.add(dispatcher)
@@ -105,10 +95,16 @@ class Reconciler:
             await self.reconcile(key)
             self._failures.pop(key, None)
             self._queue.add_later(key, self._next_look(key))
+        except ConflictError as error:
+            # The store shows by now what the other writer wrote: plan anew at once.
+            result = "overtaken"
+            self._metrics.conflicts.inc()
+            self._queue.add(key)
+            log.info("record_overtaken", key=str(key), error=str(error))
         except StoreError as error:
             result = "failed"
             self._queue.add_later(key, self._retry_delay(key))
-            log.warning("reconcile failed", key=str(key), error=str(error))
+            log.warning("reconcile_failed", key=str(key), error=str(error))
         except Exception as error:
             result = "crashed"
             self._crash(error)
@@ -118,9 +114,12 @@ class Reconciler:
 
     async def reconcile(self, key: ClusterKey) -> None:
         """Once: observe, plan, steps. On a StoreError the steps after the one that failed were not tried."""
-        memory = self._memory.setdefault(key, Memory(Attempts(self._random)))
+        memory = self._memory.get(key)
+        if memory is None:
+            memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics))
         seen = await self._observe(key, memory)
         actions = plan(seen, self._clock.wall())
+        memory.failovers.follow(seen.partitions, actions, self._clock.monotonic(), self._clock.wall())
         context = Context(
             key=key,
             seen=seen,
@@ -152,7 +151,6 @@ class Reconciler:
         pods = self._pods.views(key)
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
-        rests = memory.waits(memory.rests_until - self._clock.monotonic())
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -166,29 +164,26 @@ class Reconciler:
             image_number=memory.image_number,
             attempts=memory.attempts.view(self._clock.monotonic()),
             busy=frozenset(memory.busy),
-            failovers=tuple(memory.failovers),
-            rests=rests,
+            failovers=tuple(memory.failovers.records),
         )
 
     def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:
-        """Elections that ended well, and failures that a restart of their pod made meaningless, are forgotten."""
+        """Forget elections that ended well, and failures that a restart of their pod made meaningless."""
         runs = self._pods.runs(key)
         memory.attempts.forget(pod for pod, run in runs.items() if run != memory.runs.get(pod))
         memory.runs = runs
         now = self._clock.monotonic()
         logs = {pod.name: pod.replicas for pod in pods}
         led = 0
-        for partition in records.partitions:
+        topic = records.topics[0] if records.topics else None
+        for shown in records.partitions:
+            partition = shown if topic is None else as_recorded(topic, shown)
             replica = logs.get(partition.status.leader or "", {}).get(partition.spec.index)
             if replica is not None and replica.is_active:
                 led += 1
                 took_s = memory.attempts.settle(partition.metadata.name, now)
                 if took_s is not None:
                     self._metrics.election_seconds.observe(took_s)
-                epoch, began = memory.moves.get(partition.metadata.name, (-1, now))
-                if 0 <= epoch <= replica.leader_epoch:
-                    del memory.moves[partition.metadata.name]
-                    memory.rests_until = now + min((now - began) * RESTS, LONGEST_REST_S)
         self._metrics.leaderless.labels(*key).set(len(records.partitions) - led)
 
     def _next_look(self, key: ClusterKey) -> float:
@@ -223,7 +218,7 @@ class Reconciler:
 
 
 def _next_steady(cluster: CoordinatorCluster | None, pods: tuple[PodView, ...]) -> float | None:
-    """Seconds until a pod has been up, or away, for so long that the plan may change."""
+    """Seconds until a pod has been up, or away, for long enough to change the plan."""
     if cluster is None:
         return None
     failover = cluster.spec.failover

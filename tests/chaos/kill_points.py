@@ -20,6 +20,7 @@ from muster_operator.plan.actions import (
     RestartPod,
     SetFences,
     WriteClusterStatus,
+    WritePartitionStatus,
     WriteTopicStatus,
 )
 
@@ -57,6 +58,7 @@ CALLS: dict[type[Action], Call] = {
     Refresh: Call(Port.POD, "partitions"),
     RestartPod: Call(Port.WORKLOAD, "restart_pod"),
     WriteTopicStatus: Call(Port.STORE, "write_topic_status", lambda *call: not _of_a_reshard(*call)),
+    WritePartitionStatus: Call(Port.STORE, "write_partition_status"),
     WriteClusterStatus: Call(Port.STORE, "write_cluster_status"),
 }
 """By kind of action: the call that carries it out."""
@@ -80,8 +82,8 @@ class Point:
 
 
 AMONG_MANY = 5
-"""A failover records many partitions: of these the operator dies behind the fifth as well."""
+"""A failover shows many partitions: of these the operator dies after the fifth as well."""
 POINTS = (
     *(Point(action.__name__, when) for action in CALLS for when in ("before", "after")),
-    Point(RecordLeadership.__name__, "after", AMONG_MANY),
+    Point(WritePartitionStatus.__name__, "after", AMONG_MANY),
 )

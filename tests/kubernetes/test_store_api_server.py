@@ -16,6 +16,7 @@ from tests.support.kube import api_server, custom_resources, kubectl, namespace
 from muster_operator.api.conditions import Condition, find_condition
 from muster_operator.api.models import (
     CoordinatorClusterStatus,
+    LeadershipRecord,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
     PartitionState,
@@ -78,24 +79,45 @@ async def test_created_partitions_are_owned_by_the_topic_and_created_once(store:
     assert raw["metadata"]["ownerReferences"][0]["uid"] == topic.metadata.uid
 
 
-async def test_record_leadership_of_a_stale_object_conflicts_and_writes_nothing(
-    store: KubeStore, namespace: str
+async def test_record_of_a_stale_topic_conflicts_writes_nothing_and_is_read_anew(
+    api_server: KubeClient, store: KubeStore, namespace: str
 ) -> None:
+    key = ClusterKey(namespace, "a")
+    (seen,) = (await store.observe(key)).topics
+    first = {"0": LeadershipRecord("a-0", 1, replicas=(Replica("a-0", "log-1"),), uid="one")}
+    other = KubeStore(api_server, lambda: 2, namespace)
+    await other.load()
+    written = await other.record_leadership(seen, first)
+    assert written.status.leaderships == first
+    with pytest.raises(ConflictError):
+        await store.record_leadership(seen, {"0": LeadershipRecord("a-1", 1)})
+    raw = json.loads(kubectl("get", "offsetstopic/t", "-n", namespace, "-o", "json").stdout)
+    assert raw["status"]["leaderships"]["0"]["leader"] == "a-0"
+    (present,) = (await store.observe(key)).topics
+    assert present.status == written.status
+    # The whole record is replaced: what the new one does not have is gone.
+    again = await store.record_leadership(present, {"1": LeadershipRecord("a-0", 2)})
+    assert again.status.leaderships == {"1": LeadershipRecord("a-0", 2)}
+    fields = next(each for each in raw["metadata"]["managedFields"] if each.get("subresource") == "status")
+    assert fields["fieldsV1"]["f:status"]["f:leaderships"] == {}, "the record is one field"
+
+
+async def test_status_of_a_stale_partition_conflicts_and_writes_nothing(store: KubeStore, namespace: str) -> None:
     key = ClusterKey(namespace, "a")
     (topic,) = (await store.observe(key)).topics
     await store.create_partitions(topic, [0])
     (seen,) = (await store.observe(key)).partitions
-    replicas = (Replica("a-0", "log-1"),)
-    first = OffsetsPartitionStatus(leader="a-0", epoch=1, replicas=replicas, state=PartitionState.ELECTING)
-    written = await store.record_leadership(seen, first)
-    assert written.status == first
-    assert (await store.observe(key)).partitions == (written,)
+    first = OffsetsPartitionStatus(leader="a-0", epoch=1, state=PartitionState.ELECTING)
+    await store.write_partition_status(seen, first)
+    (shown,) = (await store.observe(key)).partitions
+    assert shown.status == first
     with pytest.raises(ConflictError):
-        await store.record_leadership(seen, OffsetsPartitionStatus(leader="a-1", epoch=2))
+        await store.write_partition_status(seen, OffsetsPartitionStatus(leader="a-1", epoch=2))
     raw = json.loads(kubectl("get", "offsetspartition/t-0", "-n", namespace, "-o", "json").stdout)
     assert raw["status"]["leader"] == "a-0"
     # The whole status is replaced: what the new one does not have is gone.
-    again = await store.record_leadership(written, msgspec.structs.replace(first, leader=None, epoch=2))
+    await store.write_partition_status(shown, msgspec.structs.replace(first, leader=None, epoch=2))
+    (again,) = (await store.observe(key)).partitions
     assert (again.status.leader, again.status.epoch) == (None, 2)
 
 
@@ -111,7 +133,7 @@ async def test_write_to_an_object_that_is_gone_is_not_found_and_leaves_the_cache
     for name in ("offsetspartition/t-0", "offsetstopic/t", "coordinatorcluster/a"):
         kubectl("delete", name, "-n", namespace)
     with pytest.raises(NotFoundError):
-        await store.record_leadership(partition, OffsetsPartitionStatus(epoch=1))
+        await store.write_partition_status(partition, OffsetsPartitionStatus(epoch=1))
     with pytest.raises(NotFoundError):
         await store.write_topic_status(topic, OffsetsTopicStatus())
     with pytest.raises(NotFoundError):

@@ -61,7 +61,7 @@ async def store(api_server: KubeClient) -> AsyncIterator[Subject]:
         written = await api_server.apply(object_path(type(resource), meta.namespace, meta.name), body)
         version = written["metadata"]["resourceVersion"]
         async with asyncio.timeout(20):
-            while store.resource_version(type(resource), (meta.namespace, meta.name)) < int(version):
+            while store.seen.resource_version(type(resource), (meta.namespace, meta.name)) < int(version):
                 changed.clear()
                 await changed.wait()
 

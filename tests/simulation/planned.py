@@ -26,11 +26,14 @@ from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterSpec,
     Failover,
+    LeadershipRecord,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
+    OffsetsPartitionStatus,
     OffsetsTopic,
     OffsetsTopicSpec,
+    OffsetsTopicStatus,
     TopicRef,
     partition_object_name,
 )
@@ -42,11 +45,13 @@ from muster_operator.plan.actions import (
     RecordLeadership,
     RemoveReplicas,
     WriteClusterStatus,
+    WritePartitionStatus,
     WriteTopicStatus,
 )
 from muster_operator.plan.observation import Image, ImageNumber, Observation
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
+from muster_operator.plan.record import as_recorded
 
 __all__ = ["Objects", "PlannedOperator", "PlannedStore"]
 
@@ -64,11 +69,14 @@ class Objects:
         self.cluster = CoordinatorCluster(
             ObjectMeta("c", "ns"), CoordinatorClusterSpec(pods=len(cluster.pods), image="i", failover=FAILOVER)
         )
-        self.topic = OffsetsTopic(ObjectMeta("t", "ns"), OffsetsTopicSpec(ClusterRef("c"), options.partitions, factor))
+        self.topic = OffsetsTopic(
+            ObjectMeta("t", "ns", "t", "0"), OffsetsTopicSpec(ClusterRef("c"), options.partitions, factor)
+        )
         self.api = api
         self.pods = list(cluster.pods)
         self.factor = options.replicas
         self.partitions = [self._new(index) for index in range(options.partitions)]
+        self._topics = [(0, self.topic)]
         self._past = [(0, tuple(self.partitions))]
 
     @staticmethod
@@ -76,9 +84,24 @@ class Objects:
         name = partition_object_name("t", index)
         return OffsetsPartition(ObjectMeta(name, "ns", name, "0"), OffsetsPartitionSpec(TopicRef("t"), index))
 
-    def read(self, operator: str) -> tuple[OffsetsPartition, ...] | None:
-        """None: not now. A watch that lags shows the past."""
-        return self.api.seen(operator, self._past)
+    def read(self, operator: str) -> tuple[OffsetsTopic, tuple[OffsetsPartition, ...]] | None:
+        """None: not now. A watch that lags shows the past, and each kind has a watch of its own."""
+        topic, partitions = self.api.seen(operator, self._topics), self.api.seen(operator, self._past)
+        return None if topic is None or partitions is None else (topic, partitions)
+
+    def write_topic(self, seen: OffsetsTopic, status: OffsetsTopicStatus, operator: str) -> bool:
+        """False: another writer was faster (409), or it failed, or the answer was lost."""
+        version = int(self.topic.metadata.resource_version)
+        if not self.api.may_write(int(seen.metadata.resource_version), version):
+            return False
+        metadata = replace(self.topic.metadata, resource_version=str(version + 1))
+        self.topic = replace(self.topic, status=status, metadata=metadata)
+        self._topics.append((self.api.world.now_ms, self.topic))
+        return self.api.wrote(operator)
+
+    def recorded(self, index: int) -> OffsetsPartitionStatus:
+        """What operators decide on."""
+        return as_recorded(self.topic, self.partitions[index]).status
 
     def write(self, seen: OffsetsPartition, value: OffsetsPartition, operator: str = "") -> bool:
         """False: somebody else wrote (409), or it failed, or nobody knows."""
@@ -106,17 +129,17 @@ class PlannedStore:
 
     @property
     def record(self) -> Record:
-        status = self._objects.partitions[self._index].status
+        status = self._objects.recorded(self._index)
         sets = Sets(log_ids(status.replicas), log_ids(status.previous_replicas))
         leader = status.leader or self._objects.pods[0]
         return Record(status.epoch, leader, sets, status.led_epoch >= 0)
 
     def allow_loss(self) -> bool:
         """A person's word about the loss of what was led until now."""
-        now = self._objects.partitions[self._index]
-        if now.spec.allow_data_loss == now.status.led_epoch:
+        led_epoch = self._objects.recorded(self._index).led_epoch
+        if self._objects.partitions[self._index].spec.allow_data_loss == led_epoch:
             return False
-        self._objects.declare(self._index, allow_data_loss=now.status.led_epoch)
+        self._objects.declare(self._index, allow_data_loss=led_epoch)
         return True
 
 
@@ -144,9 +167,9 @@ class PlannedOperator(OperatorProcess):
         for memory in self._pods.values():
             memory.poll(self.name, lambda: run == self._run)
         self._declare()
-        partitions = self._objects.read(self.name)
-        if partitions is not None:
-            self._carry_out(plan(self._observe(partitions), self._now_s()), run)
+        seen = self._objects.read(self.name)
+        if seen is not None:
+            self._carry_out(plan(self._observe(*seen), self._now_s()), run)
         if run == self._run:
             self.world.at(STEP_MS + self.world.random.randint(0, STEP_MS), lambda: self._step(run))
 
@@ -159,17 +182,17 @@ class PlannedOperator(OperatorProcess):
         elif wants == "change":
             objects.declare(index, replicas=tuple(random.sample(objects.pods, objects.factor)))
 
-    def _observe(self, partitions: tuple[OffsetsPartition, ...]) -> Observation:
+    def _observe(self, topic: OffsetsTopic, partitions: tuple[OffsetsPartition, ...]) -> Observation:
         views = tuple(memory.view() for memory in self._pods.values())
         active = {(view.name, index) for view in views for index, one in view.replicas.items() if one.is_active}
-        for partition in partitions:
+        for partition in (as_recorded(topic, each) for each in partitions):
             if (partition.status.leader, partition.spec.index) in active:
                 self._attempts.settle(partition.metadata.name, self._now_s())
         return Observation(
             "ns",
             "c",
             self._objects.cluster,
-            (self._objects.topic,),
+            (topic,),
             partitions,
             views,
             "b:1",
@@ -184,7 +207,7 @@ class PlannedOperator(OperatorProcess):
     def _carry_out(self, actions: tuple[Action, ...], run: int) -> None:
         """In order; the operator may die before each."""
         options, random = self.world.options, self.world.random
-        lost: set[str] = set()
+        withheld: set[str] = set()
         for action in actions:
             if self.world.faults and random.random() < options.operator_crash_in_steps / 4:
                 self.world.log(f"{self.name} dies in a plan")
@@ -192,33 +215,48 @@ class PlannedOperator(OperatorProcess):
                 self.crash()
                 return
             match action:
-                case RecordLeadership(seen=seen, status=status):
-                    named = Sets(log_ids(status.replicas), log_ids(status.previous_replicas))
-                    partition = self._cluster.partitions[seen.spec.index]
-                    if not _may_name(partition, seen, named) or not self._objects.write(
-                        seen, replace(seen, status=status), self.name
-                    ):
-                        lost.add(seen.metadata.name)
+                case RecordLeadership():
+                    withheld = self._beyond_budget(action)
+                    if not self._record(action, withheld):
+                        return  # the rest of the plan was made from another record
                 case Elect():
-                    if action.partition not in lost:
+                    if str(action.index) not in withheld:
                         self._elect(action, run)
+                case WritePartitionStatus(seen=seen, status=status):
+                    if str(seen.spec.index) not in withheld:
+                        self._objects.write(seen, replace(seen, status=status), self.name)
                 case PublishMetadata():
                     self._publish(action)
                 case RemoveReplicas(pod=name, removals=removals):
                     for index, log_id, epoch in removals:
                         replica = self._cluster.partitions[index].replicas[name]
                         self.world.send(self.name, name, partial(replica.delete_log, log_id, epoch))
-                case WriteTopicStatus(status=topic_status):
-                    self._objects.topic = replace(self._objects.topic, status=topic_status)
+                case WriteTopicStatus(seen=seen, status=topic_status):
+                    self._objects.write_topic(seen, topic_status, self.name)
                 case WriteClusterStatus(status=cluster_status):
                     self._objects.cluster = replace(self._objects.cluster, status=cluster_status)
                 case _:
                     pass  # logs are there already, positions come with every poll, pods are never outdated
 
+    def _beyond_budget(self, action: RecordLeadership) -> set[str]:
+        """Partitions whose new sets would be more than the fault budget allows."""
+        before = action.seen.status.leaderships
+        return {
+            index
+            for index, each in action.leaderships.items()
+            if not _may_name(self._cluster.partitions[int(index)], before.get(index, LeadershipRecord()), each)
+        }
+
+    def _record(self, action: RecordLeadership, withheld: set[str]) -> bool:
+        status = action.seen.status
+        kept = {index: each for index, each in status.leaderships.items() if index in withheld}
+        new = {index: each for index, each in action.leaderships.items() if index not in withheld}
+        return self._objects.write_topic(action.seen, replace(status, leaderships={**kept, **new}), self.name)
+
     def _elect(self, action: Elect, run: int) -> None:
         world = self.world
         pod = self._cluster.pods[action.pod]
-        self._attempts.start(action.partition, action.pod, action.epoch, self._now_s())
+        self._attempts.start(action.partition, action.pod, action.epoch, self._now_s(), action.reason, action.message)
         world.log(
             f"{self.name} elects {action.pod}/{action.index} in {action.epoch}"
             f"{' force' if action.force else ''}{' bootstrap' if action.bootstrap else ''}"
@@ -268,11 +306,12 @@ class PlannedOperator(OperatorProcess):
             self.world.send(self.name, name, _take_image(pod, action))
 
 
-def _may_name(partition: Partition, seen: OffsetsPartition, sets: Sets) -> bool:
+def _may_name(partition: Partition, seen: LeadershipRecord, decided: LeadershipRecord) -> bool:
     """The fault budget: a set that is named keeps a majority. One that a person gave up for lost needs none."""
+    sets = Sets(log_ids(decided.replicas), log_ids(decided.previous_replicas))
     if partition.checker.loss_allowed or not sets.replicas or not all(sets.replicas):
         return True
-    before = Sets(log_ids(seen.status.replicas), log_ids(seen.status.previous_replicas))
+    before = Sets(log_ids(seen.replicas), log_ids(seen.previous_replicas))
     return sets == before or partition.may_name(sets)
 
 

@@ -26,6 +26,7 @@ from muster_operator.api.cluster import (
     Resources,
     Storage,
 )
+from muster_operator.api.leadership import LeadershipRecord, Leaderships, Replica
 from muster_operator.api.meta import (
     CLUSTER_NAME_LIMIT,
     GROUP,
@@ -55,6 +56,7 @@ __all__ = [
     "FailoverRecord",
     "KafkaListener",
     "Layout",
+    "LeadershipRecord",
     "Listeners",
     "ObjectMeta",
     "OffsetsPartition",
@@ -129,6 +131,7 @@ class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defau
     leaderless: int = 0
     layout: Layout | None = None
     reshard: ReshardStatus | None = None
+    leaderships: Leaderships = {}
 
 
 # --- OffsetsPartition
@@ -149,13 +152,6 @@ class PartitionState(StrEnum):
     """No pod can lead until a person acts: the log is lost or damaged."""
     RETIRED = "Retired"
     """A re-shard has replaced it. Its logs are kept."""
-
-
-class Replica(msgspec.Struct, frozen=True, rename="camel"):
-    """A replica *is* its log id; the pod says where that log was last seen ("": nowhere yet)."""
-
-    pod: str
-    log_id: str = ""
 
 
 class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -188,7 +184,7 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Leadership and sets. Written with compare-and-swap, before a pod is called."""
+    """What the operator shows of a partition. It decides on `status.leaderships` of the topic, and this follows."""
 
     observed_generation: int = 0
     conditions: Conditions = ()

@@ -18,11 +18,10 @@ Name = tuple[str, str]
 
 
 class Cache(Generic[T]):
-    """Objects by name, and by one index; of each that is taken, what `view` makes of it."""
+    """Objects by name, and by one index."""
 
-    def __init__(self, index: Callable[[T], Hashable], view: Callable[[Name, T], T] = lambda _, value: value) -> None:
+    def __init__(self, index: Callable[[T], Hashable]) -> None:
         self._index = index
-        self._view = view
         self._objects: dict[Name, tuple[int, T]] = {}
         self._indexed: dict[Hashable, dict[Name, T]] = {}
         # Of deleted objects: a late answer to a write must not bring them back. Forgotten with the next full list.
@@ -52,17 +51,10 @@ class Cache(Generic[T]):
         known = self._objects.get(name)
         if (known is not None and known[0] >= version) or self._deleted.get(name, -1) >= version:
             return False
-        self._set(name, version, self._view(name, value))
-        return True
-
-    def amend(self, name: Name, value: T) -> None:
-        """Take what is to be known of an object whose version is the same as before. KeyError if there is none."""
-        self._set(name, self._objects[name][0], value)
-
-    def _set(self, name: Name, version: int, value: T) -> None:
         self._drop(name)
         self._objects[name] = (version, value)
         self._indexed.setdefault(self._index(value), {})[name] = value
+        return True
 
     def remove(self, name: Name, resource_version: str) -> bool:
         """Take a deletion unless a newer object is known. True if an object went."""

@@ -15,6 +15,7 @@ from muster_operator.api.models import (
     Resource,
     partition_object_name,
 )
+from muster_operator.kube.cache import Name
 
 __all__ = [
     "API_VERSION",
@@ -22,12 +23,12 @@ __all__ = [
     "PART_OF",
     "collection_path",
     "decode",
+    "identity",
     "new_partition",
     "object_path",
     "owned_by",
     "status_body",
     "status_path",
-    "version_of_object",
 ]
 
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -60,9 +61,10 @@ def decode(resource: type[T], raw: dict[str, Any]) -> T:
     return msgspec.convert(raw, resource)
 
 
-def version_of_object(meta: ObjectMeta) -> str:
-    """Without what stands for records that are ahead of it (see `kube.ahead`)."""
-    return meta.resource_version.partition("+")[0]
+def identity(raw: dict[str, Any]) -> tuple[Name, str]:
+    """((namespace, name), resourceVersion) of an object as the API server sends it."""
+    meta = raw["metadata"]
+    return (meta["namespace"], meta["name"]), meta["resourceVersion"]
 
 
 def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, swap: bool) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def status_body(resource: type[T], meta: ObjectMeta, status: msgspec.Struct, *, 
     """
     metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
     if swap:
-        metadata["resourceVersion"] = version_of_object(meta)
+        metadata["resourceVersion"] = meta.resource_version
     return {
         "apiVersion": API_VERSION,
         "kind": resource.__name__,

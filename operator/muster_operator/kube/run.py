@@ -18,7 +18,8 @@ from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.elector import Elector
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
-from muster_operator.kube.store import RESOURCES, KubeStore
+from muster_operator.kube.objects_seen import RESOURCES
+from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
@@ -121,13 +122,9 @@ async def _main(
     tasks = (asyncio.create_task(_resync(load, again)), asyncio.create_task(workload.follow_nodes()))
 
     async def lead() -> None:
-        store.unwatch()
+        store.seen.unwatch()
         workload.unwatch()
-        await _until_it_works("ledgers", store.load_ledgers)
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(store.follow_ledgers())
-            await reconcile(store, workload)
-            following.cancel()
+        await reconcile(store, workload)
 
     try:
         await elector.run(lead)
@@ -172,7 +169,7 @@ def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
     """Everything that the operator watches, and who takes its events."""
 
     def deliver(plural: str) -> Source:
-        return Source(GROUP, VERSION, plural, lambda event, raw: store.deliver(plural, event, raw))
+        return Source(GROUP, VERSION, plural, lambda event, raw: store.seen.deliver(plural, event, raw))
 
     return (
         *(deliver(resource.plural) for resource in RESOURCES),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -28,16 +31,20 @@ __all__ = [
     "SetFence",
     "SetFences",
     "WriteClusterStatus",
+    "WritePartitionStatus",
     "WriteTopicStatus",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLeadership:
-    """Compare-and-swap the status of one partition."""
+    """Compare-and-swap the record of the topic: all partitions whose leader, epoch or sets change, in one write.
 
-    seen: OffsetsPartition
-    status: OffsetsPartitionStatus
+    `leaderships` is the whole record as it shall be, by partition number.
+    """
+
+    seen: OffsetsTopic
+    leaderships: Mapping[str, LeadershipRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class Elect:
     """Call onElection at `pod`. Comes after the record of this epoch and pod, and must not be done if that was lost.
 
     `resign`: the pod that led until now; once the new leader is there it is told so, in the same epoch (onResignation).
+    `reason`, `message`: why it is called, for people.
     """
 
     partition: str  # name of the OffsetsPartition
@@ -57,6 +65,8 @@ class Elect:
     force: bool = False
     allow_data_loss: bool = False
     resign: str = ""
+    reason: Reason = Reason.ELECTING
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,14 @@ class RestartPod:
 
 
 @dataclass(frozen=True, slots=True)
+class WritePartitionStatus:
+    """Show what was decided of a partition. Nothing is decided on it."""
+
+    seen: OffsetsPartition
+    status: OffsetsPartitionStatus
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTopicStatus:
     seen: OffsetsTopic
     status: OffsetsTopicStatus
@@ -157,6 +175,7 @@ Action = (
     | SetFences
     | Refresh
     | RestartPod
+    | WritePartitionStatus
     | WriteTopicStatus
     | WriteClusterStatus
 )

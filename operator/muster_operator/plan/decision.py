@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from muster_operator.api.conditions import Reason
+from muster_operator.api.conditions import ConditionType, Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState
 from muster_operator.plan.actions import Elect
 from muster_operator.plan.partition_view import Member, PartitionView, log_ids
@@ -29,9 +29,12 @@ class Decision:
 
 
 def unchanged(record: OffsetsPartition) -> Decision:
-    """Keep the recorded status and its message: wait."""
-    message = next((each.message for each in record.status.conditions if each.type == "Ready"), "")
-    return Decision(record.status, message)
+    """Keep the recorded status and its message: wait. What is recorded and not shown yet has no message of its own."""
+    status = record.status
+    ready = find_condition(status.conditions, ConditionType.READY)
+    if ready is not None and (ready.reason == status.reason or status.leader is None):
+        return Decision(status, ready.message)
+    return Decision(status, f"pod {status.leader} is elected in epoch {status.epoch}" if status.leader else "")
 
 
 def leaderless(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Decision:
@@ -64,6 +67,7 @@ def elect(
     epoch = highest if issued else highest + 1
     partition.facts.tally.led[pod] += 1
     electing = replace(status, leader=pod, epoch=epoch, state=PartitionState.ELECTING, reason=reason)
+    text = f"pod {pod} is elected in epoch {epoch}"
     call = Elect(
         partition=partition.record.metadata.name,
         index=partition.index,
@@ -74,5 +78,7 @@ def elect(
         bootstrap=partition.was_never_led,
         force=force,
         resign=resign,
+        reason=reason,
+        message=text,
     )
-    return Decision(electing, f"pod {pod} is elected in epoch {epoch}", elect=call)
+    return Decision(electing, text, elect=call)

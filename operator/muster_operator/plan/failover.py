@@ -68,7 +68,8 @@ def without_leader(partition: PartitionView, attempt: Attempt | None) -> Decisio
     """Wait, elect, or say why neither helps."""
     status, scene = partition.status, partition.facts
     if attempt is not None and attempt.in_flight and not partition.is_gone(attempt.pod):
-        return unchanged(partition.record)
+        called = replace(status, state=PartitionState.ELECTING, reason=attempt.reason or Reason.ELECTING)
+        return Decision(called, attempt.message)
     doubtful = status.leader is not None and status.leader in scene.pods and not partition.is_gone(status.leader)
     if doubtful and not scene.pods[status.leader or ""].is_up:
         return unchanged(partition.record)
@@ -289,6 +290,11 @@ def _with_loss(partition: PartitionView, chosen: Member) -> Decision:
     )
     text += f" {pods}, without a majority: what only the others had is lost"
     call = with_fields(
-        decision.elect, replicas=log_ids(ordered), previous_replicas=(), bootstrap=False, allow_data_loss=True
+        decision.elect,
+        replicas=log_ids(ordered),
+        previous_replicas=(),
+        bootstrap=False,
+        allow_data_loss=True,
+        message=text,
     )
     return Decision(replace(decision.status, learners=()), text, elect=call)

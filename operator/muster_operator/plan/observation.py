@@ -89,8 +89,9 @@ class PodView:
 class Attempt:
     """The elections of a partition since it was last led: what is under way, and what the answers say.
 
-    `held_back`: the next one has to wait. `refused`: pods that said lately that they cannot lead. `better`: the log id
-    that an answer named as the better one. `sets`: (replicas, previous replicas) that the log names, if an answer says.
+    `reason`, `message`: of the call while it is `in_flight`, then of its answer. `held_back`: the next one has to wait.
+    `refused`: pods that said lately that they cannot lead. `better`: the log id that an answer named as the better one.
+    `sets`: (replicas, previous replicas) that the log names, if an answer says.
     """
 
     in_flight: bool
@@ -131,7 +132,6 @@ class Observation:
 
     Objects that do not belong (`topics[1:]`, strange indexes) are in it too, to be told so. `busy`: (kind, pod) of
     calls under way, CREATE and the like. `failovers`: those that this operator brought about, newest first.
-    `rests`: the last planned move ended so lately that the next one waits.
     """
 
     namespace: str
@@ -147,4 +147,3 @@ class Observation:
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     busy: frozenset[tuple[str, str]] = frozenset()
     failovers: tuple[FailoverRecord, ...] = ()
-    rests: bool = False

@@ -27,6 +27,7 @@ from muster_operator.plan.actions import (
     Refresh,
     RemoveReplicas,
     WriteClusterStatus,
+    WritePartitionStatus,
     WriteTopicStatus,
 )
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
@@ -35,6 +36,7 @@ from muster_operator.plan.decision import Decision, stalled
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
 from muster_operator.plan.placement import place
+from muster_operator.plan.record import as_recorded, next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
 from muster_operator.plan.set_change import removable
@@ -63,6 +65,9 @@ class _Sorted:
     """The partition objects of one key: those that count, by index, and those that do not, with why."""
 
     counting: Mapping[int, OffsetsPartition]
+    """As the record of the topic has them."""
+    shown: Mapping[int, OffsetsPartition]
+    """The same ones as their own status shows them."""
     refused: tuple[tuple[OffsetsPartition, Reason, str], ...]
 
 
@@ -84,10 +89,11 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     facts = _facts(seen, topic, objects)
     decisions = _decide(seen, objects, facts, time)
     statuses = {index: decision.status for index, decision in decisions.items()}
-    records = [
-        RecordLeadership(objects.counting[index], status)
+    record = _record(topic, objects, statuses)
+    shown = [
+        WritePartitionStatus(objects.shown[index], status)
         for index, status in statuses.items()
-        if status != objects.counting[index].status
+        if status != objects.shown[index].status
     ]
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses)
@@ -95,11 +101,14 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, _too_few_pods(seen, topic))
     after = topic_status(topic, ordered, verdict, time)
     resharded = next_phase(seen, topic, time)
+    # Each of the three writes of the topic's status is compared and swapped: one at a time, the most urgent first.
+    rewritten = after != topic.status and not resharded and not record
     return (
-        *records,
+        *((record,) if record else ()),
         *elections,
         *((image,) if image else ()),
-        *((RecordReshard(topic, resharded),) if resharded else ()),
+        *shown,
+        *((RecordReshard(topic, resharded),) if resharded and not record else ()),
         *set_fences(seen, topic),
         *dropped(seen, topic),
         *_missing(topic, objects),
@@ -108,20 +117,35 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *_refreshes(seen, decisions),
         *restart(seen, facts, statuses),
         *refusals,
-        *((WriteTopicStatus(topic, after),) if after != topic.status and not resharded else ()),
+        *((WriteTopicStatus(topic, after),) if rewritten else ()),
         *others,
         *_cluster(seen, cluster, ordered, verdict, time),
     )
 
 
+def _record(
+    topic: OffsetsTopic, objects: _Sorted, statuses: Mapping[int, OffsetsPartitionStatus]
+) -> RecordLeadership | None:
+    before = topic.status.leaderships
+    retired = {index for index in before if is_retired(topic, int(index))}
+    after = next_record(before, objects.shown, statuses, retired)
+    return RecordLeadership(topic, after) if after != before else None
+
+
 def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
-    counting: dict[int, OffsetsPartition] = {}
+    shown: dict[int, OffsetsPartition] = {}
     wanted = frozenset(indexes(topic) if topic is not None else ())
     topics = {each.metadata.name for each in seen.topics}
     refused: list[tuple[OffsetsPartition, Reason, str]] = []
+    recorded = {each.uid for each in topic.status.leaderships.values()} if topic is not None else set()
     # Of two objects with one index the one that has a place stays, then the older.
     ranked = sorted(
-        seen.partitions, key=lambda p: (not p.status.replicas, p.metadata.creation_timestamp, p.metadata.name)
+        seen.partitions,
+        key=lambda p: (
+            not p.status.replicas and p.metadata.uid not in recorded,
+            p.metadata.creation_timestamp,
+            p.metadata.name,
+        ),
     )
     for partition in ranked:
         name, index = partition.spec.topic_ref.name, partition.spec.index
@@ -131,17 +155,18 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
             refused.append((partition, Reason.CLUSTER_NOT_FOUND, f"CoordinatorCluster {seen.name} does not exist"))
         elif name != topic.metadata.name:
             refused.append((partition, Reason.DUPLICATE_TOPIC, f"OffsetsTopic {name} is not used: see its conditions"))
-        elif index in wanted and index not in counting:
-            counting[index] = partition
+        elif index in wanted and index not in shown:
+            shown[index] = partition
         elif is_retired(topic, index):
             refused.append((partition, Reason.RETIRED, "a re-shard has replaced it; its logs are kept"))
         elif index not in wanted:
             has = topic.layout.partitions
             refused.append((partition, Reason.INDEX_OUT_OF_RANGE, f"OffsetsTopic {name} has {has} partitions"))
         else:
-            other = counting[index].metadata.name
+            other = shown[index].metadata.name
             refused.append((partition, Reason.DUPLICATE_INDEX, f"OffsetsPartition {other} has index {index} already"))
-    return _Sorted(counting, tuple(refused))
+    counting = {index: as_recorded(topic, each) for index, each in shown.items()} if topic is not None else {}
+    return _Sorted(counting, shown, tuple(refused))
 
 
 def _facts(seen: Observation, topic: OffsetsTopic, objects: _Sorted) -> ClusterFacts:
@@ -163,7 +188,7 @@ def _count(seen: Observation, objects: _Sorted) -> Tally:
     """The counts before the first decision of the plan."""
     partitions = objects.counting.values()
     statuses = [each.status for each in partitions]
-    moves = 0 if seen.rests else max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
+    moves = max(MOVES_AT_ONCE, len(statuses) // PARTITIONS_PER_MOVE)
     if any(pod.gone for pod in seen.pods):
         moves = len(statuses)  # what is not moved before the process ends has to wait until its silence is noticed
     return Tally(
@@ -180,7 +205,7 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
     after `electionTimeout`. Without the memory of calls (another operator) nothing is under way.
     """
     status, attempt = partition.status, seen.attempts.get(partition.metadata.name)
-    if attempt is None or not attempt.in_flight or status.reason not in PLANNED:
+    if attempt is None or not attempt.in_flight or attempt.reason not in PLANNED:
         return False
     view = next((pod.replicas.get(partition.spec.index) for pod in seen.pods if pod.name == attempt.pod), None)
     return view is None or not view.is_active or view.leader_epoch < status.epoch
@@ -294,7 +319,7 @@ def _refuse(objects: _Sorted, time: str) -> Iterator[Action]:
         state = PartitionState.RETIRED if reason is Reason.RETIRED else PartitionState.STALLED
         status = partition_status(partition, replace(partition.status, state=state, reason=reason), message, time)
         if status != partition.status:
-            yield RecordLeadership(partition, status)
+            yield WritePartitionStatus(partition, status)
 
 
 def _refuse_topics(seen: Observation, used: OffsetsTopic | None, time: str) -> Iterator[Action]:

@@ -29,7 +29,6 @@ from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
-from muster_operator.pods.in_turn import InTurn
 from muster_operator.store.workload import PodInfo, PodPhase
 
 __all__ = ["PodSession"]
@@ -42,8 +41,6 @@ RETRY_SHARE = 0.02
 """Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.
 Nobody tells that a port is open again, and how soon that is noticed is part of every failover; a refused connection
 costs little."""
-ELECTIONS_S = 0.05
-"""A pod is asked to lead more partitions when the call before is answered, or that old."""
 
 
 class PodSession:
@@ -62,7 +59,6 @@ class PodSession:
         self.suspect_after_s = suspect_after_s
         self.runs = 0
         """Streams opened so far: another one means that the pod may have restarted."""
-        self.elections = InTurn(ELECTIONS_S)
         self._clock = clock
         self._changed = changed
         self._connection = Connection.UNSURE if info.api_address else Connection.DOWN
@@ -98,11 +94,6 @@ class PodSession:
     def is_up(self) -> bool:
         """Its stream delivers."""
         return self._connection is Connection.UP
-
-    @property
-    def is_reconnecting(self) -> bool:
-        """Its stream ended a moment ago, and whether it is there is about to be known."""
-        return self._connection is Connection.UNSURE and self._ended is Event.ENDED
 
     def view(self) -> PodView:
         status, info = self._status, self.info

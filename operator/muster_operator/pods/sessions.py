@@ -25,18 +25,15 @@ class PodSessions:
         self._http = http
         self._clock = clock
         self._notify: list[Notify] = []
-        self._lost: list[Notify] = []
         self._sessions: dict[ClusterKey, dict[str, PodSession]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._crashed: Callable[[BaseException], None] | None = None
 
-    def watch(self, notify: Notify, lost: Notify, crashed: Callable[[BaseException], None]) -> None:
-        """Call `notify` with the key of a cluster when something about one of its pods changed, `lost` when it is that
-        a pod is not UP any more, and `crashed` when a session died of a bug: it would look like a pod that never
-        changes.
+    def watch(self, notify: Notify, crashed: Callable[[BaseException], None]) -> None:
+        """Call `notify` with the key of a cluster when something about one of its pods changed, and `crashed` when a
+        session died of a bug: it would look like a pod that never changes.
         """
         self._notify.append(notify)
-        self._lost.append(lost)
         self._crashed = crashed
 
     def sync(self, key: ClusterKey, pods: Sequence[PodInfo], suspect_after_s: float) -> None:
@@ -58,7 +55,7 @@ class PodSessions:
                 session.info, session.suspect_after_s = pod, suspect_after_s
         for pod in pods:
             if pod.name not in sessions:
-                session = PodSession(self._http, pod, suspect_after_s, self._clock, partial(self._tell, key, pod.name))
+                session = PodSession(self._http, pod, suspect_after_s, self._clock, partial(self._tell, key))
                 sessions[pod.name] = session
                 session.start(self._crashed)
         if not sessions:
@@ -74,10 +71,6 @@ class PodSessions:
     def runs(self, key: ClusterKey) -> dict[str, int]:
         """How many streams were opened to each pod."""
         return {name: session.runs for name, session in self._of(key).items()}
-
-    def is_reconnecting(self, key: ClusterKey) -> bool:
-        """Whether it is about to be known of one of them if it has died."""
-        return any(session.is_reconnecting for session in self._of(key).values())
 
     async def close(self) -> None:
         for sessions in self._sessions.values():
@@ -96,7 +89,6 @@ class PodSessions:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _tell(self, key: ClusterKey, name: str) -> None:
-        session = self._of(key).get(name)
-        for notify in self._lost if session is not None and not session.is_up else self._notify:
+    def _tell(self, key: ClusterKey) -> None:
+        for notify in self._notify:
             notify(key)

@@ -13,10 +13,9 @@ __all__ = ["write_status"]
 
 
 async def write_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Last: it tells what the other steps found and did. Derived, so it may be written at any time, and a bit later:
-    nothing is Ready before each partition says so itself."""
+    """Last: it tells what the other steps found and did. Nothing is shown as Ready before each partition is."""
     todo = [each for each in actions if isinstance(each, (WriteTopicStatus, WriteClusterStatus))]
-    if context.memory.back_at:
+    if context.memory.showing is not None:
         todo = [each for each in todo if not _says_ready(each)]
     if not todo or not context.has_time_to_tell("write_status"):
         return None

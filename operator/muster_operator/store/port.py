@@ -9,13 +9,14 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -86,15 +87,18 @@ class Store(Protocol):
     async def create_partitions(self, topic: OffsetsTopic, indexes: Sequence[int]) -> None:
         """Create the OffsetsPartitions of a topic, owned by it (deleted with it). Those that exist stay as they are."""
 
-    async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
-        """Compare-and-swap the whole status of the object as it was `seen`; return the new object.
+    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+        """Compare-and-swap the record of leaderships in the status of the topic as it was `seen`; return the new topic.
 
-        On return the write is durable. Raises ConflictError if the object has another resourceVersion, NotFoundError if
-        it is gone. Never retries: a caller that lost must plan anew from what is there.
+        On return the write is durable. Raises ConflictError if the topic has another resourceVersion, NotFoundError if
+        it is gone. Never retries: a caller that lost must plan anew from what is there, which `observe` shows by then.
         """
+
+    async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
+        """Compare-and-swap the whole status. It shows what was decided. Raises as `record_leadership`."""
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """Set the status: derived from everything else, so the last writer wins. NotFoundError if it is gone."""
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
-        """Compare-and-swap, because it says how far a re-shard is. Raises as `record_leadership`."""
+        """Compare-and-swap, because it has the record, and how far a re-shard is. Raises as `record_leadership`."""

@@ -1,7 +1,7 @@
 """Store in one SQLite file: embedded mode.
 
 One thread does all work on the file. Calls that wait for it at the same moment share one transaction, and so one fsync:
-50 leaderships recorded concurrently cost about as much as one. Other processes may read the file meanwhile (WAL).
+50 statuses that are written concurrently cost about as much as one. Other processes may read the file meanwhile (WAL).
 
 Table `objects`: one row per object; `spec` and `status` as JSON, `version` from one rising counter is its
 resourceVersion. Table `counters`: `version` and `starts` (the fencing token).
@@ -14,7 +14,7 @@ import itertools
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -25,6 +25,7 @@ from muster_operator.api.durations import format_time
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    LeadershipRecord,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
@@ -39,6 +40,8 @@ from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError
 
 __all__ = ["SqliteStore"]
 
+_SCHEMA_VERSION = 1
+"""PRAGMA user_version of the file: raised with every change of the schema or of how objects are encoded."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO counters VALUES ('version', 0), ('starts', 0);
@@ -77,9 +80,22 @@ class SqliteStore:
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=FULL")  # a recorded epoch must survive a power loss
-            self._file.executescript(_SCHEMA)
+            self._prepare(path)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: {error}") from error
+
+    def _prepare(self, path: Path) -> None:
+        """Create the tables. Raises StoreError if a newer program has written the file."""
+        (version,) = self._file.execute("PRAGMA user_version").fetchone()
+        if version > _SCHEMA_VERSION:
+            self._file.close()
+            raise StoreError(
+                f"{path}: it has schema version {version}, and this program knows {_SCHEMA_VERSION} and older ones:"
+                " start the program that wrote it, or a newer one"
+            )
+        self._file.executescript(_SCHEMA)
+        if version < _SCHEMA_VERSION:
+            self._file.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def close(self) -> None:
         """Waits for what is under way."""
@@ -148,16 +164,20 @@ class SqliteStore:
 
         await self._call(create, writes=True)
 
-    async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
-        return await self._call(
-            lambda keys: self._write_status(seen, status, seen.metadata.resource_version, keys), writes=True
-        )
+    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+        return await self._swap_status(seen, msgspec.structs.replace(seen.status, leaderships=dict(leaderships)))
+
+    async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
+        await self._swap_status(seen, status)
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         await self._call(lambda keys: self._write_status(seen, status, None, keys), writes=True)
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
-        await self._call(
+        await self._swap_status(seen, status)
+
+    async def _swap_status(self, seen: _R, status: msgspec.Struct) -> _R:
+        return await self._call(
             lambda keys: self._write_status(seen, status, seen.metadata.resource_version, keys), writes=True
         )
 

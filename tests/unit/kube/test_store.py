@@ -59,8 +59,8 @@ def store(client: RecordingClient) -> KubeStore:
 async def test_object_that_does_not_decode_is_left_out_and_says_so_itself(
     store: KubeStore, client: RecordingClient
 ) -> None:
-    store.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": 2}))
-    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}))
+    store.seen.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": 2}))
+    store.seen.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}))
     assert (await store.observe(ClusterKey("ns", "a"))).cluster is None
     await asyncio.wait_for(client.arrived.wait(), 10)
     ((verb, path, body),) = client.sent
@@ -68,19 +68,19 @@ async def test_object_that_does_not_decode_is_left_out_and_says_so_itself(
     (ready,) = body["status"]["conditions"]
     assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "InvalidSpec", 2)
     assert "pods" in ready["message"]
-    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 3, {"pods": 1}))
+    store.seen.deliver("coordinatorclusters", "MODIFIED", raw("a", 3, {"pods": 1}))
     assert (await store.observe(ClusterKey("ns", "a"))).cluster is not None
 
 
 async def test_object_that_says_already_that_it_is_invalid_is_not_written_again(
     store: KubeStore, client: RecordingClient
 ) -> None:
-    store.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": -1}))
+    store.seen.deliver("coordinatorclusters", "ADDED", raw("a", 1, {"pods": -1}))
     await asyncio.wait_for(client.arrived.wait(), 10)
     written = client.sent[0][2]
     client.arrived.clear()
-    store.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}, status=written["status"]))
-    store.deliver("coordinatorclusters", "ADDED", raw("b", 3, {"pods": -1}))
+    store.seen.deliver("coordinatorclusters", "MODIFIED", raw("a", 2, {"pods": -1}, status=written["status"]))
+    store.seen.deliver("coordinatorclusters", "ADDED", raw("b", 3, {"pods": -1}))
     await asyncio.wait_for(client.arrived.wait(), 10)
     assert [path.split("/")[-2] for _, path, _ in client.sent] == ["a", "b"]
 
@@ -88,15 +88,15 @@ async def test_object_that_says_already_that_it_is_invalid_is_not_written_again(
 def test_partition_before_its_topic_is_told_under_both_keys(store: KubeStore) -> None:
     told: list[ClusterKey] = []
     store.watch(told.append)
-    store.deliver("offsetspartitions", None, raw("t-0", 1, {"topicRef": {"name": "t"}, "index": 0}))
-    store.deliver("offsetstopics", None, raw("t", 2, {"clusterRef": {"name": "c"}}))
+    store.seen.deliver("offsetspartitions", None, raw("t-0", 1, {"topicRef": {"name": "t"}, "index": 0}))
+    store.seen.deliver("offsetstopics", None, raw("t", 2, {"clusterRef": {"name": "c"}}))
     assert told == [ClusterKey("ns", ""), ClusterKey("ns", "c"), ClusterKey("ns", "")]
 
 
 async def test_objects_being_deleted_are_not_observed(store: KubeStore) -> None:
     going = raw("c", 1, {})
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    store.deliver("coordinatorclusters", None, going)
+    store.seen.deliver("coordinatorclusters", None, going)
     assert (await store.observe(ClusterKey("ns", "c"))).cluster is None
 
 
@@ -134,7 +134,7 @@ async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting
 ) -> None:
     recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
     subject = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
-    subject.deliver("coordinatorclusters", None, raw("c", 1, {}))
+    subject.seen.deliver("coordinatorclusters", None, raw("c", 1, {}))
     cluster = (await subject.observe(ClusterKey("ns", "c"))).cluster
     assert cluster is not None
     client.failing = True
@@ -155,7 +155,7 @@ async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting
 
 async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, store: KubeStore) -> None:
     recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
-    store.deliver("coordinatorclusters", None, raw("c", 1, {}))
+    store.seen.deliver("coordinatorclusters", None, raw("c", 1, {}))
     cluster = (await store.observe(ClusterKey("ns", "c"))).cluster
     assert cluster is not None
     for _ in range(PENDING_EVENTS + 5):
@@ -166,14 +166,14 @@ async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, stor
 async def test_event_tells_of_a_log_that_left_its_set_and_is_deleted(client: RecordingClient) -> None:
     recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
     store = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
-    store.deliver("offsetstopics", None, raw("t", 1, {"clusterRef": {"name": "c"}}))
+    store.seen.deliver("offsetstopics", None, raw("t", 1, {"clusterRef": {"name": "c"}}))
     left = [{"pod": "c-1", "logId": "gone"}, {"pod": "c-2", "logId": "used-again"}, {"pod": "c-3", "logId": "waits"}]
     spec = {"topicRef": {"name": "t"}, "index": 0}
-    store.deliver("offsetspartitions", None, raw("t-0", 1, spec, status={"left": left}))
+    store.seen.deliver("offsetspartitions", None, raw("t-0", 1, spec, status={"left": left}))
     (seen,) = (await store.observe(ClusterKey("ns", "c"))).partitions
     now = replace(seen.status, left=seen.status.left[2:], learners=seen.status.left[1:2])
     client.spec = spec
-    await store.record_leadership(seen, now)
+    await store.write_partition_status(seen, now)
     assert recorder.pending == 1
     posting = asyncio.create_task(recorder.run())
     async with asyncio.timeout(10):

@@ -49,11 +49,13 @@ from muster_operator.plan.actions import (
     RemoveReplicas,
     SetFences,
     WriteClusterStatus,
+    WritePartitionStatus,
     WriteTopicStatus,
 )
 from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
+from muster_operator.plan.record import as_recorded, leadership_of
 
 T = TypeVar("T")
 
@@ -77,7 +79,8 @@ class Model:
     objects: dict[str, OffsetsPartition] = field(default_factory=dict)
     running: dict[str, FakePod] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
-    issued: dict[tuple[str, int], str] = field(default_factory=dict)
+    called: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The pod that was called, by partition and epoch."""
     net: FakeNet = field(default_factory=FakeNet)
     loss_allowed: bool = False
     steady_s: float = 60.0
@@ -130,19 +133,41 @@ class Model:
 
     # The store
 
+    def recorded(self, name: str) -> OffsetsPartitionStatus:
+        """What operators decide on."""
+        return as_recorded(self.topic, self.objects[name]).status
+
     def record(self, action: RecordLeadership) -> bool:
-        name = action.seen.metadata.name
-        current = self.objects[name]
-        if current.metadata.resource_version != action.seen.metadata.resource_version:
+        if self.topic.metadata.resource_version != action.seen.metadata.resource_version:
             return False
-        before, after = current.status, action.status
-        assert after.epoch >= before.epoch, "an epoch was lowered"
-        if after.epoch > before.epoch and after.state is PartitionState.ELECTING and after.leader is not None:
-            holder = self.issued.setdefault((name, after.epoch), after.leader)
-            assert holder == after.leader, "an epoch was issued to two pods"
-        self._check_sets(before, after)
-        self.objects[name] = replace(current, status=after, metadata=self._meta(name))
+        before = {name: self.recorded(name) for name in self.objects}
+        status = replace(self.topic.status, leaderships=dict(action.leaderships))
+        self.topic = replace(self.topic, status=status, metadata=self._topic_meta())
+        for name, each in before.items():
+            after = self.recorded(name)
+            assert after.epoch >= each.epoch, "an epoch was lowered"
+            self._check_sets(each, after)
         return True
+
+    def show(self, action: WritePartitionStatus) -> None:
+        name = action.seen.metadata.name
+        if self.objects[name].metadata.resource_version == action.seen.metadata.resource_version:
+            self.objects[name] = replace(self.objects[name], status=action.status, metadata=self._meta(name))
+
+    def put(self, name: str, status: OffsetsPartitionStatus) -> None:
+        """Have the record and the object say this."""
+        self.objects[name] = replace(self.objects[name], status=status, metadata=self._meta(name))
+        index = str(self.objects[name].spec.index)
+        leaderships = {**self.topic.status.leaderships, index: leadership_of(status, self.objects[name].metadata.uid)}
+        status_of_topic = replace(self.topic.status, leaderships=leaderships)
+        self.topic = replace(self.topic, status=status_of_topic, metadata=self._topic_meta())
+
+    def call(self, action: Elect) -> None:
+        """What must hold of every election that is called."""
+        status = self.recorded(action.partition)
+        assert status.epoch >= action.epoch, "called before it was recorded"
+        holder = self.called.setdefault((action.partition, action.epoch), action.pod)
+        assert holder == action.pod, "an epoch was issued to two pods"
 
     def _check_sets(self, before: OffsetsPartitionStatus, after: OffsetsPartitionStatus) -> None:
         """One change at a time: the set is replaced only with the old one named next to it, or by what the log says."""
@@ -198,7 +223,6 @@ class Operator:
     image: Image | None = None
     number: ImageNumber = (-1, -1)
     todo: list[Action] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)
     attempts: dict[str, Attempt] = field(default_factory=dict)
 
     def observe(self) -> Observation:
@@ -221,7 +245,7 @@ class Operator:
         self.model.now += 0.4
         seen = self.observe()
         actions = plan(seen, self.model.now)
-        self.todo, self.lost = [*actions], set()
+        self.todo = [*actions]
         return actions
 
     def act(self) -> None:
@@ -242,10 +266,13 @@ class Operator:
         match action:
             case RecordLeadership():
                 if not model.record(action):
-                    self.lost.add(action.seen.metadata.name)
+                    self.todo = []  # the plan was made from another record
             case Elect():
-                if action.partition not in self.lost and action.pod not in model.down:
+                model.call(action)
+                if action.pod not in model.down:
                     self._elect(action)
+            case WritePartitionStatus():
+                model.show(action)
             case PublishMetadata():
                 self._publish(action)
             case CreatePartitions():

@@ -16,6 +16,7 @@ from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
     CoordinatorClusterSpec,
+    LeadershipRecord,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
@@ -86,11 +87,66 @@ class StoreContract:
 
     async def test_partitions_created_again_stay_as_they_are(self, store: Subject) -> None:
         [before] = await self._partitions(store, 0)
-        recorded = await store[0].record_leadership(before, replace(before.status, leader="c-0", epoch=7))
+        await store[0].write_partition_status(before, replace(before.status, leader="c-0", epoch=7))
+        [shown] = (await store[0].observe(KEY)).partitions
         [again] = await self._partitions(store, 0)
-        assert again == recorded
+        assert again == shown
+
+    async def _topic(self, subject: Subject) -> OffsetsTopic:
+        await self._partitions(subject, 0, 1, 2)
+        return (await subject[0].observe(KEY)).topics[0]
 
     async def test_recorded_leadership_comes_back_as_written(self, store: Subject) -> None:
+        seen = await self._topic(store)
+        replicas = (Replica("c-0", "log"), Replica("c-1", "other"))
+        left = (Replica("c-2", "gone"),)
+        record = {
+            "0": LeadershipRecord("c-0", 3, 2, replicas, replicas[:1], replicas[1:], left),
+            "2": LeadershipRecord(epoch=7),
+        }
+        after = await store[0].record_leadership(seen, record)
+        assert after.status == replace(seen.status, leaderships=record)
+        assert after.metadata.resource_version != seen.metadata.resource_version
+        assert (await store[0].observe(KEY)).topics == (after,)
+        without = await store[0].record_leadership(after, {"2": record["2"]})
+        assert without.status.leaderships == {"2": LeadershipRecord(epoch=7)}
+
+    async def test_second_record_of_the_same_version_conflicts_and_changes_nothing(self, store: Subject) -> None:
+        seen = await self._topic(store)
+        first = await store[0].record_leadership(
+            seen, {"0": LeadershipRecord("c-0", 1), "1": LeadershipRecord("c-1", 1)}
+        )
+        with pytest.raises(ConflictError):
+            await store[0].record_leadership(seen, {"2": LeadershipRecord("c-2", 1)})
+        assert (await store[0].observe(KEY)).topics == (first,)
+
+    async def test_concurrent_records_of_one_version_let_exactly_one_win(self, store: Subject) -> None:
+        seen = await self._topic(store)
+        results = await asyncio.gather(
+            *(store[0].record_leadership(seen, {"0": LeadershipRecord(f"c-{n}", 1)}) for n in range(8)),
+            return_exceptions=True,
+        )
+        won = [each for each in results if isinstance(each, OffsetsTopic)]
+        assert len(won) == 1
+        assert sum(isinstance(each, ConflictError) for each in results) == 7
+        assert (await store[0].observe(KEY)).topics == tuple(won)
+
+    async def test_status_of_the_topic_that_overlooks_a_record_conflicts(self, store: Subject) -> None:
+        seen = await self._topic(store)
+        recorded = await store[0].record_leadership(seen, {"0": LeadershipRecord("c-0", 1)})
+        with pytest.raises(ConflictError):
+            await store[0].write_topic_status(seen, replace(seen.status, led=1))
+        await store[0].write_topic_status(recorded, replace(recorded.status, led=1))
+        status = (await store[0].observe(KEY)).topics[0].status
+        assert (status.led, status.leaderships) == (1, {"0": LeadershipRecord("c-0", 1)})
+
+    async def test_record_for_a_topic_that_is_gone_is_not_found(self, store: Subject) -> None:
+        seen = await self._topic(store)
+        gone = replace(seen, metadata=replace(seen.metadata, name="gone"))
+        with pytest.raises(NotFoundError):
+            await store[0].record_leadership(gone, {"0": LeadershipRecord("c-0", 1)})
+
+    async def test_status_of_a_partition_comes_back_as_written(self, store: Subject) -> None:
         [seen] = await self._partitions(store, 0)
         status = replace(
             seen.status,
@@ -101,44 +157,31 @@ class StoreContract:
             reason="Electing",
             last_transition_time="2026-01-01T00:00:00Z",
         )
-        after = await store[0].record_leadership(seen, status)
+        await store[0].write_partition_status(seen, status)
+        [after] = (await store[0].observe(KEY)).partitions
         assert after.status == status
         assert after.metadata.resource_version != seen.metadata.resource_version
-        assert (await store[0].observe(KEY)).partitions == (after,)
 
-    async def test_second_record_of_the_same_version_conflicts_and_changes_nothing(self, store: Subject) -> None:
-        [seen] = await self._partitions(store, 0)
-        first = await store[0].record_leadership(seen, replace(seen.status, leader="c-0", epoch=1))
-        with pytest.raises(ConflictError):
-            await store[0].record_leadership(seen, replace(seen.status, leader="c-1", epoch=1))
-        assert (await store[0].observe(KEY)).partitions == (first,)
-
-    async def test_concurrent_records_of_one_version_let_exactly_one_win(self, store: Subject) -> None:
-        [seen] = await self._partitions(store, 0)
-        results = await asyncio.gather(
-            *(store[0].record_leadership(seen, replace(seen.status, leader=f"c-{n}", epoch=1)) for n in range(8)),
-            return_exceptions=True,
-        )
-        won = [each for each in results if isinstance(each, OffsetsPartition)]
-        assert len(won) == 1
-        assert sum(isinstance(each, ConflictError) for each in results) == 7
-        assert (await store[0].observe(KEY)).partitions == tuple(won)
-
-    async def test_conflict_of_one_partition_leaves_the_others_recorded(self, store: Subject) -> None:
+    async def test_status_of_a_partition_that_was_overtaken_conflicts_and_leaves_the_others(
+        self, store: Subject
+    ) -> None:
         partitions = await self._partitions(store, 0, 1, 2)
-        await store[0].record_leadership(partitions[1], replace(partitions[1].status, epoch=1))
+        await store[0].write_partition_status(partitions[1], replace(partitions[1].status, epoch=1))
         results = await asyncio.gather(
-            *(store[0].record_leadership(each, replace(each.status, leader="c-0", epoch=2)) for each in partitions),
+            *(
+                store[0].write_partition_status(each, replace(each.status, leader="c-0", epoch=2))
+                for each in partitions
+            ),
             return_exceptions=True,
         )
         assert [isinstance(each, ConflictError) for each in results] == [False, True, False]
         assert [each.status.epoch for each in (await store[0].observe(KEY)).partitions] == [2, 1, 2]
 
-    async def test_record_of_an_object_that_is_gone_is_not_found(self, store: Subject) -> None:
+    async def test_status_of_a_partition_that_is_gone_is_not_found(self, store: Subject) -> None:
         [seen] = await self._partitions(store, 0)
         gone = replace(seen, metadata=replace(seen.metadata, name="gone-0"))
         with pytest.raises(NotFoundError):
-            await store[0].record_leadership(gone, gone.status)
+            await store[0].write_partition_status(gone, gone.status)
 
     async def test_status_of_cluster_and_topic_come_back_as_written(self, store: Subject) -> None:
         await self._partitions(store, 0)
@@ -169,7 +212,7 @@ class StoreContract:
         store[0].watch(told.append)
         await eventually(lambda: KEY in told)
         told.clear()
-        await store[0].record_leadership(seen, replace(seen.status, epoch=1))
+        await store[0].write_partition_status(seen, replace(seen.status, epoch=1))
         await eventually(lambda: KEY in told)
         told.clear()
         await store[1](cluster(pods=5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,8 +11,9 @@ import pytest
 from msgspec.structs import replace as with_status
 
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.podapi.client import PodTimeoutError
 from muster_coordinator.podapi.models import CallResults, ElectionsRequest
-from muster_operator.api.conditions import Condition
+from muster_operator.api.conditions import Condition, Reason
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
@@ -30,24 +30,16 @@ from muster_operator.api.models import (
 )
 from muster_operator.attempts import SOON_S, Attempts
 from muster_operator.clock import Clock
+from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
-from muster_operator.plan.actions import Elect, RecordLeadership, WriteTopicStatus
+from muster_operator.plan.actions import Elect, WritePartitionStatus, WriteTopicStatus
 from muster_operator.plan.observation import Observation
-from muster_operator.pods.in_turn import InTurn
+from muster_operator.steps import partitions
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
-from muster_operator.steps.leadership import (
-    CONFIRMED_S,
-    LATER_AT_ONCE,
-    LATER_EVERY_S,
-    LATER_SHARE,
-    LEAD_AT_ONCE,
-    LEAD_TURNS,
-    SETTLED_S,
-    lead,
-    record,
-)
+from muster_operator.steps.elect import elect
+from muster_operator.steps.partitions import IN_PARALLEL, show_partitions
 from muster_operator.steps.status import write_status
-from muster_operator.store.port import ClusterKey
+from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError, StoreError
 
 
 class Time:
@@ -59,14 +51,15 @@ class Time:
 
 def context_at(time: Time) -> Context:
     unused = cast(Any, None)
-    memory = Memory(Attempts(lambda: 0.5))
+    metrics = OperatorMetrics()
+    memory = Memory(Attempts(lambda: 0.5), Failovers(metrics))
     clock = replace(Clock(), monotonic=time.monotonic)
     key = ClusterKey("ns", "c")
     seen = Observation("ns", "c")
-    return Context(key, seen, memory, unused, unused, unused, clock, OperatorMetrics(), unused)
+    return Context(key, seen, memory, unused, unused, unused, clock, metrics, unused)
 
 
-def test_status_is_told_at_most_every_quarter_of_a_second() -> None:
+def test_status_is_told_at_most_once_a_second() -> None:
     time = Time()
     context = context_at(time)
     assert context.has_time_to_tell("write_status")
@@ -96,178 +89,148 @@ def test_election_that_is_not_answered_keeps_nobody_waiting_for_long() -> None:
     assert context.has_time_to_tell("write_status")
 
 
+class PodSaysNothing:
+    """A pod that has been asked and has not answered."""
+
+    runs = 1
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @property
+    def client(self) -> PodSaysNothing:
+        return self
+
+    async def elect(self, request: ElectionsRequest, timeout_s: float) -> CallResults:
+        self.asked += [each.partition for each in request.elections]
+        raise PodTimeoutError("no answer")
+
+
+def partition(index: int, **status: Any) -> OffsetsPartition:
+    meta = ObjectMeta(f"t-{index}", "ns")
+    return OffsetsPartition(meta, OffsetsPartitionSpec(TopicRef("t"), index), OffsetsPartitionStatus(**status))
+
+
+async def test_every_pod_is_called_at_once_for_all_of_its_partitions() -> None:
+    pods = {"c-0": PodSaysNothing(), "c-1": PodSaysNothing()}
+    tasks: list[asyncio.Task[None]] = []
+    context = replace(
+        context_at(Time()),
+        pods=cast(Any, SimpleNamespace(get=lambda key, name: pods[name])),
+        seen=Observation("ns", "c", cluster=CoordinatorCluster(ObjectMeta("c", "ns"), CoordinatorClusterSpec())),
+        spawn=lambda call: tasks.append(asyncio.create_task(call)),
+    )
+    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, (), message="why") for index in range(34)]
+    await elect(context, elections)
+    attempts = context.memory.attempts.view(100.0)
+    assert {(each.in_flight, each.reason, each.message) for each in attempts.values()} == {
+        (True, Reason.ELECTING, "why")
+    }
+    await asyncio.gather(*tasks)
+    assert [pod.asked for pod in pods.values()] == [[*range(0, 34, 2)], [*range(1, 34, 2)]]
+
+
 @dataclass
-class Recorder:
-    """A store that takes everything."""
+class Statuses:
+    """A store whose writes end when the test says so."""
 
-    written: list[int] = field(default_factory=list)
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    go_on: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    errors: list[StoreError] = field(default_factory=list)
 
-    async def record_leadership(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
-        self.written.append(seen.spec.index)
-        await asyncio.sleep(0)
-        return seen
+    async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
+        self.begun.append((seen.spec.index, status.epoch))
+        await self.go_on.acquire()
+        if self.errors:
+            raise self.errors.pop()
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
         pass
 
 
-def counted(index: int, **more: Any) -> RecordLeadership:
-    """A partition that is led as recorded, of which two replicas follow now."""
-    status = OffsetsPartitionStatus(leader="c-0", epoch=1, led_epoch=1, state=PartitionState.LED, following=3)
-    seen = OffsetsPartition(ObjectMeta(f"t-{index}", "ns"), OffsetsPartitionSpec(TopicRef("t"), index), status)
-    return RecordLeadership(seen, with_status(status, following=2, **more))
+class Shown:
+    """Plans that show partitions, and the passes that write their statuses."""
 
+    def __init__(self) -> None:
+        self.store = Statuses()
+        self.passes: list[asyncio.Task[None]] = []
+        self.context = replace(
+            context_at(Time()),
+            store=cast(Any, self.store),
+            spawn=lambda call: self.passes.append(asyncio.create_task(call)),
+        )
 
-def elected(index: int, *, led_epoch: int = 1) -> RecordLeadership:
-    """A partition whose election succeeded. `led_epoch`: of its last leader, -1 when it had none."""
-    status = OffsetsPartitionStatus(leader="c-1", epoch=2, led_epoch=led_epoch, state=PartitionState.ELECTING)
-    seen = OffsetsPartition(ObjectMeta(f"t-{index}", "ns"), OffsetsPartitionSpec(TopicRef("t"), index), status)
-    return RecordLeadership(seen, with_status(status, led_epoch=2, state=PartitionState.LED, following=2))
+    async def plan(self, *actions: WritePartitionStatus) -> None:
+        await show_partitions(self.context, actions)
+        await self.settle()
 
-
-async def test_counts_are_written_a_few_at_a_time_once_they_have_settled_and_leaderships_all_at_once() -> None:
-    time, store = Time(), Recorder()
-    context = replace(context_at(time), store=cast(Any, store))
-    leaderships = [counted(index, epoch=2, led_epoch=2) for index in range(100, 120)]
-    counts = [counted(index) for index in range(20)]
-    await record(context, [*leaderships, *counts])
-    assert store.written == [*range(100, 120)]
-    assert context.memory.steady_in_s == SETTLED_S
-    time.now += SETTLED_S
-    await record(context, counts)
-    assert store.written[20:] == [*range(LATER_AT_ONCE)]
-    await record(context, counts[LATER_AT_ONCE:])
-    assert len(store.written) == 20 + LATER_AT_ONCE
-    assert context.memory.steady_in_s == pytest.approx(LATER_EVERY_S)
-    time.now += LATER_EVERY_S
-    await record(context, counts[LATER_AT_ONCE:])
-    assert store.written[20:] == [*range(2 * LATER_AT_ONCE)]
-
-
-async def test_counts_that_are_as_recorded_again_are_not_written() -> None:
-    time, store = Time(), Recorder()
-    context = replace(context_at(time), store=cast(Any, store))
-    await record(context, [counted(1)])
-    time.now += SETTLED_S / 2
-    await record(context, [])
-    time.now += SETTLED_S / 2
-    await record(context, [counted(2)])
-    assert store.written == []
-
-
-async def test_success_of_elections_is_written_a_few_at_a_time_and_the_failover_ended_when_it_was_seen() -> None:
-    time, store = Time(), Recorder()
-    context = replace(context_at(time), store=cast(Any, store))
-    todo = [elected(index) for index in range(100)]
-    ready = Condition("Ready", "True", "AllPartitionsLed", "all led", "", 1)
-    led = WriteTopicStatus(
-        OffsetsTopic(ObjectMeta("t", "ns"), OffsetsTopicSpec(ClusterRef("c"))), OffsetsTopicStatus(1, (ready,))
-    )
-    for each in todo:
-        context.memory.lost_at[each.seen.metadata.name] = (time.now - 0.2, "c-0", False)
-    await record(context, todo)
-    assert store.written == []
-    assert context.memory.steady_in_s == CONFIRMED_S
-    time.now += CONFIRMED_S
-    while todo:
-        written = len(store.written)
-        await record(context, todo)
-        assert (await write_status(context, [led]) is None) == (len(store.written) < 100)
-        assert len(store.written) - written == max(LATER_AT_ONCE, len(todo) // LATER_SHARE)
-        del todo[: len(store.written) - written]
-        time.now += LATER_EVERY_S
-    assert store.written == [*range(100)]
-    assert {each.duration_ms for each in context.memory.failovers} == {200}
-
-
-async def test_success_of_a_first_election_is_written_at_once() -> None:
-    store = Recorder()
-    context = replace(context_at(Time()), store=cast(Any, store))
-    await record(context, [elected(1), elected(2, led_epoch=-1)])
-    assert store.written == [2]
-
-
-@pytest.mark.parametrize(
-    ("partitions", "sizes"),
-    [(1, [1]), (9, [LEAD_AT_ONCE] * 3), (4 * LEAD_AT_ONCE, [LEAD_AT_ONCE] * 4), (20, [20 // LEAD_TURNS] * LEAD_TURNS)],
-)
-async def test_records_are_given_to_the_store_at_once_and_elections_called_in_portions_for_each_pod(
-    partitions: int, sizes: list[int]
-) -> None:
-    store, calls = Recorder(), list[tuple[int, int]]()
-
-    def spawn(call: Coroutine[Any, Any, None]) -> None:
-        arguments = call.cr_frame.f_locals  # type: ignore[attr-defined]  # what the call is about
-        calls.append((len(store.written), len(arguments["elections"])))
-        call.close()
-
-    context = replace(context_at(Time()), store=cast(Any, store), spawn=spawn)
-    records = [counted(index, epoch=2) for index in range(2 * partitions)]
-    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(2 * partitions)]
-    await lead(context, [*records, *elections])
-    assert sorted(store.written) == [*range(2 * partitions)]
-    assert {written for written, _ in calls} == {2 * partitions}
-    assert [size for _, size in calls] == [size for size in sizes for _ in range(2)]
-    assert {*store.written[: 2 * sizes[0]]} == {*range(2 * sizes[0])}, "of both pods, in turn"
-
-
-async def test_elections_that_are_recorded_already_are_called_again_at_once() -> None:
-    store, calls = Recorder(), list[tuple[str, list[int]]]()
-
-    def spawn(call: Coroutine[Any, Any, None]) -> None:
-        arguments = call.cr_frame.f_locals  # type: ignore[attr-defined]  # what the call is about
-        calls.append((arguments["pod"], [each.index for each in arguments["elections"]]))
-        call.close()
-
-    context = replace(context_at(Time()), store=cast(Any, store), spawn=spawn)
-    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(10)]
-    await lead(context, [*(counted(index, epoch=2) for index in range(0, 8, 2)), *elections])
-    assert sorted(store.written) == [0, 2, 4, 6]
-    assert sorted(calls) == [("c-0", [0, 2, 4, 8]), ("c-0", [6]), ("c-1", [1, 3, 5, 7, 9])]
-
-
-@dataclass
-class Pod:
-    """A pod that answers when it is told to."""
-
-    elections: InTurn = field(default_factory=lambda: InTurn(3600.0))
-    runs: int = 1
-    asked: list[tuple[int, ...]] = field(default_factory=list)
-    answers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
-
-    @property
-    def client(self) -> Pod:
-        return self
-
-    async def elect(self, request: ElectionsRequest, timeout_s: float) -> CallResults:
-        self.asked.append(tuple(each.partition for each in request.elections))
-        await self.answers.acquire()
-        return CallResults(())
-
-    def learn_elections(self, run: int, asked: dict[int, int], results: tuple[CallResult, ...]) -> None:
-        pass
-
-
-async def test_pod_is_asked_for_the_next_portion_when_it_has_answered_the_one_before() -> None:
-    pods = {"c-0": Pod(), "c-1": Pod()}
-    sessions = SimpleNamespace(get=lambda key, name: pods[name])
-    cluster = CoordinatorCluster(ObjectMeta("c", "ns"), CoordinatorClusterSpec())
-    tasks: list[asyncio.Task[None]] = []
-    context = replace(
-        context_at(Time()),
-        store=cast(Any, Recorder()),
-        pods=cast(Any, sessions),
-        seen=Observation("ns", "c", cluster=cluster),
-        spawn=lambda call: tasks.append(asyncio.create_task(call)),
-    )
-    records = [counted(index, epoch=2) for index in range(18)]
-    elections = [Elect(f"t-{index}", index, f"c-{index % 2}", 2, ()) for index in range(18)]
-    await lead(context, [*records, *elections])
-    for told in range(3):
-        for _ in range(10):
+    async def settle(self) -> None:
+        for _ in range(20):
             await asyncio.sleep(0)
-        assert [len(pod.asked) for pod in pods.values()] == [told + 1, told + 1]
-        for pod in pods.values():
-            pod.answers.release()
-    await asyncio.gather(*tasks)
-    assert pods["c-1"].asked == [(1, 3, 5), (7, 9, 11), (13, 15, 17)]
+
+    async def end(self) -> None:
+        for _ in range(100):
+            self.store.go_on.release()
+        await asyncio.gather(*self.passes)
+
+
+def led(index: int, epoch: int) -> WritePartitionStatus:
+    seen = partition(index, leader="c-0", epoch=1, led_epoch=1, state=PartitionState.LED, following=3)
+    after = with_status(seen.status, leader="c-1", epoch=epoch, led_epoch=epoch)
+    return WritePartitionStatus(seen, after)
+
+
+def counted(index: int) -> WritePartitionStatus:
+    seen = partition(index, leader="c-0", epoch=1, led_epoch=1, state=PartitionState.LED, following=3)
+    return WritePartitionStatus(seen, with_status(seen.status, following=2))
+
+
+async def test_statuses_are_written_in_one_pass_leaders_first_a_few_at_a_time() -> None:
+    shown = Shown()
+    await shown.plan(*(counted(index) for index in range(10)), *(led(index, 2) for index in range(10, 20)))
+    assert shown.store.begun == [(index, 2) for index in range(10, 10 + IN_PARALLEL)]
+    await shown.end()
+    assert [index for index, _ in shown.store.begun] == [*range(10, 20), *range(10)]
+    assert len(shown.passes) == 1
+
+
+async def test_newer_plan_replaces_what_is_not_being_written_yet() -> None:
+    shown = Shown()
+    await shown.plan(*(led(index, 2) for index in range(8)))
+    await shown.plan(*(led(index, 3) for index in range(7)))
+    await shown.end()
+    # Of the partitions that were being written, the next plan says again what differs; number 7 differs no more.
+    assert shown.store.begun == [(index, 2) for index in range(4)] + [(index, 3) for index in range(7)]
+    assert len(shown.passes) == 1
+    await shown.plan(led(7, 4))
+    assert len(shown.passes) == 2
+    await shown.end()
+
+
+async def test_status_that_was_overtaken_is_left_to_the_next_plan() -> None:
+    shown = Shown()
+    shown.store.errors = [ConflictError("overtaken"), NotFoundError("gone")]
+    await shown.plan(*(led(index, 2) for index in range(6)))
+    await shown.end()
+    assert sorted(index for index, _ in shown.store.begun) == [*range(6)]
+
+
+async def test_store_that_does_not_answer_ends_the_pass_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "RETRY_S", 0.0)
+    shown = Shown()
+    shown.store.errors = [StoreError("away") for _ in range(IN_PARALLEL)]
+    await shown.plan(*(led(index, 2) for index in range(10)))
+    await shown.end()
+    assert len(shown.store.begun) == IN_PARALLEL
+    assert shown.context.memory.showing is None
+
+
+async def test_nothing_is_told_to_be_ready_before_the_partitions_are() -> None:
+    shown = Shown()
+    ready = Condition("Ready", "True", "AllPartitionsLed", "all led", "", 1)
+    topic = OffsetsTopic(ObjectMeta("t", "ns"), OffsetsTopicSpec(ClusterRef("c")))
+    write = WriteTopicStatus(topic, OffsetsTopicStatus(1, (ready,)))
+    await shown.plan(led(0, 2))
+    assert await write_status(shown.context, [write]) is None
+    await shown.end()
+    assert await write_status(shown.context, [write]) is not None

@@ -43,12 +43,9 @@ def test_record_comes_before_its_election_in_every_plan() -> None:
         actions = operator.replan()
         for at, action in enumerate(actions):
             if isinstance(action, Elect):
-                record = next(
-                    each
-                    for each in actions[:at]
-                    if isinstance(each, RecordLeadership) and each.seen.metadata.name == action.partition
-                )
-                assert (record.status.leader, record.status.epoch) == (action.pod, action.epoch)
+                record = next(each for each in actions[:at] if isinstance(each, RecordLeadership))
+                entry = record.leaderships[str(action.index)]
+                assert (entry.leader, entry.epoch) == (action.pod, action.epoch)
         while operator.todo:
             operator.act()
 

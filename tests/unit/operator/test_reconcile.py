@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.operator.fakes import KEY, World, cluster, topic, world
+from tests.unit.operator.fakes import World, cluster, topic, world
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
@@ -17,10 +17,8 @@ from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.models import Election
 from muster_coordinator.states import ShardState
-from muster_operator.api.models import FailoverRecord, OffsetsPartition, OffsetsPartitionStatus, PartitionState
+from muster_operator.api.models import FailoverRecord, LeadershipRecord, OffsetsTopic, PartitionState
 from muster_operator.plan.observation import Connection, PodView
-from muster_operator.pods.sessions import PodSessions
-from muster_operator.queue import KeyQueue
 from muster_operator.reconcile import _next_steady
 from muster_operator.store.port import ClusterKey
 
@@ -159,11 +157,17 @@ async def test_409_that_no_event_announced_is_followed_by_a_higher_epoch(town: W
     assert town.metrics.elections.labels(CallStatus.STALE_EPOCH.value)._value.get() == 1
 
 
+def with_epoch(topic: OffsetsTopic, index: int, epoch: int) -> dict[str, LeadershipRecord]:
+    """The record as another operator would write it that gives this epoch to the pod that leads."""
+    record = topic.status.leaderships
+    return {**record, str(index): replace(record[str(index)], epoch=epoch)}
+
+
 async def test_lost_compare_and_swap_is_planned_again(town: World) -> None:
     async with town.operator():
         await town.until_ready()
-        seen = await town.partition(3)
-        await town.store.record_leadership(seen, replace(seen.status, epoch=9))
+        (seen,) = (await town.records()).topics
+        await town.store.record_leadership(seen, with_epoch(seen, 3, 9))
         await eventually(lambda: led_by(town.pods[0]).get(3) == 9)
         await town.until_ready()
     assert (await town.partition(3)).status.epoch == 9
@@ -203,12 +207,12 @@ async def test_election_whose_record_was_lost_is_not_called(town: World) -> None
     await town.stop_pod(2)
     pod = await town.start_pod(2)
     record = town.store.record_leadership
-    interfered: list[OffsetsPartition] = []
+    interfered: list[OffsetsTopic] = []
 
-    async def overtaken(seen: OffsetsPartition, status: OffsetsPartitionStatus) -> OffsetsPartition:
-        if seen.spec.index == 2 and not interfered:
-            interfered.append(await record(seen, replace(seen.status, epoch=30)))
-        return await record(seen, status)
+    async def overtaken(seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+        if not interfered:
+            interfered.append(await record(seen, with_epoch(seen, 2, 30)))
+        return await record(seen, leaderships)
 
     town.store.record_leadership = overtaken  # type: ignore[method-assign]
     async with town.operator():
@@ -341,18 +345,6 @@ async def test_metrics_count_elections_and_leaderless_partitions(town: World) ->
     assert 'muster_operator_leaderless_partitions{cluster="c",namespace="ns"} 0.0' in text
     assert "muster_operator_cas_conflicts_total" in text
     assert "muster_operator_election_seconds_count 6.0" in text
-
-
-@pytest.mark.parametrize("reconnecting", [False, True])
-async def test_what_other_pods_say_is_planned_for_when_it_is_known_if_one_has_died(
-    town: World, reconnecting: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PodSessions, "is_reconnecting", lambda sessions, key: reconnecting)
-    async with town.operator() as operator:
-        operator._queue = queue = KeyQueue()
-        operator._pod_changed(KEY)
-        assert (f"waiting={not reconnecting:d}" in repr(queue), KEY in queue._later) == (True, reconnecting)
-        queue.close()
 
 
 @pytest.mark.parametrize(

@@ -7,35 +7,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from tests.unit.operator.fakes import KEY, world
+from tests.unit.operator.fakes import world
 from tests.unit.operator.test_reconcile import failovers_of, led_by
 from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeVolume
 
-from muster_operator import reconcile
 from muster_operator.api.models import PartitionState
 from muster_operator.store.workload import PodPhase
-
-
-async def test_a_planned_move_is_followed_by_a_rest_unless_the_pod_was_deleted_by_force(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reconcile, "RESTS", 1e9)
-    monkeypatch.setattr(reconcile, "LONGEST_REST_S", 1e6)
-    async with world(tmp_path, replication_factor=3) as town, town.operator() as operator:
-        await town.until_ready()
-        await town.pods[2].drain()
-        await eventually(lambda: len(led_by(town.pods[2])) == 1)
-        (left,) = led_by(town.pods[2])
-        moved = {2, 5} - {left}
-        led = await town.until_state(moved.pop(), PartitionState.LED)
-        assert led.status.leader in ("c-0", "c-1")
-        for _ in range(3):
-            await operator.reconcile(KEY)
-        assert set(led_by(town.pods[2])) == {left}
-        town.workload.put(replace(town.workload.infos["c-2"], uid="another", api_address="", phase=PodPhase.PENDING))
-        await eventually(lambda: {*led_by(town.pods[0]), *led_by(town.pods[1])} == set(range(6)))
 
 
 async def test_killed_pod_of_a_set_of_three_is_led_elsewhere_and_everybody_is_told(tmp_path: Path) -> None:

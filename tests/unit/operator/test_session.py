@@ -23,7 +23,6 @@ from muster_coordinator.podapi.models import (
 from muster_coordinator.states import FailureReason, ReplicaRole, ShardState
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection
-from muster_operator.pods.detector import Event
 from muster_operator.pods.session import PodSession
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey
@@ -89,18 +88,6 @@ async def test_closed_stream_is_followed_up_before_anybody_is_told(session: PodS
     assert Connection.UNSURE not in told
 
 
-async def test_pod_is_reconnecting_from_the_end_of_its_stream_until_it_is_known_if_it_is_there(
-    session: PodSession,
-) -> None:
-    session.stop()
-    seen = [session.is_reconnecting]
-    for event in (Event.ENDED, Event.REFUSED):
-        session._ended = event
-        session._move(event)
-        seen.append(session.is_reconnecting)
-    assert seen == [False, True, False]
-
-
 async def test_positions_alone_are_no_news(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     told: list[int] = []
@@ -136,23 +123,20 @@ async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     await again.stop()
 
 
-async def test_pod_that_is_lost_is_told_apart_from_all_other_news(
+async def test_pod_that_comes_goes_and_is_back_is_told_each_time(
     http: aiohttp.ClientSession, pod: FakePod, server: Server
 ) -> None:
     key, sessions = ClusterKey("ns", "c"), PodSessions(http, Clock())
     news: list[ClusterKey] = []
-    lost: list[ClusterKey] = []
-    sessions.watch(news.append, lost.append, lambda error: None)
+    sessions.watch(news.append, lambda error: None)
     sessions.sync(key, (PodInfo("c-0", 0, "uid", server.address, "", PodPhase.RUNNING),), 5.0)
-    await eventually(lambda: key in news)
-    assert lost == []
+    await eventually(lambda: sessions.views(key)[0].is_up and key in news)
     news.clear()
     await server.stop()
-    await eventually(lambda: key in lost)
-    assert news == []
+    await eventually(lambda: not sessions.views(key)[0].is_up and key in news)
+    news.clear()
     again = await start(FakePod("c-0", 0, pod.volume), server.address)
-    await eventually(lambda: key in news)
-    assert lost == [key]
+    await eventually(lambda: sessions.views(key)[0].is_up and key in news)
     await sessions.close()
     await again.stop()
 

@@ -18,7 +18,7 @@ from tests.unit.operator.model import Model, Operator
 from tests.unit.operator.test_planner_properties import finish_loads
 
 from muster_operator.api.models import PartitionState
-from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership, RemoveReplicas
+from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership, RemoveReplicas, WritePartitionStatus
 from muster_operator.plan.partition_view import log_ids
 
 FACTORS: tuple[Literal[3, 5], ...] = (3, 5)
@@ -223,7 +223,8 @@ def test_log_that_is_to_be_deleted_is_no_new_replica_however_caught_up_it_looks(
     for action in Operator(model, token=3).replan():
         assert not isinstance(action, Elect)
         if isinstance(action, RecordLeadership):
-            assert not left.intersection(log_ids((*action.status.learners, *action.status.replicas)))
+            entry = action.leaderships["0"]
+            assert not left.intersection(log_ids((*entry.learners, *entry.replicas)))
     Operator(model, token=4).settle(60)
     assert model.all_led
     logs_are_whole(model)
@@ -233,11 +234,11 @@ def test_change_whose_new_replicas_are_lost_before_any_log_names_it_is_taken_bac
     model = made(1, pods=3, partitions=1)
     model.topic = topic(model.partitions, replication_factor=3)
     operator = Operator(model, token=2)
-    while not model.objects["t-0"].status.previous_replicas:
+    while not model.recorded("t-0").previous_replicas:
         if not operator.todo:
             operator.replan()
         operator.act()
-    status = model.objects["t-0"].status  # and the operator dies before the election
+    status = model.recorded("t-0")  # and the operator dies before the election
     (leader,) = (each.pod for each in status.previous_replicas)
     for name in sorted(model.running):
         if name != leader:
@@ -286,7 +287,7 @@ def test_higher_epoch_of_a_leader_that_nominated_itself_is_adopted() -> None:
     model.steady_s = 0.0
     outside = Operator(model, token=2)
     outside._elect(nominated)
-    (record,) = [action for action in Operator(model, token=3).replan() if isinstance(action, RecordLeadership)]
+    (record,) = [action for action in Operator(model, token=3).replan() if isinstance(action, WritePartitionStatus)]
     assert (record.status.leader, record.status.epoch, record.status.state) == (other, 5, PartitionState.LED)
 
 
@@ -297,7 +298,7 @@ def test_sets_that_the_log_names_win_over_the_record() -> None:
     wrong = tuple(replace(one, log_id=f"wrong-{one.log_id}") for one in each.status.replicas[2:])
     model.loss_allowed = True  # somebody restored an old record
     status = replace(each.status, replicas=(*each.status.replicas[:2], *wrong), leader=None, epoch=0)
-    model.objects[name] = replace(each, status=status)
+    model.put(name, status)
     for pod in [*model.running]:
         model.restart(pod)
     Operator(model, token=2).settle(40)

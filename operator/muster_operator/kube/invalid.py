@@ -1,0 +1,58 @@
+"""Objects that do not decode: each is told so in its own status."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition
+from muster_operator.api.durations import format_time
+from muster_operator.api.models import Resource
+from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.objects import identity, status_path
+from muster_operator.store.port import StoreError
+
+__all__ = ["InvalidObjects"]
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T", bound=Resource)
+
+
+class InvalidObjects:
+    """Writes the condition InvalidSpec in the background."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._background: set[asyncio.Task[None]] = set()
+
+    def report(self, resource: type[T], raw: Json, error: str) -> None:
+        """Best effort: an object that is still invalid is reported again with the next list."""
+        log.warning("object_invalid", kind=resource.__name__, name="/".join(identity(raw)[0]), error=error)
+        task = asyncio.get_running_loop().create_task(self._write(resource, raw, error))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _write(self, resource: type[T], raw: Json, error: str) -> None:
+        meta = raw["metadata"]
+        status = dict(raw.get("status") or {})
+        condition = Condition(
+            ConditionType.READY,
+            "False",
+            Reason.INVALID_SPEC,
+            f"the operator does not understand this object: {error}; correct it or delete it",
+            observed_generation=meta.get("generation", 0),
+        )
+        before = msgspec.convert(status.get("conditions", []), tuple[Condition, ...])
+        after = with_condition(before, condition, format_time(time.time()))
+        if after == before:
+            return
+        body = {**raw, "status": {**status, "conditions": msgspec.to_builtins(after)}}
+        try:
+            await self._client.replace(status_path(resource, meta["namespace"], meta["name"]), body)
+        except StoreError as failure:
+            log.warning("status_not_written", name=meta["name"], error=str(failure))

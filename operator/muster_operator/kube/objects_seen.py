@@ -1,0 +1,161 @@
+"""The custom resources that the operator has seen, by the keys under which they are reconciled."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster_operator.api.models import CoordinatorCluster, OffsetsPartition, OffsetsTopic, Resource
+from muster_operator.kube.cache import Cache, Name
+from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.invalid import InvalidObjects
+from muster_operator.kube.objects import decode, identity
+from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
+
+__all__ = ["RESOURCES", "ObjectsSeen"]
+
+RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition)
+
+T = TypeVar("T", bound=Resource)
+
+
+class ObjectsSeen:
+    """Fed by lists, watch events and the answers to writes, in any order; tells which keys have changed."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._invalid = InvalidObjects(client)
+        self._clusters: Cache[CoordinatorCluster] = Cache(lambda cluster: cluster.metadata.namespace)
+        self._topics: Cache[OffsetsTopic] = Cache(lambda topic: (topic.metadata.namespace, topic.spec.cluster_ref.name))
+        self._partitions: Cache[OffsetsPartition] = Cache(
+            lambda partition: (partition.metadata.namespace, partition.spec.topic_ref.name)
+        )
+        self._notify: list[Notify] = []
+
+    # What is fed
+
+    def replace(self, resource: type[T], listed: Json) -> None:
+        """Take a full list. Nobody is told: see `tell_all`."""
+        decoded: dict[Name, tuple[str, T]] = {}
+        for raw in listed["items"]:
+            value = self._decode(resource, raw)
+            if value is not None:
+                name, version = identity(raw)
+                decoded[name] = (version, value)
+        self._cache(resource).replace(decoded, listed["metadata"]["resourceVersion"])
+
+    def deliver(self, plural: str, event: str | None, raw: Json) -> None:
+        """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed."""
+        resource = next(each for each in RESOURCES if each.plural == plural)
+        name, version = identity(raw)
+        cache = self._cache(resource)
+        value = None if event == "DELETED" else self._decode(resource, raw)
+        before = cache.get(name)
+        if value is None:
+            if cache.remove(name, version):
+                self._tell(before)
+        elif cache.put(name, version, value):
+            self._tell(value)
+
+    def take(self, resource: type[T], raw: Json) -> T:
+        """Take the answer to a read or write of ours, and return it decoded."""
+        value = decode(resource, raw)
+        name, version = identity(raw)
+        if self._cache(resource).put(name, version, value):
+            self._tell(value)
+        return value
+
+    def gone(self, seen: Resource) -> None:
+        """Take it that this object, as it was seen, does not exist any more."""
+        meta = seen.metadata
+        self._cache(type(seen)).remove((meta.namespace, meta.name), meta.resource_version)
+
+    def _decode(self, resource: type[T], raw: Json) -> T | None:
+        try:
+            return decode(resource, raw)
+        except msgspec.ValidationError as error:
+            self._invalid.report(resource, raw, str(error))
+            return None
+
+    def _cache(self, resource: type[T]) -> Cache[T]:
+        caches: dict[type[Any], Cache[Any]] = {
+            CoordinatorCluster: self._clusters,
+            OffsetsTopic: self._topics,
+            OffsetsPartition: self._partitions,
+        }
+        return caches[resource]
+
+    # Who is told
+
+    def watch(self, notify: Notify) -> None:
+        """Call `notify` for all keys that exist now, and for each change from now on."""
+        self._notify.append(notify)
+        for key in self.keys():
+            notify(key)
+
+    def unwatch(self) -> None:
+        """Forget every `notify`: the reconciler that called `watch` no longer acts."""
+        self._notify.clear()
+
+    def tell_all(self) -> None:
+        for key in self.keys():
+            for notify in self._notify:
+                notify(key)
+
+    def _tell(self, value: Resource | None) -> None:
+        for key in () if value is None else self._keys_of(value):
+            for notify in self._notify:
+                notify(key)
+
+    # What is there
+
+    def resource_version(self, resource: type[T], name: Name) -> int:
+        """How new the object in the cache is; -1 when there is none."""
+        return self._cache(resource).version(name)
+
+    def keys(self) -> tuple[ClusterKey, ...]:
+        values: list[Resource] = [*self._clusters.values(), *self._topics.values(), *self._partitions.values()]
+        # The empty name stands for partitions without a topic; a topic alone is no reason to look for them.
+        return tuple(sorted({self._keys_of(value)[0] for value in values}))
+
+    def _keys_of(self, value: Resource) -> tuple[ClusterKey, ...]:
+        match value:
+            case CoordinatorCluster(metadata=meta):
+                return (ClusterKey(meta.namespace, meta.name),)
+            case OffsetsTopic(metadata=meta):
+                # A topic that comes or goes changes who looks after its partitions.
+                return (ClusterKey(meta.namespace, value.spec.cluster_ref.name), ClusterKey(meta.namespace, ""))
+            case OffsetsPartition(metadata=meta):
+                topic = self._topics.get((meta.namespace, value.spec.topic_ref.name))
+                return (ClusterKey(meta.namespace, "" if topic is None else topic.spec.cluster_ref.name),)
+
+    def records(self, key: ClusterKey) -> ClusterRecords:
+        """The objects under a key, in the port's order, without those that are being deleted."""
+        if key.name == "":
+            return ClusterRecords(partitions=self._orphans(key.namespace))
+        topics = sorted(
+            (topic for topic in self._topics.indexed(tuple(key)) if topic.metadata.deletion_timestamp is None),
+            key=lambda topic: (topic.metadata.creation_timestamp, topic.metadata.name),
+        )
+        partitions = [
+            partition
+            for topic in topics
+            for partition in sorted(
+                self._partitions.indexed((key.namespace, topic.metadata.name)), key=lambda each: each.spec.index
+            )
+            if partition.metadata.deletion_timestamp is None
+        ]
+        cluster = self._clusters.get((key.namespace, key.name))
+        if cluster is not None and cluster.metadata.deletion_timestamp is not None:
+            cluster = None
+        return ClusterRecords(cluster, tuple(topics), tuple(partitions))
+
+    def _orphans(self, namespace: str) -> tuple[OffsetsPartition, ...]:
+        found = [
+            partition
+            for partition in self._partitions.values()
+            if partition.metadata.namespace == namespace
+            and partition.metadata.deletion_timestamp is None
+            and self._topics.get((namespace, partition.spec.topic_ref.name)) is None
+        ]
+        return tuple(sorted(found, key=lambda each: (each.spec.topic_ref.name, each.spec.index)))

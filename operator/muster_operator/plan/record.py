@@ -1,0 +1,90 @@
+"""The record of a topic's leaderships, and the partitions as it tells them: what all decisions are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import (
+    LeadershipRecord,
+    OffsetsPartition,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    PartitionState,
+)
+
+__all__ = ["as_recorded", "leadership_of", "next_record"]
+
+
+def leadership_of(status: OffsetsPartitionStatus, uid: str) -> LeadershipRecord:
+    """The part of a partition's status that is recorded before a pod is called. `uid`: of the OffsetsPartition."""
+    return LeadershipRecord(
+        leader=status.leader,
+        epoch=status.epoch,
+        led_epoch=status.led_epoch,
+        replicas=status.replicas,
+        previous_replicas=status.previous_replicas,
+        learners=status.learners,
+        left=status.left,
+        uid=uid,
+    )
+
+
+def as_recorded(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPartition:
+    """The partition with the leadership that the record of its topic has.
+
+    Of the record and the status the one with the higher epoch is newer: the record, unless it was lost (a topic that
+    was deleted and created again, or restored). An epoch never falls.
+    """
+    status = partition.status
+    recorded = topic.status.leaderships.get(str(partition.spec.index))
+    if recorded is None or recorded.epoch < status.epoch or recorded == leadership_of(status, recorded.uid):
+        return partition
+    if _begins_anew(recorded, partition):
+        return replace(partition, status=replace(status, epoch=recorded.epoch))
+    told = replace(
+        status,
+        leader=recorded.leader,
+        epoch=recorded.epoch,
+        led_epoch=recorded.led_epoch,
+        replicas=recorded.replicas,
+        previous_replicas=recorded.previous_replicas,
+        learners=recorded.learners,
+        left=recorded.left,
+    )
+    if (recorded.leader, recorded.epoch) != (status.leader, status.epoch):
+        # The status still describes the leader before.
+        state = PartitionState.LEADERLESS if recorded.leader is None else PartitionState.ELECTING
+        told = replace(told, state=state, reason=Reason.ELECTING)
+    return replace(partition, status=told)
+
+
+def _begins_anew(recorded: LeadershipRecord, partition: OffsetsPartition) -> bool:
+    """A person has deleted the object, which means to begin without the logs of before; only the epoch goes on.
+
+    An object that has another uid and shows something is an older one that a cache still has, or was restored.
+    """
+    shown = partition.status
+    return recorded.uid != partition.metadata.uid and shown.epoch < 0 and not shown.replicas
+
+
+def next_record(
+    before: Mapping[str, LeadershipRecord],
+    partitions: Mapping[int, OffsetsPartition],
+    decided: Mapping[int, OffsetsPartitionStatus],
+    retired: Collection[str],
+) -> dict[str, LeadershipRecord]:
+    """The record with what was `decided` of `partitions`, which are as they show themselves.
+
+    Retired partitions leave the record: no election is ever about them again.
+    """
+    found = {index: each for index, each in before.items() if index not in retired}
+    for index, status in decided.items():
+        recorded, partition = before.get(str(index)), partitions[index]
+        uid = partition.metadata.uid
+        if recorded is not None and not _begins_anew(recorded, partition):
+            uid = recorded.uid
+        found[str(index)] = leadership_of(status, uid)
+    return {index: each for index, each in found.items() if each != LeadershipRecord(uid=each.uid)}

@@ -1,0 +1,25 @@
+"""Step: record leader, epoch and sets of all partitions that change, before any pod is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster_operator.plan.actions import Action, RecordLeadership
+from muster_operator.steps.context import Context, Outcome
+
+__all__ = ["record_leadership"]
+
+
+async def record_leadership(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """One compare-and-swap of the topic's status, however many partitions change.
+
+    Raises StoreError, and ConflictError when another writer was faster: then no step of this plan may follow, because
+    the plan was made from a record that is not the present one.
+    """
+    todo = next((each for each in actions if isinstance(each, RecordLeadership)), None)
+    if todo is None:
+        return None
+    await context.store.record_leadership(todo.seen, todo.leaderships)
+    before = todo.seen.status.leaderships
+    changed = [index for index, each in todo.leaderships.items() if before.get(index) != each]
+    return Outcome("Recorded", f"{len(changed)} leaderships of topic {todo.seen.metadata.name}")
