@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-import msgspec
 from builds import cache
 
 from muster_coordinator.groups.config import GroupConfig
@@ -40,6 +39,7 @@ from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
 from muster_coordinator.settings import CoordinatorSettings
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
 
 TOPIC = "bench"
 FORMAT = 2
@@ -139,7 +139,7 @@ def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
 def write_checkpoint(shape: Shape, log: PartitionLog, log_id: str, offset: int) -> tuple[int, int]:
     """Of the state up to the last batch that ends at ``offset`` or below: its bytes, and where it ends. Every key comes
     in the records right below it, so nothing else is read."""
-    state = GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: "")
+    state = ReplayedState(GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: ""))
     start = max(offset - shape.keys_per_partition - 2 * shape.batch_records, log.start_offset)
     first = next(log.read_batches(start)).base_offset
     steps = replay_log(log, state, ShardMetrics(), first, offset)
@@ -150,9 +150,8 @@ def write_checkpoint(shape: Shape, log: PartitionLog, log_id: str, offset: int) 
             end: int = ended.value
             break
     writer = CheckpointWriter(OsDisk(), log.directory, CheckpointHead(SNAPSHOT_VERSION, log_id, end, EPOCH))
-    encode = msgspec.msgpack.Encoder().encode
     for part in state.snapshot(PART_ENTRIES):
-        writer.add(encode(part))
+        writer.add(part)
     writer.publish()
     return writer.size, end
 

@@ -172,7 +172,7 @@ def test_deleted_group_takes_committed_and_pending_offsets_along_once_each(h: Ha
     }
     assert len(tombstones) == 5  # the group's own is the last one
     assert tombstones[-1] == GroupMetadataRecord("g", None)
-    assert h.coordinator.counters.offset_deletions == 4
+    assert h.coordinator.event_counts["offset_deletions"] == 4
     assert h.end_txn(10, committed=True) == ErrorCode.NONE
     assert h.coordinator.offset_count == 0
 
@@ -197,9 +197,9 @@ def test_offset_counts_once_whatever_number_of_transactions_wrote_it(h: Harness)
 def test_deleted_and_expired_offsets_are_counted(h: Harness) -> None:
     h.commit(topics=topics(("bar", 0), ("bar", 1), ("foo", 0)))
     h.send(m.OffsetDeleteRequest("g", (("bar", (0, 1, 2)),)))
-    assert (h.coordinator.counters.offset_deletions, h.coordinator.counters.offset_expirations) == (2, 0)
+    assert (h.coordinator.event_counts["offset_deletions"], h.coordinator.event_counts["offset_expirations"]) == (2, 0)
     h.advance(RETENTION_MS + CHECK_MS)
-    assert (h.coordinator.counters.offset_deletions, h.coordinator.counters.offset_expirations) == (2, 1)
+    assert (h.coordinator.event_counts["offset_deletions"], h.coordinator.event_counts["offset_expirations"]) == (2, 1)
     assert (h.coordinator.offset_count, h.group_ids()) == (0, [])
 
 

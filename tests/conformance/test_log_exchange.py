@@ -26,6 +26,7 @@ from muster_coordinator.log.partition_log import LogSettings, PartitionLog
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
 
 pytestmark = [
     pytest.mark.integration,
@@ -189,7 +190,7 @@ def loaded(directories: Sequence[Path]) -> Report:
         log = PartitionLog.open(OsDisk(), directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), history)
         coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "")
         metrics = ShardMetrics()
-        for _ in replay_log(log, coordinator, metrics):
+        for _ in replay_log(log, ReplayedState(coordinator), metrics):
             pass
         assert metrics.unknown_records == 0
         log.close()
@@ -200,7 +201,7 @@ def loaded(directories: Sequence[Path]) -> Report:
 
 def _group_report(coordinator: GroupCoordinator, group: str) -> tuple[Any, ...]:
     def ask(request: object) -> Any:
-        return coordinator.handle(request, object(), 0).response
+        return coordinator.operations[type(request)](request, object(), 0).response
 
     described = ask(m.DescribeGroupRequest(group, 5))
     offsets = ask(m.OffsetFetchRequest(group, None, -1, None, False))

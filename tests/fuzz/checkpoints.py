@@ -11,7 +11,6 @@ from __future__ import annotations
 from random import Random
 from struct import Struct
 
-import msgspec
 import structlog
 from crc32c import crc32c
 from tests.fuzz.logs import PARTITIONS, LogFuzz, new_manager, written_disk
@@ -36,12 +35,12 @@ async def disk_with_checkpoints() -> FakeDisk:
             log_id = (await manager.create_replica(partition)).log_id
             outcome = await manager.elect(partition, 3, (log_id,))
             assert outcome.status is CallStatus.ACCEPTED, outcome
-            replica, coordinator = manager.replicas[partition], manager.shards[partition].coordinator
+            replica, state = manager.replicas[partition], manager.shards[partition].replayed
             offset = replica.end_offset
             head = CheckpointHead(SNAPSHOT_VERSION, log_id, offset, replica.log.epochs.epoch_at(offset - 1))
             writer = CheckpointWriter(disk, replica.directory, head)
-            for part in coordinator.snapshot(PART_ENTRIES):
-                writer.add(msgspec.msgpack.encode(part))
+            for part in state.snapshot(PART_ENTRIES):
+                writer.add(part)
             writer.publish()
         await manager.stop()
     return disk

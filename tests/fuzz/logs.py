@@ -46,7 +46,7 @@ def new_manager(disk: FakeDisk, boot_id: str) -> ReplicaManager:
         ),
         clock=SystemClock(),
         peers=NoPeers(),
-        new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+        new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
         commit_timeout_ms=5000,
     )
 

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-import msgspec
-
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
-from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import (
     EndTxnMarker,
@@ -29,7 +26,6 @@ __all__ = ["CONFIG", "Decoded", "Machine", "decode_batch", "leader_change", "mak
 
 CONFIG = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=30, offsets_retention_check_interval_ms=2_000)
 _PART_ENTRIES = 8
-_parts = msgspec.msgpack.Decoder(StatePart)
 
 
 class _AllTopics:
@@ -148,10 +144,10 @@ class Machine:
         return self.coordinator.durable_state()
 
     def snapshot(self) -> tuple[bytes, ...]:
-        return tuple(msgspec.msgpack.encode(part) for part in self.coordinator.snapshot(_PART_ENTRIES))
+        return tuple(self.coordinator.snapshot(_PART_ENTRIES))
 
     def restore(self, parts: tuple[bytes, ...], offset: int) -> None:
         self.reset()
         for part in parts:
-            self.coordinator.restore(_parts.decode(part))
+            self.coordinator.restore(part)
         self.replayed = offset

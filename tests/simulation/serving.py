@@ -61,8 +61,8 @@ class Serving:
         parked, self._parked = self._parked, deque()
         for _, _, request, _ in parked:
             request.answer(None)
-        for reply in self.machine.coordinator.on_unloaded():
-            reply.token.answer(None)
+        for waiting in self.machine.coordinator.on_unloaded():
+            waiting.answer(None)
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Serving:
         message = request.message
         group_id = getattr(message, "group_id", "")
         was = self._live.before(group_id)
-        result = self.machine.coordinator.handle(message, request, self.replica.pod.wall_ms())
+        result = self.machine.coordinator.operations[type(message)](message, request, self.replica.pod.wall_ms())
         self._live.heard(message, result.response)
         self._take(result, request)
         self._live.after(group_id, was, message, ())

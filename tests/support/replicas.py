@@ -219,7 +219,7 @@ class ReplicaPod:
             storage_settings=storage,
             clock=self.network.clock,
             peers=_PortOf(self),
-            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             **options,
         )

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
@@ -40,21 +39,17 @@ from muster_coordinator.groups.rebalance import (
     on_sync_timer,
     prepare_rebalance,
 )
-from muster_coordinator.groups.snapshot import StatePart, restore_part, snapshot_parts
+from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION, decode_part, restore_part, snapshot_parts
 from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.sync import sync_group
-from muster_coordinator.groups.tables import Counters, GroupTables
+from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import write_txn_marker
-from muster_coordinator.records.control import Fence
-from muster_coordinator.records.decode import Change
+from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
-from muster_coordinator.state_machine import NOTHING, Reply, Result, TimerKey, Token
-
-Operation = Callable[[Any, Token, int], Result]
-"""(request, token, now_ms) -> Result"""
+from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Result, TimerKey, Token
 
 START_SLICE = 1_000
 """Groups and members whose sessions start in one step after a load: about two milliseconds of work."""
@@ -93,7 +88,7 @@ class DurableState:
 
 
 class GroupCoordinator:
-    """``operations`` maps the type of a request to its handler; ``handle`` looks it up."""
+    """Implements `state_machine.StateMachine`."""
 
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
         self._state = GroupTables(config, topics, new_member_suffix)
@@ -106,16 +101,13 @@ class GroupCoordinator:
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
         }
 
-    def handle(self, request: object, token: Token, now_ms: int) -> Result:
-        """``token`` names the request until it is answered; it is not None."""
-        return self.operations[type(request)](request, token, now_ms)
-
     def refuse(self, request: object) -> object | None:
-        """The error that ``request`` gets whatever the state of the partition, loading included; None if there is
-        none."""
         return refuse(request, self._state.config)
 
     # -- replay --------------------------------------------------------------------------------------------------------
+
+    def new_decoder(self) -> Decoder:
+        return LogDecoder().decode
 
     def replay(
         self, change: Change, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
@@ -163,16 +155,17 @@ class GroupCoordinator:
         """Apply a COMMIT or ABORT marker at ``offset``."""
         self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch)
 
-    def replay_fence(self, fence: Fence) -> None:
-        """Apply a Fence record."""
-        self._state.fence = fence
+    @property
+    def snapshot_version(self) -> int:
+        return SNAPSHOT_VERSION
 
-    def snapshot(self, size: int) -> Iterator[StatePart]:
-        """The durable state in parts of about ``size`` entries; nothing may be replayed until all are taken."""
+    def snapshot(self, size: int) -> Iterator[bytes]:
         return snapshot_parts(self._state, size)
 
-    def restore(self, part: StatePart) -> None:
-        """Put a part of a snapshot into this state, which was empty before the first one; replay goes on behind."""
+    def check(self, part: bytes) -> None:
+        decode_part(part)
+
+    def restore(self, part: bytes) -> None:
         restore_part(self._state, part)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -212,21 +205,20 @@ class GroupCoordinator:
                 prepare_rebalance(self._state, group, effects, now_ms)
         return len(members)
 
-    def on_unloaded(self) -> tuple[Reply, ...]:
-        """Answers everything that is parked with NOT_COORDINATOR and forgets the live state; the durable one stays."""
+    def on_unloaded(self) -> tuple[Token, ...]:
         self._active = False
         self._start_queue = iter(())
         self._expiry_queue.clear()
         self._deletion_queue.clear()
-        replies: list[Reply] = []
+        parked: list[Token] = []
         groups = self._state.groups
         for group in [group for group in groups.values() if not group.is_as_logged()]:
-            replies.extend(_unload(group))
+            parked.extend(_unload(group))
             if group.logged:
                 self._restore_as_logged(group)
             else:
                 del groups[group.group_id]
-        return tuple(replies)
+        return tuple(parked)
 
     def _restore_as_logged(self, group: ClassicGroup) -> None:
         """The group as the log alone has it."""
@@ -272,11 +264,11 @@ class GroupCoordinator:
         effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
         return effects.result()
 
-    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
-        """Tombstones for all offsets of partitions of which ``exists(topic, partition)`` is False: their topic was
-        deleted. A search that is on begins anew."""
+    def on_event(self, event: object, now_ms: int) -> Result:
+        """Append tombstones for all offsets of partitions that do not exist. A search that is under way begins anew."""
+        assert isinstance(event, m.TopicsDeleted), event
         self._deletion_queue = list({**self._state.offsets.committed, **self._state.offsets.open_transactions})
-        self._exists = exists
+        self._exists = event.exists
         return self._delete_partitions()
 
     def _delete_partitions(self) -> Result:
@@ -297,14 +289,9 @@ class GroupCoordinator:
     # -- questions -----------------------------------------------------------------------------------------------------
 
     @property
-    def fence(self) -> Fence | None:
-        """What a re-shard last said of this partition."""
-        return self._state.fence
-
-    @property
-    def is_empty(self) -> bool:
-        """No record says anything of a group."""
-        return not self._state.groups
+    def key_count(self) -> int:
+        """The number of groups."""
+        return len(self._state.groups)
 
     @property
     def offset_count(self) -> int:
@@ -312,8 +299,14 @@ class GroupCoordinator:
         return self._state.offsets.count
 
     @property
-    def counters(self) -> Counters:
-        return self._state.counters
+    def event_counts(self) -> Mapping[str, int]:
+        counters = self._state.counters
+        return {
+            "offset_commits": counters.offset_commits,
+            "offset_deletions": counters.offset_deletions,
+            "offset_expirations": counters.offset_expirations,
+            "rebalances_completed": counters.rebalances_completed,
+        }
 
     def group_counts(self) -> dict[GroupState, int]:
         """Groups per state, every state present."""
@@ -348,13 +341,8 @@ class GroupCoordinator:
         )
 
 
-def _unload(group: ClassicGroup) -> list[Reply]:
-    replies = []
-    for member in group.members.values():
-        if member.join_token is not None:
-            response: object = m.JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
-            replies.append(Reply(member.join_token, response))
-        if member.sync_token is not None:
-            replies.append(Reply(member.sync_token, m.SyncGroupResponse(ErrorCode.NOT_COORDINATOR)))
+def _unload(group: ClassicGroup) -> list[Token]:
+    """End the live group. Returns the tokens of its parked joins and syncs."""
+    tokens = [token for member in group.members.values() for token in (member.join_token, member.sync_token)]
     group.transition(GroupEvent.REMOVED, group.state_timestamp_ms)
-    return replies
+    return [token for token in tokens if token is not None]

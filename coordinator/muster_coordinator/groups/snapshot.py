@@ -1,6 +1,6 @@
-"""The durable state of a partition in parts that can be stored, and back: what a checkpoint holds.
+"""Encodes the durable state of a partition in parts, which a checkpoint stores, and restores it from them.
 
-Parts are small, so that neither making nor restoring them keeps anybody waiting. Their order does not matter.
+Parts are small, so that encoding or restoring one takes well below a millisecond. Their order does not matter.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from itertools import islice
 import msgspec
 
 from muster_coordinator.groups.tables import GroupTables
-from muster_coordinator.records.control import Fence
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.records.offset_commit import OffsetCommitValue
 
-__all__ = ["SNAPSHOT_VERSION", "StatePart", "restore_part", "snapshot_parts"]
+__all__ = ["SNAPSHOT_VERSION", "decode_part", "restore_part", "snapshot_parts"]
 
-SNAPSHOT_VERSION = 1
-"""To be raised whenever a part's shape or meaning changes: an older checkpoint is then not used."""
+SNAPSHOT_VERSION = 2
+"""Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""
 
 Offset = tuple[int, int, int, int, str, int, int]
 """partition, offset of the record in the log, committed offset, leader epoch, metadata, commit and expire timestamp."""
 
 
-class StatePart(msgspec.Struct, array_like=True, gc=False):
-    """Any part of the durable state; what is empty says nothing.
+class _StatePart(msgspec.Struct, array_like=True, gc=False):
+    """One part of the durable state. Most fields of a part are empty.
 
-    ``groups``: (group id, time of its state in ms, its last record, None for one that only its offsets imply).
-    ``committed``: (group id, topic, offsets); ``pending``: the same, with the producer id in front.
-    ``producer_epochs``, ``coordinator_epochs``: by producer id, last seen comes last.
+    `groups`: (group id, time of its state in ms, its last record or None for a group that only its offsets imply).
+    `committed`: (group id, topic, offsets). `pending`: (producer id, group id, topic, offsets).
+    `producer_epochs`, `coordinator_epochs`: (producer id, epoch), the one seen last at the end.
     """
 
     groups: list[tuple[str, int, GroupMetadataValue | None]] = []
@@ -37,16 +36,22 @@ class StatePart(msgspec.Struct, array_like=True, gc=False):
     pending: list[tuple[int, str, str, list[Offset]]] = []
     producer_epochs: list[tuple[int, int]] = []
     coordinator_epochs: list[tuple[int, int]] = []
-    fence: Fence | None = None
 
 
-def snapshot_parts(state: GroupTables, size: int) -> Iterator[StatePart]:
-    """All of the durable state of a partition that nobody changes meanwhile; each part has about ``size`` entries."""
-    if state.fence is not None:
-        yield StatePart(fence=state.fence)
+_encode = msgspec.msgpack.Encoder().encode
+decode_part = msgspec.msgpack.Decoder(_StatePart).decode
+
+
+def snapshot_parts(state: GroupTables, size: int) -> Iterator[bytes]:
+    """Returns all of the durable state, encoded, with about `size` entries in each part. The state must not change
+    until the last part is taken."""
+    return map(_encode, _parts(state, size))
+
+
+def _parts(state: GroupTables, size: int) -> Iterator[_StatePart]:
     groups = ((g.group_id, g.state_timestamp_ms, g.durable) for g in state.groups.values() if g.logged)
     while taken := list(islice(groups, size)):
-        yield StatePart(groups=taken)
+        yield _StatePart(groups=taken)
     offsets = state.offsets
     committed: list[tuple[str, str, list[Offset]]] = []
     entries = 0
@@ -57,23 +62,22 @@ def snapshot_parts(state: GroupTables, size: int) -> Iterator[StatePart]:
                 committed.append((group_id, topic, packed[start : start + size]))
                 entries += len(committed[-1][2])
                 if entries >= size:
-                    yield StatePart(committed=committed)
+                    yield _StatePart(committed=committed)
                     committed, entries = [], 0
     if committed:
-        yield StatePart(committed=committed)
+        yield _StatePart(committed=committed)
     for producer_id, of_producer in offsets.pending.items():
         for group_id, of_group in of_producer.items():
-            yield StatePart(pending=[(producer_id, group_id, t, _pack(of_topic)) for t, of_topic in of_group.items()])
+            yield _StatePart(pending=[(producer_id, group_id, t, _pack(of_topic)) for t, of_topic in of_group.items()])
     producers = iter(offsets.producer_epochs.items())
     while epochs := list(islice(producers, size)):
         coordinators = [(p, offsets.coordinator_epochs[p]) for p, _ in epochs if p in offsets.coordinator_epochs]
-        yield StatePart(producer_epochs=epochs, coordinator_epochs=coordinators)
+        yield _StatePart(producer_epochs=epochs, coordinator_epochs=coordinators)
 
 
-def restore_part(state: GroupTables, part: StatePart) -> None:
-    """Put a part into a state that began empty."""
-    if part.fence is not None:
-        state.fence = part.fence
+def restore_part(state: GroupTables, data: bytes) -> None:
+    """Put a part into a state that was empty before the first one. Raises msgspec.MsgspecError."""
+    part = decode_part(data)
     for group_id, timestamp_ms, value in part.groups:
         group = state.add_group(group_id, timestamp_ms)
         group.logged = True

@@ -1,4 +1,4 @@
-"""What the handlers of one offsets partition work on."""
+"""The tables of one offsets partition: groups, offsets, and what the handlers need besides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.offsets import OffsetStore
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.groups.topics import TopicCatalog
-from muster_coordinator.records.control import Fence
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -20,7 +19,7 @@ from muster_coordinator.state_machine import Record
 
 
 class Counters:
-    """Events since the partition was created here, with the meaning of Kafka's sensors in GroupCoordinatorMetrics."""
+    """Events since the tables were created, with the meaning of Kafka's sensors in GroupCoordinatorMetrics."""
 
     __slots__ = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed")
 
@@ -32,9 +31,9 @@ class Counters:
 
 
 class GroupTables:
-    """``groups`` and ``offsets`` of one partition. ``new_member_suffix`` gives the random part of a new member id."""
+    """Data of one partition. `new_member_suffix` returns the random part of a new member id."""
 
-    __slots__ = ("config", "counters", "fence", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
+    __slots__ = ("config", "counters", "group_counts", "groups", "new_member_suffix", "offsets", "topics")
 
     def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
         self.config = config
@@ -44,29 +43,28 @@ class GroupTables:
         self.group_counts = dict.fromkeys(GroupState, 0)
         self.offsets = OffsetStore(config.max_producers)
         self.counters = Counters()
-        self.fence: Fence | None = None  # the last one of the log
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """The group with its members, as handlers and timers need it; ``groups`` alone may hold it without."""
+        """Returns the group with its members, which `groups` alone may hold in encoded form; None if there is none."""
         group = self.groups.get(group_id)
         if group is not None and group.unbuilt:
             group.build()
         return group
 
     def create_group(self, group_id: str, now_ms: int) -> ClassicGroup | None:
-        """A new, empty group that no record mentions yet; None if the partition is full."""
+        """Returns a new, empty group that no record mentions yet; None if the partition is full."""
         if len(self.groups) >= self.config.max_groups:
             return None
         return self.add_group(group_id, now_ms)
 
     def add_group(self, group_id: str, now_ms: int) -> ClassicGroup:
-        """The same while a log is replayed, which is never refused."""
+        """Returns a new, empty group, however many there are: a replay is never refused."""
         group = self.groups[group_id] = ClassicGroup(group_id, now_ms, self.group_counts)
         return group
 
 
 def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
-    """The record of a group's metadata; None is its tombstone."""
+    """Returns the record of a group's metadata; its tombstone if `value` is None."""
     return (
         encode_group_metadata_key(group_id),
         None if value is None else encode_group_metadata_value(value),

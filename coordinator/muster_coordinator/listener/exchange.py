@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.shard.answers import Answer, refusal
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """Implements ``shard.answers.Answer``. One object per request: the only one that the hot path makes."""
+    """Implements `shard.ports.Answer`. One object per request: the only one that the hot path makes."""
 
     __slots__ = ("api", "connection", "correlation_id", "frame", "request", "size", "version")
 

@@ -1,6 +1,6 @@
 """The network between pods that replication uses: who is where, one connection per ordered pair of pods, who is lost.
 
-network.py      the whole: implements ``shard.ports.Peers``
+network.py      the whole: implements `replica.ports.Peers`
 outbound.py     the connection to one pod: queue, reconnecting, silence
 inbound.py      a connection that another pod made
 frames.py       bytes

@@ -1,4 +1,4 @@
-"""The peer network of a pod: implements ``shard.ports.Peers``.
+"""The peer network of a pod: implements `replica.ports.Peers`.
 
 A pod makes one connection to each pod that shares a partition with it, and to each pod that connects here; its own
 messages go out on those, for all partitions together, and the others' come in on the connections that they made.
@@ -183,7 +183,7 @@ class PeerNetwork:
                 self._peers[pod] = peer
                 peer.start()
 
-    # -- sending: shard.ports.Peers -----------------------------------------------------------------------------------
+    # -- sending: replica.ports.Peers ---------------------------------------------------------------------------------
 
     def send(self, partition: int, message: Message) -> None:
         """Queue for the pod that has the replica ``message.to``; written at the end of this turn of the loop, at once

@@ -20,6 +20,7 @@ from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.replication.epochs import NOBODY
+from muster_coordinator.requests.groups import TopicsDeleted
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.states import LEADING_STATES
 
@@ -166,7 +167,7 @@ class Pod:
             self._hub.publish_status()
         if accepted and self._delete_offsets and self._view.lacks_any_of(before):
             for shard in self._manager.shards.values():
-                shard.partitions_deleted(self._view.has)
+                shard.notify(TopicsDeleted(self._view.has))
         current = self._view.image or image
         return MetadataAnswer(accepted, current.token, current.version)
 

@@ -133,7 +133,7 @@ class Opening:
 def log_state(replica: StoredReplica) -> LogState:
     """Blocks. All that the log holds must be durable. Raises DamagedLogError, OSError."""
     log = replica.log
-    file = replica.open_checkpoint()
+    file = replica.open_checkpoint(None)
     committed = log.cleaned_to.end_offset
     if file is not None:
         committed = max(committed, file.head.offset)

@@ -36,7 +36,7 @@ async def remove(host: ReplicaHost, epoch: int, runtime: Runtime) -> tuple[CallS
             runtime.opening.start_again(host)
             return CallStatus.STALE_EPOCH, HIGHER
         del runtime.hosts[partition], runtime.storage.replicas[partition]
-        runtime.shards.pop(partition, None)
+        runtime.shard_factory.shards.pop(partition, None)
         await runtime.blocking(runtime.storage.remove_replica, replica)
         while runtime.storage.is_writing:
             await runtime.turns.next_write()

@@ -16,7 +16,6 @@ import structlog
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.disk import Disk
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import Checkpointer, CheckpointerSettings
@@ -28,14 +27,16 @@ from muster_coordinator.pod.removing import remove
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.replica.host import ReplicaHost
+from muster_coordinator.replica.ports import Peers
+from muster_coordinator.replica.role import ShardFactory
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.replication.sets import Sets
-from muster_coordinator.shard.answers import Answer
 from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
-from muster_coordinator.shard.ports import Clock, Peers
+from muster_coordinator.shard.ports import Answer, Clock
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import FailureReason, ShardState
 
 logger = structlog.get_logger(__name__)
@@ -61,7 +62,7 @@ class ReplicaManager:
         storage_settings: StorageSettings,
         clock: Clock,
         peers: Peers,
-        new_coordinator: Callable[[], GroupCoordinator],
+        new_machine: Callable[[], StateMachine],
         commit_timeout_ms: int,
         cleaner_settings: CleanerSettings | None = None,
         checkpointer_settings: CheckpointerSettings | None = None,
@@ -81,23 +82,23 @@ class ReplicaManager:
         self.on_must_restart: Callable[[], None] = lambda: None  # see ``must_restart``
         self._storage = Storage(data_dir, disk, storage_settings, self._durable, self.storage_failed)
         self._turns = Turns(self._storage, clock, self.metrics)
+        self.shards: dict[int, Shard] = {}  # partitions that this pod leads, or failed to lead
         self._runtime = runtime = Runtime(
             clock=clock,
             peers=peers,
             storage=self._storage,
             turns=self._turns,
             metrics=self.metrics,
-            new_coordinator=new_coordinator,
-            commit_timeout_ms=commit_timeout_ms,
             nomination_ms=self_nomination_ms,
-            shard_events=self,
+            shard_factory=ShardFactory(
+                self.shards, new_machine, self._turns, self, clock, self.metrics, commit_timeout_ms
+            ),
             storage_failed=self.storage_failed,
             is_failed=lambda: bool(self.cannot_write),
             partition_changed=lambda partition: self.on_partition_change(partition),
         )
         self._turns.end_turn = runtime.end_turn
         runtime.opening = self._opening = Opening(runtime)
-        self.shards: dict[int, Shard] = runtime.shards  # partitions that this pod leads, or failed to lead
         self.hosts: dict[int, ReplicaHost] = runtime.hosts
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._timers: list[asyncio.TimerHandle] = []
@@ -117,7 +118,7 @@ class ReplicaManager:
             )
         if checkpointer_settings is not None:
             self._background.append(
-                Checkpointer(disk, checkpointer_settings, clock, self.hosts, new_coordinator, runtime.blocking)
+                Checkpointer(disk, checkpointer_settings, clock, self.hosts, new_machine, runtime.blocking)
             )
 
     @property

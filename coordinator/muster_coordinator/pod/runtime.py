@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.pod.data_directory import Storage
 from muster_coordinator.pod.turns import Turns
-from muster_coordinator.replica.loading import LoadTurns
+from muster_coordinator.replica.load_turns import LoadTurns
 from muster_coordinator.replica.log_reads import LogReads
+from muster_coordinator.replica.ports import Peers
+from muster_coordinator.replica.role import ShardFactory
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.metrics import ShardMetrics
-from muster_coordinator.shard.ports import Clock, Peers, ShardEvents
-from muster_coordinator.shard.shard import Shard
+from muster_coordinator.shard.ports import Clock
 from muster_coordinator.tuning.pacing import Urgency
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ STORAGE_THREADS = 8
 
 @dataclass
 class Runtime:
-    """``shards``: partitions that this pod leads, or failed to lead. ``nomination_ms``: see ``ReplicaCore``; 0: never.
+    """``nomination_ms``: see ``ReplicaCore``; 0: never.
 
     ``storage_failed`` hears of a failed write, ``partition_changed`` of everything that a status shows; ``is_failed``:
     the storage takes no writes.
@@ -42,15 +42,12 @@ class Runtime:
     storage: Storage
     turns: Turns
     metrics: ShardMetrics
-    new_coordinator: Callable[[], GroupCoordinator]
-    commit_timeout_ms: int
     nomination_ms: int
-    shard_events: ShardEvents
+    shard_factory: ShardFactory
     storage_failed: Callable[[Exception], None]
     is_failed: Callable[[], bool]
     partition_changed: Callable[[int], None]
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
-    shards: dict[int, Shard] = field(default_factory=dict)
     load_turns: LoadTurns = field(default_factory=LoadTurns)
     log_reads: LogReads = field(init=False)
     opening: Opening = field(init=False)

@@ -37,7 +37,7 @@ def partition_status(manager: ReplicaManager, partition: int) -> ReplicaStatus |
         high_watermark=shard.high_watermark if shard is not None else -1,
         reason=reason,
         message=message,
-        groups=sum(shard.coordinator.group_counts().values()) if shard is not None else 0,
+        groups=shard.machine.key_count if shard is not None else 0,
         leader=replica.promised.leader,
         rebuilding=replica.promised.rebuilding,
     )

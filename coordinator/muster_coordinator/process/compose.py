@@ -119,7 +119,7 @@ async def _start(
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
-    api.router.add_routes(fence_routes(Fencing(manager.shards, clock, lambda one: manager.on_partition_change(one))))
+    api.router.add_routes(fence_routes(Fencing(manager.shards, lambda one: manager.on_partition_change(one))))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()
     logger.info(
@@ -194,7 +194,7 @@ def _manager(
         archiver_settings=_archiver_settings(settings),
         clock=clock,
         peers=network,
-        new_coordinator=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        new_machine=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
         commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
         self_nomination_ms=settings.peers.self_nomination_after_ms,
     )

@@ -12,6 +12,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.listener import KafkaListener
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
@@ -133,7 +134,8 @@ class PodCollector(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         totals: Counter[str] = Counter()
-        active = [s.coordinator for s in self._manager.shards.values() if s.state is ShardState.ACTIVE]
+        machines = [s.machine for s in self._manager.shards.values() if s.state is ShardState.ACTIVE]
+        active = [machine for machine in machines if isinstance(machine, GroupCoordinator)]
         for coordinator in active:
             totals.update({state.value: count for state, count in coordinator.group_counts().items()})
         groups = GaugeMetricFamily("muster_groups", "Groups of active partitions by state.", labels=["state"])
@@ -143,7 +145,7 @@ class PodCollector(Collector):
         yield GaugeMetricFamily(
             "muster_offsets", "Committed offsets of active partitions.", sum(c.offset_count for c in active)
         )
-        events = self._manager.metrics.events(active)
+        events = self._manager.metrics.events(machines)
         for event, text in _EVENT_TEXTS.items():
             yield CounterMetricFamily(f"muster_{event}", text, events[event])
 

@@ -1,8 +1,8 @@
-"""Requests for a partition whose replica here is being elected. They wait for the first record of its epoch, run
-behind it, and are answered with it: a client that is refused comes back after its backoff, 100 ms with Kafka's own.
+"""Requests for a partition whose replica here is being elected. They run right after the first record of its epoch, and
+are answered when that is committed: a client that is refused tries again only after its backoff, 100 ms in Kafka's own.
 
-Kafka answers NOT_COORDINATOR until the load begins, and then COORDINATOR_LOAD_IN_PROGRESS (GroupCoordinatorService). So
-does a pod here once an election takes long, because much has to be fetched or loaded.
+Kafka answers NOT_COORDINATOR until the load begins, and then COORDINATOR_LOAD_IN_PROGRESS (GroupCoordinatorService). A
+pod here does the same when an election takes long, because much has to be fetched or loaded.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.shard.answers import Answer
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
 __all__ = ["PATIENCE_MS", "EarlyRequests"]
 
 PATIENCE_MS = 1_000
-"""Most elections end in a fraction of this; clients wait for an answer for 30 s or so before they give up."""
+"""Most elections end in a fraction of this. Clients wait for an answer for about 30 s before they give up."""
 
 
 class EarlyRequests:
-    """Of one replica. As many as the connections of a pod may have under way."""
+    """The early requests of one replica. The limits of the connections bound their number."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Any, Answer]] = []
@@ -35,8 +35,9 @@ class EarlyRequests:
         self._waiting.append((request, answer))
 
     def settle(self, shard: Shard | None, *, electing: bool, now_ms: int) -> None:
-        """After an event of the replica: those that wait for nothing any more go on, in order, or are refused."""
-        if shard is not None:  # it takes them, or is loading, and says so
+        """After an event of the replica: submit the requests to `shard`, in order, or refuse them, if their wait is
+        over."""
+        if shard is not None:  # it runs them, or refuses them while it loads
             for request, answer in self._taken():
                 shard.submit(request, answer)
         elif not electing:

@@ -28,6 +28,7 @@ from muster_coordinator.records.batch import CorruptBatchError
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replica.calls import PendingCalls
 from muster_coordinator.replica.early_requests import EarlyRequests
+from muster_coordinator.replica.leader_writer import LeaderWriter
 from muster_coordinator.replica.received_batches import checked
 from muster_coordinator.replica.role import Role
 from muster_coordinator.replica.storage_work import StorageWork
@@ -57,10 +58,16 @@ class ReplicaHost:
         self.partition = replica.partition
         self.core: ReplicaCore | None = None
         self.learners: tuple[str, ...] = ()
-        self.role = Role(replica, runtime, self._loaded, self._load_failed, self._failed)
+        self.role = Role(
+            replica,
+            runtime.shard_factory,
+            runtime.load_turns,
+            runtime,
+            runtime.clock,
+            runtime.metrics,
+            self,
+        )
         self.early = EarlyRequests()
-        self.alone = False
-        """This replica leads, is its whole set and feeds nobody: see the module's docstring."""
         self.log_lock = asyncio.Lock()
         """Held by whoever works on the files of the log in the background, and by cuts and swaps."""
         self._runtime = runtime
@@ -82,6 +89,12 @@ class ReplicaHost:
     def shard(self) -> Shard | None:
         """While this replica leads, or is about to."""
         return self.role.shard
+
+    @property
+    def alone(self) -> bool:
+        """This replica leads, is its whole set, and no other replica gets its log."""
+        writer = self.role.writer
+        return writer is not None and writer.is_alone
 
     @property
     def is_electing(self) -> bool:
@@ -129,8 +142,6 @@ class ReplicaHost:
             partial(randint, period, 2 * period) if period else None,
         )
         self._work = StorageWork(self.replica, runtime, self._storage_done, self.log_lock)
-        self.alone = False
-        self.replica.on_batch = self._appended
         if self.learners:
             self._event(ReplicaCore.set_learners, self.learners)
         self._runtime.partition_changed(self.partition)
@@ -143,8 +154,6 @@ class ReplicaHost:
         if self._work is not None:
             self._work.stop()
         self._effects.clear()
-        self.replica.on_batch = None
-        self.alone = False
         self.role.end(reason)
         self.early.refuse(ErrorCode.NOT_COORDINATOR)
         self._calls.end_all(CallResult(self.partition, status, core.promise.epoch, reason, core.log_id))
@@ -233,16 +242,6 @@ class ReplicaHost:
         self._turn_due = False
         self._event(ReplicaCore.end_turn)
 
-    def _appended(self, batch: Batch) -> None:
-        if self.core is not None:
-            self.core.appended(batch)
-            self._sample.appended(batch.end_offset, self._runtime.clock.monotonic_s())
-            self._turn_soon()
-
-    def _confirm_read(self) -> int:
-        self._turn_soon()
-        return self.core.confirm_read() if self.core is not None else 0
-
     def _turn_soon(self) -> None:
         if not self._turn_due:
             self._turn_due = True
@@ -289,12 +288,8 @@ class ReplicaHost:
         if self.early:
             now_ms = self._runtime.clock.monotonic_ms()
             self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
-        alone = core.is_alone
-        if alone != self.alone:
-            self.alone = alone
-            self.replica.on_batch = None if alone else self._appended
-        if shard is not None:
-            shard.confirm_read = None if alone else self._confirm_read
+        if self.role.writer is not None:
+            self.role.writer.core_changed()
         if self._changed:
             self._changed = False
             self._runtime.partition_changed(self.partition)
@@ -342,10 +337,29 @@ class ReplicaHost:
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
-    def _loaded(self, epoch: int) -> None:
+    def _load(self, effect: fx.Load) -> None:
+        core, replica = self.core, self.replica
+        assert core is not None
+        self.role.load(
+            effect.epoch,
+            LeaderWriter(
+                self.partition,
+                replica.log,
+                replica.journal,
+                core,
+                self._runtime.clock,
+                self._sample,
+                self._turn_soon,
+            ),
+        )
+
+    def loaded(self, epoch: int) -> None:
         self._event(ReplicaCore.loaded, epoch)
 
-    def _load_failed(self, epoch: int, error: Exception) -> None:
+    def log_damaged(self, error: DamagedLogError) -> None:
+        self._failed(error)
+
+    def load_failed(self, epoch: int, error: Exception) -> None:
         if isinstance(error, DamagedLogError):
             self._failed(error)
         else:
@@ -353,19 +367,20 @@ class ReplicaHost:
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         """With what the requests append that wait for it, and at once: the coming turn is for all shards."""
-        shard, clock = self.shard, self._runtime.clock
-        if shard is None:
+        shard, writer, clock = self.role.shard, self.role.writer, self._runtime.clock
+        if shard is None or writer is None:
             return
         now_ms = clock.monotonic_ms()
-        shard.confirm_read = self._confirm_read
-        shard.open_epoch(effect.epoch, effect.sets)
+        writer.append_leader_change(effect.epoch, effect.sets, clock.wall_ms())
+        shard.open_epoch(effect.epoch)
         self.early.settle(shard, electing=False, now_ms=now_ms)
         shard.drain(clock.wall_ms(), now_ms)
         self.end_turn()
         self._runtime.turns.write(Urgency.ELECTION)
 
     def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
-        self.replica.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())
+        if self.role.writer is not None:
+            self.role.writer.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())
 
     def _active(self, effect: fx.Active) -> None:
         if self.shard is not None:
@@ -415,7 +430,7 @@ _CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
     fx.SwapBeside: ReplicaHost._store,
     fx.AppendRange: ReplicaHost._append_range,
     fx.ReadLog: ReplicaHost._read_log,
-    fx.Load: lambda host, effect: host.role.load(effect.epoch),
+    fx.Load: ReplicaHost._load,
     fx.AppendLeaderChange: ReplicaHost._append_leader_change,
     fx.AppendReplicaSet: ReplicaHost._append_replica_set,
     fx.Active: ReplicaHost._active,

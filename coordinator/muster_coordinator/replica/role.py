@@ -1,7 +1,7 @@
-"""What a replica serves: the shard while it leads, a warm standby while it follows.
+"""The role of a replica in its pod: it leads with a shard, or it follows with a warm standby.
 
-``load`` makes a shard of the standby, ``end`` makes a standby of the shard. A state that holds records that are not
-committed is kept for as long as the log holds them too; when the log is cut, it is built anew from checkpoint and log.
+`load` makes a shard of the standby, `end` makes a standby of the shard. A state with records that are not committed is
+kept as long as the log has these records. When the log is cut, the state is loaded again from checkpoint and log.
 Source: replication.md, "Election" (4), "Resignation".
 """
 
@@ -9,83 +9,152 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import structlog
 
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.replica.leader_writer import LeaderWriter
+from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.ports import Workers
 from muster_coordinator.replica.standby import NOTHING, Standby
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Batch
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.ports import Clock, Scheduler, ShardEvents
+from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import LEADING_STATES, FailureReason, ShardState
 
-__all__ = ["Role"]
+__all__ = ["Role", "RoleEvents", "ShardFactory"]
 
 logger = structlog.get_logger(__name__)
 
 
-class Role:
-    """``shard``: None while this replica does not lead. ``generation`` changes when a leadership ends.
+class RoleEvents(Protocol):
+    """The host of a replica, as its role sees it."""
 
-    ``on_loaded`` hears the epoch of a ``load`` that is done, ``on_load_failed`` epoch and error of one that failed;
-    ``on_error`` of a log that turns out to be damaged meanwhile.
-    """
+    def loaded(self, epoch: int) -> None:
+        """A `Role.load` is done."""
+        ...
+
+    def load_failed(self, epoch: int, error: Exception) -> None:
+        """A `Role.load` failed."""
+        ...
+
+    def log_damaged(self, error: DamagedLogError) -> None:
+        """The standby could not read the log."""
+        ...
+
+
+class ShardFactory:
+    """Makes the state machines and shards of one pod. `shards` are those of partitions that this pod leads, or failed
+    to lead."""
+
+    def __init__(
+        self,
+        shards: dict[int, Shard],
+        new_machine: Callable[[], StateMachine],
+        scheduler: Scheduler,
+        events: ShardEvents,
+        clock: Clock,
+        metrics: ShardMetrics,
+        commit_timeout_ms: int,
+    ) -> None:
+        self.shards = shards
+        self._new_machine = new_machine
+        self._scheduler = scheduler
+        self._events = events
+        self._clock = clock
+        self._metrics = metrics
+        self._commit_timeout_ms = commit_timeout_ms
+
+    def new_state(self) -> ReplayedState:
+        return ReplayedState(self._new_machine())
+
+    def new_shard(self, partition: int, state: ReplayedState, writer: LeaderWriter, epoch: int) -> Shard:
+        """Returns a LOADING shard, and closes the one before it."""
+        before = self.shards.get(partition)
+        if before is not None:
+            before.close(f"superseded by epoch {epoch}")
+        shard = self.shards[partition] = Shard(
+            partition,
+            state,
+            writer,
+            epoch=epoch,
+            scheduler=self._scheduler,
+            events=self._events,
+            clock=self._clock,
+            metrics=self._metrics,
+            commit_timeout_ms=self._commit_timeout_ms,
+        )
+        shard.start_loading()
+        return shard
+
+
+class Role:
+    """`shard`: None while this replica does not lead. `generation` changes when a leadership ends."""
 
     def __init__(
         self,
         replica: StoredReplica,
-        runtime: Runtime,
-        on_loaded: Callable[[int], None],
-        on_load_failed: Callable[[int, Exception], None],
-        on_error: Callable[[DamagedLogError], None],
+        factory: ShardFactory,
+        load_turns: LoadTurns,
+        workers: Workers,
+        clock: Clock,
+        metrics: ShardMetrics,
+        events: RoleEvents,
     ) -> None:
         self.shard: Shard | None = None
+        self.writer: LeaderWriter | None = None
+        """Where the shard appends; None while this replica does not lead."""
         self.generation = 0
         self._replica = replica
         self._partition = replica.partition
-        self._runtime = runtime
-        self._on_loaded = on_loaded
-        self._on_load_failed = on_load_failed
-        self._on_error = on_error
+        self._factory = factory
+        self._shards = factory.shards
+        self._load_turns = load_turns
+        self._workers = workers
+        self._clock = clock
+        self._metrics = metrics
+        self._events = events
         self._standby: Standby | None = None  # while the shard is LOADING: what loads its state
         self._loading: asyncio.Task[None] | None = None
 
     # -- following ----------------------------------------------------------------------------------------------------
 
     def follow(self, commit_point: int, leader: str) -> None:
-        """A follower replays up to there, in the background. What failed here while it led is over once there is a
-        ``leader``.
+        """Replay up to `commit_point` in the background, if this replica follows. Once another replica is the `leader`,
+        a shard that FAILED here is closed.
         """
         if self.shard is None and leader:
             self._forget_failed()
         if self.shard is None and commit_point >= 0:
             if self._standby is None or not self._standby.fits:
                 self._drop_standby()
-                self._standby = self._new_standby(self._runtime.new_coordinator())
+                self._standby = self._new_standby(self._factory.new_state())
             self._standby.follow(commit_point)
 
     def _forget_failed(self) -> None:
-        failed = self._runtime.shards.pop(self._partition, None)
+        failed = self._shards.pop(self._partition, None)
         if failed is not None:
             failed.close("another replica leads")
 
     def arrived(self, start: int, batches: Sequence[Batch]) -> None:
-        """A follower's log, which ended at ``start``, got ``batches``."""
+        """The log of a follower, which ended at `start`, got `batches`."""
         if self._standby is not None:
             self._standby.arrived(start, batches)
 
     def log_changes(self) -> None:
-        """What was loaded may be more than the log holds soon."""
+        """The log will be cut or replaced: the loaded state may have more than the log."""
         self.generation += 1
         self.end("another log was better")
         self._drop_standby()
 
-    def _new_standby(self, coordinator: GroupCoordinator, replayed: int = NOTHING) -> Standby:
-        runtime = self._runtime
-        return Standby(self._replica, coordinator, runtime.metrics, runtime.load_turns, self._on_error, replayed)
+    def _new_standby(self, state: ReplayedState, replayed: int = NOTHING) -> Standby:
+        return Standby(self._replica, state, self._metrics, self._load_turns, self._events.log_damaged, replayed)
 
     def _drop_standby(self) -> None:
         standby, self._standby = self._standby, None
@@ -93,30 +162,33 @@ class Role:
             standby.stop()
 
     @property
-    def state_at_rest(self) -> tuple[GroupCoordinator, int] | None:
-        """The state, and up to which offset it is that of the log, which may lie above the commit point. For whoever
-        looks at it before the event loop goes on. None while it is being built.
+    def state_at_rest(self) -> tuple[ReplayedState, int] | None:
+        """The state and the offset up to which it is that of the log, which may be above the commit point. It is valid
+        until the event loop goes on. None while the state is being loaded.
         """
         shard, standby = self.shard, self._standby
         if shard is not None:
-            return (shard.coordinator, self._replica.end_offset) if shard.state is ShardState.ACTIVE else None
-        return (standby.coordinator, standby.replayed) if standby is not None and standby.is_at_rest else None
+            return (shard.replayed, self._replica.end_offset) if shard.state is ShardState.ACTIVE else None
+        return (standby.state, standby.replayed) if standby is not None and standby.is_at_rest else None
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
-    def load(self, epoch: int) -> None:
-        """Replay everything up to the log's end; what is replayed already stays. ``on_loaded`` follows."""
+    def load(self, epoch: int, writer: LeaderWriter) -> None:
+        """Replay the log to its end. A state that is loaded already is kept. `RoleEvents.loaded` or `.load_failed`
+        follows. The shard will append to `writer`.
+        """
         shard = self.shard
-        if shard is not None and shard.state is ShardState.ACTIVE:  # held
-            self._on_loaded(epoch)
+        if shard is not None and shard.state is ShardState.ACTIVE:  # elected again: it holds, and keeps its writer
+            self._events.loaded(epoch)
             return
-        self.end(f"superseded by epoch {epoch}", log_stands=True)
+        self.end(f"superseded by epoch {epoch}", log_is_complete=True)
         standby = self._standby
         if standby is None or standby.failed or not standby.fits:
             self._drop_standby()
-            standby = self._standby = self._new_standby(self._runtime.new_coordinator())
-        shard = self._new_shard(standby.coordinator, epoch)
-        started_ms = self._runtime.clock.monotonic_ms()
+            standby = self._standby = self._new_standby(self._factory.new_state())
+        shard = self.shard = self._factory.new_shard(self._partition, standby.state, writer, epoch)
+        self.writer = writer
+        started_ms = self._clock.monotonic_ms()
         try:
             loaded = standby.load_at_once()
         except Exception as error:
@@ -125,26 +197,7 @@ class Role:
         if loaded:
             self._loaded(shard, started_ms)
         else:
-            self._loading = self._runtime.spawn(self._load_rest(shard, standby, started_ms))
-
-    def _new_shard(self, coordinator: GroupCoordinator, epoch: int) -> Shard:
-        runtime = self._runtime
-        before = runtime.shards.get(self._partition)
-        if before is not None:
-            before.close(f"superseded by epoch {epoch}")
-        shard = Shard(
-            self._replica,
-            coordinator,
-            epoch=epoch,
-            scheduler=runtime.turns,
-            events=runtime.shard_events,
-            clock=runtime.clock,
-            metrics=runtime.metrics,
-            commit_timeout_ms=runtime.commit_timeout_ms,
-        )
-        self.shard = runtime.shards[self._partition] = shard
-        shard.start_loading()
-        return shard
+            self._loading = self._workers.spawn(self._load_rest(shard, standby, started_ms))
 
     async def _load_rest(self, shard: Shard, standby: Standby, started_ms: int) -> None:
         try:
@@ -156,59 +209,58 @@ class Role:
 
     def _loaded(self, shard: Shard, started_ms: int) -> None:
         if self.shard is shard:
-            metrics = self._runtime.metrics
-            metrics.loads += 1
-            metrics.load_time.observe(self._runtime.clock.monotonic_ms() - started_ms)
-            self._on_loaded(shard.epoch)
+            self._metrics.loads += 1
+            self._metrics.load_time.observe(self._clock.monotonic_ms() - started_ms)
+            self._events.loaded(shard.epoch)
 
     def _load_failed(self, shard: Shard, error: Exception) -> None:
         if self.shard is not shard:
             return
         logger.error("load_failed", partition=self._partition, exc_info=error)
-        self._runtime.metrics.load_failures += 1
-        self.shard = None
+        self._metrics.load_failures += 1
+        self.shard = self.writer = None
         self._drop_standby()
         if isinstance(error, DamagedLogError):
             shard.fail(FailureReason.LOG_DAMAGED, str(error))
         else:
             shard.fail(FailureReason.LOAD_FAILED, f"{type(error).__name__}: {error}")
-        self._on_load_failed(shard.epoch, error)
+        self._events.load_failed(shard.epoch, error)
 
     def stepped_down(self, effect: fx.SteppedDown) -> None:
-        """An ACTIVE shard that was elected again keeps what is loaded, and the requests that wait."""
+        """The core no longer leads. An ACTIVE shard that was elected again keeps its state and the waiting requests."""
         self.generation += 1
         shard = self.shard
         if effect.elected_again and shard is not None and shard.state is ShardState.ACTIVE:
             shard.hold()
         else:
-            self.end(effect.reason, log_stands=True)
+            self.end(effect.reason, log_is_complete=True)
 
-    def end(self, reason: str, *, log_stands: bool = False) -> None:
-        """Answer NOT_COORDINATOR to all that waits, if this replica leads or is about to. ``log_stands``: no write
-        failed, so the log holds all that was appended, committed or not.
+    def end(self, reason: str, *, log_is_complete: bool = False) -> None:
+        """Refuse all waiting requests with NOT_COORDINATOR, if this replica leads or is about to lead.
+        `log_is_complete`: no write failed, so the log has all that was appended, committed or not.
         """
         shard, standby = self.shard, self._standby
         if shard is None:
             return
         log_end = self._replica.end_offset
-        log_stands = log_stands or shard.high_watermark >= log_end
+        log_is_complete = log_is_complete or shard.high_watermark >= log_end
         leads = shard.state in LEADING_STATES
         if leads and shard.is_opened:
-            standby = self._new_standby(shard.coordinator, log_end)
+            standby = self._new_standby(shard.replayed, log_end)
         self.release()
-        if self._runtime.shards.get(self._partition) is shard:
-            del self._runtime.shards[self._partition]
+        if self._shards.get(self._partition) is shard:
+            del self._shards[self._partition]
         shard.close(reason)
-        if leads and log_stands:
+        if leads and log_is_complete:
             self._standby = standby
 
-    def release(self) -> Shard | None:
-        """The shard, which is none of this replica's from now on; its state is of no use to a follower."""
-        shard, self.shard = self.shard, None
-        if shard is not None:
-            self.generation += 1
-            self._drop_standby()
-            loading, self._loading = self._loading, None
-            if loading is not None:
-                loading.cancel()
-        return shard
+    def release(self) -> None:
+        """Forget the shard and its state, which a follower cannot use."""
+        if self.shard is None:
+            return
+        self.shard = self.writer = None
+        self.generation += 1
+        self._drop_standby()
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            loading.cancel()

@@ -1,8 +1,7 @@
-"""A follower's copy of the group state: committed records are replayed as they arrive, so that an election loads
-nothing but the tail (a warm standby).
+"""A warm standby: a follower replays committed records as they arrive, so that an election only loads the tail.
 
-Nothing above the commit point is replayed before an election asks for it (``load``). Source: replication.md, "Append
-and commit"; reference, section 3.5.
+No record above the commit point is replayed before an election asks for it (`load`). Source: replication.md, "Append
+and commit".
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from time import monotonic
 
 import structlog
 
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.records.batch import RecordBatch, read_batch
-from muster_coordinator.replica.loading import LoadTurns, replay_log, restore_checkpoint
+from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.loading import replay_log, restore_checkpoint
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
+from muster_coordinator.tuning.pacing import Urgency
 
 __all__ = ["NOTHING", "Standby"]
 
@@ -29,55 +29,56 @@ logger = structlog.get_logger(__name__)
 
 NOTHING = -1
 ARRIVED_BYTES = 256 << 10
-"""Of batches that are not committed yet, or not replayed; beyond it they are read from the log."""
+"""At most this much of what arrived is kept in memory until it is replayed. More is read from the log."""
 WARM_BYTES = 64 << 10
-"""A tail up to this size is replayed at once, without a turn for others: some milliseconds."""
+"""A tail up to this size is replayed at once, in a few milliseconds, without giving other work a turn."""
 GATHER_BYTES = 16 << 10
 GATHER_TICKS = 4
-"""What arrives is replayed when so much is there, or after so many calls of ``follow``: an election replays less than
-this in a fraction of a millisecond, and to begin anew for each commit costs more than the replay."""
+"""What arrives is replayed once it has this size, or after this many calls of `follow`. An election replays less than
+this in a fraction of a millisecond, and starting a replay for each commit costs more than the replay itself."""
 _UNKNOWN = -1
 
 
 class Standby:
-    """``replayed``: the state is that of the log up to this offset, -1: nothing was loaded yet.
+    """`replayed`: the state is that of the log up to this offset; -1: nothing was loaded yet.
 
-    It may lie above the commit point, in a replica that led: such a state is right for as long as the log holds the
-    same records (``fits``).
+    In a replica that led, it may be above the commit point. The state is right as long as the log has the same records
+    (`fits`).
     """
 
     def __init__(
         self,
         replica: StoredReplica,
-        coordinator: GroupCoordinator,
+        state: ReplayedState,
         metrics: ShardMetrics,
         turns: LoadTurns,
         on_error: Callable[[DamagedLogError], None],
         replayed: int = NOTHING,
     ) -> None:
-        self.coordinator = coordinator
+        self.state = state
         self.replayed = replayed
         self._replica = replica
         self._metrics = metrics
         self._turns = turns
         self._on_error = on_error
         self._target = replayed
-        self._arrived: deque[Batch] = deque()  # not replayed; contiguous, from ``_arrived_from`` on
+        self._arrived: deque[Batch] = deque()  # not replayed; contiguous, from `_arrived_from` on
         self._arrived_from = 0
         self._arrived_bytes = 0
-        self._waited_for = False  # by an election
+        self._urgency = Urgency.BACKGROUND
         self.failed = False
-        """A record could not be replayed: nothing more is, and the state is of no use."""
+        """A record could not be replayed: no more are, and the state cannot be used."""
         self._task: asyncio.Task[None] | None = None
         self._steps: Generator[None, None, None] | None = None
-        """The replay that is under way. Whoever goes on with it does so where it stopped."""
+        """The replay that is under way. It continues where it stopped."""
         self._reached = replayed  # by that replay
         self._epoch = self._epoch_of_state()
         self._ticks = replica.partition % GATHER_TICKS  # so that not all partitions replay at once
 
     @property
     def fits(self) -> bool:
-        """The log has what the state was made of: equal epochs at equal offsets mean equal logs up to there."""
+        """The log has the records that the state was made of: equal epochs at equal offsets mean equal logs up to
+        there."""
         if self.replayed <= 0:
             return True
         return self.replayed <= self._replica.end_offset and self._epoch_of_state() == self._epoch
@@ -87,11 +88,11 @@ class Standby:
 
     @property
     def is_at_rest(self) -> bool:
-        """The state is that of the log up to ``replayed``: nothing beyond it is half replayed."""
+        """The state is exactly that of the log up to `replayed`: no replay is under way."""
         return self.replayed != NOTHING and self._steps is None and not self.failed and self.fits
 
     def arrived(self, start: int, batches: Sequence[Batch]) -> None:
-        """The log ended at ``start`` and got ``batches``: kept for a while, to save reading them again."""
+        """The log ended at `start` and got `batches`. They are kept for a while, to save reading them again."""
         if self._arrived_bytes > ARRIVED_BYTES:
             self._arrived.clear()
             self._arrived_bytes = 0
@@ -101,10 +102,10 @@ class Standby:
         self._arrived_bytes += sum(len(batch.data) for batch in batches)
 
     def follow(self, commit_point: int) -> None:
-        """Replay up to there: soon, from memory; in the background what has to be read, or is more."""
+        """Replay up to `commit_point`: what is in memory soon, what must be read, or is more, in the background."""
         if self.failed:
             return
-        self._waited_for = False
+        self._urgency = Urgency.BACKGROUND
         self._target = max(self._target, commit_point)
         if self._task is not None or (self._steps is None and self.replayed >= self._target):
             return
@@ -121,7 +122,7 @@ class Standby:
         return bool(self._arrived) and 0 <= self._arrived_from <= self.replayed and self._arrived_bytes <= WARM_BYTES
 
     def load_at_once(self) -> bool:
-        """Replay the rest of the log now, if that is little. Raises what ``load`` raises."""
+        """Replay the rest of the log now, if it is small. Returns whether it was. Raises what `load` raises."""
         self.stop()
         if self._rest_bytes > WARM_BYTES:
             return False
@@ -134,12 +135,12 @@ class Standby:
         cannot be read.
         """
         self.stop()
-        self._waited_for = True
+        self._urgency = Urgency.ELECTION
         self._target = self._replica.log.end_offset
         await self._run()
 
     def stop(self) -> None:
-        """Nothing is replayed in the background any more, until ``follow``."""
+        """Stop the replay in the background, until `follow`."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -167,20 +168,18 @@ class Standby:
             yield
         except DamagedLogError as error:
             self._on_error(error)
-        except Exception:  # it may follow on and must not lead: an election will say why
+        except Exception:  # it may go on to follow, but must not lead: an election will fail with the reason
             logger.exception("standby_failed", partition=self._replica.partition)
             self.failed = True
 
     async def _run(self) -> None:
-        until_s = 0.0
         while (steps := self._next_steps()) is not None:
             for _ in steps:
-                if monotonic() >= until_s:
-                    until_s = await self._turns.next_slice(self._rest_bytes, waited_for=self._waited_for)
+                await self._turns.next_slice(self._urgency, self._rest_bytes)
 
     @property
     def _rest_bytes(self) -> int:
-        """Of the log that are not replayed. All of them before the first is: a checkpoint saves some."""
+        """Bytes of the log that are not replayed yet; at first all, although a checkpoint may save some."""
         log = self._replica.log
         return log.size if self._reached == NOTHING else log.bytes_from(max(self._reached, log.start_offset))
 
@@ -194,9 +193,9 @@ class Standby:
         try:
             start = self.replayed
             if start == NOTHING:
-                start = self._reached = yield from restore_checkpoint(replica, self.coordinator)
+                start = self._reached = yield from restore_checkpoint(replica, self.state)
             batches = self._noted(self._batches(start, target))
-            end = yield from replay_log(replica.log, self.coordinator, self._metrics, start, target, batches=batches)
+            end = yield from replay_log(replica.log, self.state, self._metrics, start, target, batches=batches)
             self.replayed = self._reached = max(end, target)
             self._epoch = self._epoch_of_state()
         finally:
@@ -208,8 +207,8 @@ class Standby:
             yield batch
 
     def _batches(self, start: int, target: int) -> Iterator[RecordBatch]:
-        """What the log has between ``start`` and ``target``, and perhaps more: what arrived lately is at hand, for as
-        long as it is kept.
+        """Returns the batches of the log between `start` and `target`, and perhaps more: first those that arrived
+        lately and are still in memory.
         """
         arrived, end = self._arrived, start
         while arrived and self._arrived_from <= end:

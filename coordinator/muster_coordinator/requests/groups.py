@@ -7,6 +7,8 @@ meanings are those of Kafka's message schemas. Times are milliseconds, ``None`` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 
@@ -259,3 +261,13 @@ class WriteTxnMarkerRequest(_Message, frozen=True):
 
 class WriteTxnMarkerResponse(_Message, frozen=True):
     error_code: int
+
+
+# -- Events of the pod, without a response ----------------------------------------------------------------------------
+
+
+class TopicsDeleted(_Message, frozen=True):
+    """The offsets of partitions for which `exists(topic, partition)` is False are to be removed (Kafka:
+    GroupCoordinator#onPartitionsDeleted)."""
+
+    exists: Callable[[str, int], bool]

@@ -1,4 +1,5 @@
-"""The runtime of one partition of a coordinator: queue, batching, parked answers, timers.
+"""The runtime of one partition of any coordinator: queue, batching, parked answers, timers (Kafka: CoordinatorRuntime).
 
-``Shard`` runs the group state machine of one partition that this pod leads, and holds no group rules.
+`Shard` runs a `state_machine.StateMachine` and appends its records to a `ports.PartitionWriter`. It knows no groups, no
+log and no replication.
 """

@@ -1,32 +1,33 @@
 """What a re-shard does to the partitions that this pod leads: close them to clients, fill new ones, open them again.
 
-A Fence record in the log says which it is, so it is committed like everything else and every later leader finds it, an
-operator or not. Re-shards are numbered: what was opened in one is never closed in it again, however late a call comes.
-Source: docs/resharding.md, ADR 9.
+A Fence record in the log says which of these a partition is in. It is committed like every other record, so every later
+leader finds it, with or without an operator. Re-shards are numbered: a partition that was opened in one is never closed
+in it again, however late a call arrives. Source: docs/resharding.md, ADR 9.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.control import NOT_IMPORTING, Fence
-from muster_coordinator.records.decode import Change, RecordDecodeError, UnknownRecord, decode_record
-from muster_coordinator.records.errors import UnsupportedValueVersionError
-from muster_coordinator.shard.ports import Clock
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.structs import UnknownRecord
 from muster_coordinator.shard.shard import Shard
+from muster_coordinator.state_machine import Decoder
 
 __all__ = ["FenceRefusedError", "Fencing"]
 
 COMMIT_WAIT_S = 5.0
 
-_Imported = tuple[RecordBatch, list[tuple[BatchRecord, Change]]]
+_Imported = tuple[RecordBatch, list[tuple[BatchRecord, Any]]]
 
 
 class FenceRefusedError(Exception):
-    """The call does nothing; ``reason`` is a stable code."""
+    """The call did nothing. `reason` is a stable code."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -34,36 +35,36 @@ class FenceRefusedError(Exception):
 
 
 class Fencing:
-    """Every call returns the committed Fence record, and can be repeated. Raises FenceRefusedError:
+    """The calls of a re-shard. Every call returns the committed Fence record and can be repeated. Raises
+    FenceRefusedError:
 
     NotLeader       this pod does not lead the partition, or stopped leading it meanwhile: ask the leader
-    NotCommitted    no majority has it yet: repeat
+    NotCommitted    no majority has the record yet: repeat the call
     Stale           a later re-shard, or a later step of this one, was here already
-    NotEmpty        a partition with groups shall take in records
-    Invalid         the bytes are no batches that a re-shard writes
+    NotEmpty        records cannot be imported into a partition that has state
+    Invalid         the bytes are not batches that a re-shard writes
     """
 
-    def __init__(self, shards: Mapping[int, Shard], clock: Clock, partition_changed: Callable[[int], None]) -> None:
+    def __init__(self, shards: Mapping[int, Shard], partition_changed: Callable[[int], None]) -> None:
         self._shards = shards
-        self._clock = clock
         self._partition_changed = partition_changed
 
     async def close(self, partition: int, reshard: int, *, importing: bool) -> Fence:
-        """No client is answered any more. ``importing``: the partition is a new one, and takes in records."""
+        """Stop answering clients. `importing`: the partition is a new one and takes in records."""
         shard = self._shard(partition)
-        fence = shard.coordinator.fence
+        fence = shard.replayed.fence
         if fence is not None and fence.reshard == reshard and fence.closed:
             return await self._committed(shard, fence)
         if fence is not None and fence.reshard >= reshard:
             raise FenceRefusedError("Stale", f"re-shard {fence.reshard} was here already")
-        if importing and not shard.coordinator.is_empty:
-            raise FenceRefusedError("NotEmpty", f"partition {partition} has groups")
+        if importing and shard.machine.key_count:
+            raise FenceRefusedError("NotEmpty", f"partition {partition} has state")
         return await self._append(shard, Fence(reshard, closed=True, imported=0 if importing else NOT_IMPORTING))
 
     async def open(self, partition: int, reshard: int) -> Fence:
-        """Clients are answered again."""
+        """Answer clients again."""
         shard = self._shard(partition)
-        fence = shard.coordinator.fence
+        fence = shard.replayed.fence
         if fence is None or fence.reshard != reshard:
             raise FenceRefusedError("Stale", f"re-shard {reshard} did not close partition {partition}")
         if not fence.closed:
@@ -71,19 +72,19 @@ class Fencing:
         return await self._append(shard, Fence(reshard, False, fence.imported, fence.complete))
 
     async def take_in(self, partition: int, reshard: int, position: int, data: bytes, *, last: bool) -> Fence:
-        """Append batches of the new log, of which ``position`` records were taken in before; with ``last`` no more
-        follow. At another position nothing is done: the answer says how far the partition is.
+        """Append batches of the new log after the first `position` records of it. `last`: these are the last ones. If
+        the partition is at another position, nothing is appended: the returned record says how far it is.
 
-        A leader that dies between batches and Fence record leaves batches that are not counted, and come once more: the
-        same records again, at the end of the log, change nothing.
+        A leader that dies between the batches and the Fence record leaves batches that no Fence record counts. They
+        are imported again: the same records at the end of the log change nothing.
         """
         shard = self._shard(partition)
-        fence = shard.coordinator.fence
+        fence = shard.replayed.fence
         if fence is None or fence.reshard != reshard or fence.imported == NOT_IMPORTING or not fence.closed:
             raise FenceRefusedError("Stale", f"partition {partition} takes in nothing for re-shard {reshard}")
         if fence.complete or fence.imported != position:
             return await self._committed(shard, fence)
-        batches = _parse(data, position)
+        batches = _parse(data, position, shard.machine.new_decoder())
         imported = position + sum(batch.records_count for batch, _ in batches)
         return await self._append(shard, Fence(reshard, True, imported, last), batches)
 
@@ -96,13 +97,11 @@ class Fencing:
     async def _append(self, shard: Shard, fence: Fence, batches: Sequence[_Imported] = ()) -> Fence:
         try:
             for batch, changes in batches:
-                shift = shard.replica.end_offset - batch.base_offset
-                shard.replica.append_imported(batch, shard.epoch)
+                shift = shard.writer.end_offset - batch.base_offset
+                shard.writer.append_imported(batch, shard.epoch)
                 for record, change in changes:
-                    shard.coordinator.replay(change, record.offset + shift, record.timestamp_ms)
-            shard.replica.append_fence(shard.epoch, fence, self._clock.wall_ms())
-            shard.coordinator.replay_fence(fence)
-            shard.fence_changed()
+                    shard.machine.replay(change, record.offset + shift, record.timestamp_ms)
+            shard.append_fence(fence)
         except Exception as error:
             shard.fail_turn(error)
             raise FenceRefusedError("NotLeader", f"partition {shard.partition} failed: {error}") from error
@@ -122,7 +121,7 @@ class Fencing:
 
 
 class _Waiting:
-    """``shard.answers.Answer`` of a call."""
+    """`shard.ports.Answer` of a call."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,16 +135,16 @@ class _Waiting:
             self.done.set_exception(FenceRefusedError("NotLeader", "this pod stopped leading the partition"))
 
 
-def _parse(data: bytes, position: int) -> list[_Imported]:
-    """Whole batches with dense offsets from ``position`` on, outside transactions, of records that are known. All is
-    looked at before anything is appended."""
+def _parse(data: bytes, position: int, decode: Decoder) -> list[_Imported]:
+    """Returns the batches of `data` with their decoded records. Raises FenceRefusedError unless these are whole batches
+    with dense offsets from `position` on, outside transactions, of record types that the coordinator knows."""
     found: list[_Imported] = []
     try:
         for batch in iter_batches(data):
             dense = batch.last_offset_delta + 1 == batch.records_count
             if batch.base_offset != position or not dense or batch.is_control or batch.is_transactional:
-                raise FenceRefusedError("Invalid", f"the batch at offset {batch.base_offset} is none that follows")
-            changes = [(record, decode_record(record.key, record.value)) for record in batch.records()]
+                raise FenceRefusedError("Invalid", f"the batch at offset {batch.base_offset} does not follow")
+            changes = [(record, decode(record.key, record.value)) for record in batch.records()]
             if any(type(change) is UnknownRecord for _, change in changes):
                 raise FenceRefusedError("Invalid", f"the batch at offset {batch.base_offset} has an unknown record")
             found.append((batch, changes))

@@ -1,21 +1,19 @@
-"""What shards count, as plain integers: the hot path pays an addition, ``process.metrics`` exports them when it is
-scraped."""
+"""What shards and replicas count, as plain integers: the hot path pays for an addition. `process.metrics` exports them
+when it is scraped."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.state_machine import StateMachine
 
 BOUNDS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 30_000.0)
 
-EVENTS = ("offset_commits", "offset_deletions", "offset_expirations", "rebalances_completed")
-"""The counters of a group coordinator (``groups.state.Counters``), with the meaning of Kafka's sensors."""
-
 
 class Histogram:
-    """Durations in ms. ``counts`` has one more entry than the bounds: what is above the last."""
+    """Durations in ms. `counts` has one more entry than the bounds, for durations above the last one."""
 
     def __init__(self, bounds_ms: tuple[float, ...] = BOUNDS_MS) -> None:
         self.bounds_ms = bounds_ms
@@ -28,25 +26,26 @@ class Histogram:
 
 
 class RunCounts:
-    """Of one kind of background work (cleaner, checkpoint, archive), over all partitions of the pod."""
+    """Counts one kind of background work (cleaner, checkpoint, archive) over all partitions of the pod."""
 
     __slots__ = ("byte_count", "done", "failed", "given_up", "lag_bytes")
 
     def __init__(self) -> None:
         self.done = 0
-        self.given_up = 0  # somebody else needed the log, or the leadership ended
+        self.given_up = 0  # the log was needed for something else, or the leadership ended
         self.failed = 0
-        self.byte_count = 0  # that runs have read and written to clean, written as checkpoints, copied to the archive
-        self.lag_bytes = 0  # of logs that it has still to go through, when it looked last
+        self.byte_count = 0  # read and written to clean, written as checkpoints, or copied to the archive
+        self.lag_bytes = 0  # of logs that were still to be gone through at the last look
 
 
 class ShardMetrics:
-    """Of one pod, shared by its shards. The histograms have Kafka's meaning (CoordinatorRuntimeMetrics), per turn
-    instead of per event: a turn runs what came together while the write before was on its way.
+    """Counters and histograms of one pod, shared by its shards. The histograms have Kafka's meaning
+    (CoordinatorRuntimeMetrics), but per turn instead of per event: a turn runs all requests that arrived during the
+    write before it.
     """
 
     def __init__(self) -> None:
-        self.operation_errors = 0  # handlers that raised: defects
+        self.operation_errors = 0  # operations that raised: defects
         self.commit_timeouts = 0  # requests refused because their records did not commit in time
         self.records_loaded = 0
         self.unknown_records = 0  # records of unknown type that loading skipped
@@ -59,28 +58,27 @@ class ShardMetrics:
         self.queue_time = Histogram()  # from the first request of a turn to the turn
         self.processing_time = Histogram()  # of the operations of a turn
         self.flush_time = Histogram()  # of one durable write: from handing it over to the news that it is done
-        self.elections: Counter[str] = Counter()  # calls, by outcome (``calls.CallStatus``)
-        self.leaderships = 0  # that became ACTIVE, nominations of the replicas themselves included
+        self.elections: Counter[str] = Counter()  # calls, by outcome
+        self.leaderships = 0  # those that became ACTIVE, self-nominations included
         self.step_downs = 0
-        self.read_rounds = 0  # confirmations of all reads that waited
+        self.read_rounds = 0  # rounds in which a majority confirmed reads
         self.commit_time = Histogram()  # with several replicas: from the append to the commit, sampled
-        self._past_events = dict.fromkeys(EVENTS, 0)  # of partitions that are not led here any more
+        self._past_events: Counter[str] = Counter()  # of partitions that are no longer led here
 
-    def keep_events(self, coordinator: GroupCoordinator) -> None:
-        """Its partition is not led here any more; what it counted stays in the totals."""
-        for event in EVENTS:
-            self._past_events[event] += getattr(coordinator.counters, event)
+    def keep_events(self, machine: StateMachine) -> None:
+        """Add the counts of `machine` to the totals for good: its partition is no longer led here."""
+        self._past_events.update(machine.event_counts)
 
-    def events(self, coordinators: list[GroupCoordinator]) -> dict[str, int]:
-        """Totals since the process started; ``coordinators`` are those of the partitions led now."""
-        return {
-            event: past + sum(getattr(c.counters, event) for c in coordinators)
-            for event, past in self._past_events.items()
-        }
+    def events(self, machines: Iterable[StateMachine]) -> Mapping[str, int]:
+        """Returns the totals since the process started. `machines`: those of the partitions that are led now."""
+        total = Counter(self._past_events)
+        for machine in machines:
+            total.update(machine.event_counts)
+        return total
 
 
 class CommitSample:
-    """Measures one append of a partition at a time, from here to its commit."""
+    """Measures the time from an append of a partition to its commit, of one append at a time."""
 
     def __init__(self, times: Histogram) -> None:
         self._times = times

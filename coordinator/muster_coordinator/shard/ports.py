@@ -1,25 +1,80 @@
-"""What a shard needs of the pod around it; the pod implements these over asyncio, the simulation over virtual time."""
+"""What a shard needs of its surroundings. The pod implements these ports over asyncio, the simulation over virtual
+time.
+
+The state machine that a shard runs is a port as well: `muster_coordinator.state_machine`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.state_machine import Record
 
 if TYPE_CHECKING:
-    from muster_coordinator.replication.messages import Message
     from muster_coordinator.shard.shard import Shard
+
+__all__ = ["NO_PRODUCER", "Answer", "Clock", "PartitionWriter", "Scheduler", "ShardEvents"]
+
+NO_PRODUCER = (-1, -1)
+"""Producer id and epoch of a batch outside transactions."""
 
 
 class Clock(Protocol):
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: for what is written into records."""
+        """Returns milliseconds since 1970, for what is written into records."""
         ...
 
     def monotonic_ms(self) -> int:
-        """For timers and time-outs; never jumps."""
+        """Returns milliseconds for timers and time-outs; never jumps."""
         ...
 
     def monotonic_s(self) -> float:
-        """The same clock, as fine as it gets: for measuring."""
+        """Returns seconds of the same clock at its full resolution, for measurements."""
+        ...
+
+
+class Answer(Protocol):
+    """One request that waits for its answer. Exactly one of the two methods is called, once."""
+
+    def answer(self, response: Any) -> None: ...
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer with an error in the shape of the request."""
+        ...
+
+
+class PartitionWriter(Protocol):
+    """Where the records of a shard go: the log of one partition, for one leadership (Kafka: PartitionWriter).
+
+    Whoever owns the log calls `Shard.committed` and `Shard.reads_confirmed`. The appending methods raise OSError.
+    """
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    def append(
+        self,
+        records: list[Record],
+        epoch: int,
+        now_ms: int,
+        producer: tuple[int, int] = NO_PRODUCER,
+        *,
+        control: bool = False,
+    ) -> None:
+        """Append one batch. With a `producer` (id, epoch) the batch is transactional."""
+        ...
+
+    def append_imported(self, batch: RecordBatch, epoch: int) -> None:
+        """Append a batch of another log with the offsets and the epoch of this one."""
+        ...
+
+    def confirm_read(self) -> int:
+        """Returns the read round that must be confirmed before what is read now may be shown; 0: no round is needed,
+        because no other replica can have elected another leader."""
         ...
 
 
@@ -48,18 +103,4 @@ class ShardEvents(Protocol):
 
     def storage_failed(self, error: Exception) -> None:
         """A write to the log failed: nothing more may be written before the storage was opened anew."""
-        ...
-
-
-class Peers(Protocol):
-    """The way to the other pods' replicas. What arrives goes to ``ReplicaManager.receive(partition, message)``, and
-    ``ReplicaManager.disconnected(log_id)`` says that the connection to a replica's pod was closed.
-
-    Messages may get lost, be late or come twice; between two pods they should come in order.
-    """
-
-    def send(self, partition: int, message: Message) -> None:
-        """Queue for the pod that has the replica ``message.to`` of ``partition``; sent at the end of this turn of the
-        loop. Dropped if that pod is not known, or too much is queued for it.
-        """
         ...

@@ -1,12 +1,13 @@
-"""One offsets partition that this pod leads: operation -> records -> batch -> commit -> answers.
+"""The runtime of one partition that this pod leads: operation -> records -> batch -> commit -> answers.
 
-A shard drains its queue, runs each operation against the group state, replays its records at once, and closes one
-batch per turn; the pod appends the batches of all its shards with one durable write. Answers wait in a queue ordered
-by log offset until the commit point passes the log end that they depend on, reads included: no answer shows state
-that could still be lost. A failed append or replay fails the shard; there is no rollback in memory, a new election
-reloads from the log.
+A shard drains its queue, runs each operation of its state machine, replays its records at once, and closes one batch
+per turn. The pod writes the batches of all its shards with one durable write. Answers wait in a queue ordered by log
+offset until the commit point passes the log end that they depend on, reads included: no answer shows state that could
+still be lost. A failed append or replay fails the shard. There is no rollback in memory: a new election reloads the
+state from the log.
 
-Source: CoordinatorRuntime (operation, deferred events, load and unload), design section 2.
+The shard does not know which coordinator it runs, nor where records go: see `state_machine` and `shard.ports`.
+Source: CoordinatorRuntime (operation, deferred events, load and unload).
 """
 
 from __future__ import annotations
@@ -19,14 +20,11 @@ from typing import Any
 import structlog
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
-from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker
-from muster_coordinator.replica.stored import StoredReplica
-from muster_coordinator.replication.sets import Sets
-from muster_coordinator.shard.answers import Answer
+from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker, encode_fence
 from muster_coordinator.shard.metrics import ShardMetrics
-from muster_coordinator.shard.ports import Clock, Scheduler, ShardEvents
+from muster_coordinator.shard.ports import Answer, Clock, PartitionWriter, Scheduler, ShardEvents
+from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.timers import Timers
 from muster_coordinator.state_machine import Record, Result, SetTimer, Transaction
 from muster_coordinator.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
@@ -38,14 +36,15 @@ MAX_BATCH_RECORDS = 10_000
 batch can hold them: tombstones of many offsets, which need not come together."""
 
 _INTERNAL = object()
-"""Marks a queue entry as work of our own, (now_ms) -> Result: a timer that fired, or a deletion of topics."""
+"""Marks a queue entry as work without a request, (now_ms) -> Result: a timer that fired, or an event of the pod."""
 
 
 class Shard:
     def __init__(
         self,
-        replica: StoredReplica,
-        coordinator: GroupCoordinator,
+        partition: int,
+        replayed: ReplayedState,
+        writer: PartitionWriter,
         *,
         epoch: int,
         scheduler: Scheduler,
@@ -54,13 +53,14 @@ class Shard:
         metrics: ShardMetrics,
         commit_timeout_ms: int,
     ) -> None:
-        self.partition = replica.partition
-        self.replica = replica
+        self.partition = partition
+        self.replayed = replayed
+        self.machine = replayed.machine
+        self.writer = writer
         self.epoch = epoch  # of this leadership
         self.state = ShardState.INITIAL
         self.reason = ""  # why it FAILED or was CLOSED: a stable CamelCase code
         self.message = ""  # the reason as a sentence
-        self.coordinator = coordinator
         self._scheduler = scheduler
         self._events = events
         self._clock = clock
@@ -76,8 +76,6 @@ class Shard:
         self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
         self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
         self._timers = Timers()
-        self.confirm_read: Callable[[], int] | None = None
-        """Gives the round that must be confirmed before an answer without records is sent; None: nothing must."""
         self.high_watermark = -1
         """The commit point; -1 before the epoch is open."""
         self._confirmed_round = 0
@@ -85,7 +83,7 @@ class Shard:
 
     def __repr__(self) -> str:
         return (
-            f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.replica.end_offset} committed="
+            f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.writer.end_offset} committed="
             f"{self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
         )
 
@@ -94,29 +92,27 @@ class Shard:
     def start_loading(self) -> None:
         self._enter(ShardState.LOADING)
 
-    def open_epoch(self, epoch: int, sets: Sets) -> None:
-        """Append the leader-change record that opens ``epoch``. What is loaded stays; what was queued follows.
+    def open_epoch(self, epoch: int) -> None:
+        """The leader-change record of `epoch` was appended. The loaded state and the queue stay.
 
-        Requests are run from now on: what they append lies behind that record, so that none is answered before it is
+        Requests run from now on. Their records follow the leader-change record, so none is answered before that is
         committed, and groups do not wait for one round trip after the other (ADR 19).
         """
         self._held, self.is_opened = False, True
         self.epoch = epoch
-        self.replica.append_leader_change(epoch, sets, self._clock.wall_ms())
-        fence = self.coordinator.fence
-        if self.state is ShardState.LOADING and (fence is None or not fence.closed):
+        if self.state is ShardState.LOADING and not self.replayed.is_closed:
             self._begin_to_serve()
         self._scheduler.drain_soon(self)
 
     def activate(self) -> None:
         """The leader-change record is committed."""
         if self.state is ShardState.LOADING:
-            self.committed_fence = self.coordinator.fence
+            self.committed_fence = self.replayed.fence
             self._open_or_fence()
 
     def _open_or_fence(self) -> None:
-        """What the last Fence record says."""
-        fence = self.coordinator.fence
+        """Serve clients or not, as the last Fence record says."""
+        fence = self.replayed.fence
         if fence is not None and fence.closed:
             if self.state is not ShardState.FENCED:
                 self._enter(ShardState.FENCED, "Resharding", f"re-shard {fence.reshard} is under way")
@@ -125,34 +121,34 @@ class Shard:
             self._enter(ShardState.ACTIVE)
 
     def _begin_to_serve(self) -> None:
-        """What the group state does first is first in the queue."""
+        """Take requests. The first work in the queue is that of the state machine itself."""
         if not self._serves:
             self._serves = True
-            self._queue_internal(self.coordinator.on_loaded)
+            self._queue_internal(self.machine.on_loaded)
 
     def hold(self) -> None:
-        """Run and append nothing until ``open_epoch``: a higher epoch of this very pod is being promised. Rounds count
-        anew in each epoch; reads that wait for one are confirmed by the next leader-change record."""
+        """Run and append nothing until `open_epoch`: this pod is elected again in a higher epoch. Read rounds start
+        again at 0 in each epoch, so reads that wait for a round wait for the next leader-change record instead."""
         self._held = True
         self._confirmed_round = 0
-        opened = self.replica.end_offset + 1
+        opened = self.writer.end_offset + 1
         parked = ((opened if read_round else end, 0, *rest) for end, read_round, *rest in self._parked)
         self._parked = deque(parked)
         self._park_marks = deque((opened if read_round else end, 0, ms) for end, read_round, ms in self._park_marks)
 
     def fail(self, reason: str, message: str, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Stop serving because of a fault of this replica; parked and queued requests get ``code``."""
+        """Stop serving because of a fault of this replica. Parked and queued requests get `code`."""
         self._leave(ShardState.FAILED, reason, message, code)
 
     def close(self, message: str) -> None:
-        """Stop serving because the leadership ended; parked and queued requests get NOT_COORDINATOR."""
+        """Stop serving because the leadership ended. Parked and queued requests get NOT_COORDINATOR."""
         self._leave(ShardState.CLOSED, "Resigned", message, ErrorCode.NOT_COORDINATOR)
 
     def _leave(self, state: ShardState, reason: str, message: str, code: ErrorCode) -> None:
         if self.state in (ShardState.CLOSED, state):
             return
         if self.state is not ShardState.FAILED:
-            self._metrics.keep_events(self.coordinator)
+            self._metrics.keep_events(self.machine)
         self._scheduler.disarm(self)
         self._enter(state, reason, message)
         parked, self._parked = self._parked, deque()
@@ -162,11 +158,10 @@ class Shard:
         self._end_live(code)
 
     def _end_live(self, code: ErrorCode) -> None:
-        """Whoever waits in a group or in the queue gets ``code``; no timer fires any more."""
+        """Refuse the requests in the state machine and in the queue with `code`, and stop all timers."""
         self._timers.clear()
         queued, self._queue = self._queue, deque()
-        for reply in self.coordinator.on_unloaded():
-            waiting: Any = reply.token
+        for waiting in self.machine.on_unloaded():
             waiting.refuse(code)
         for kind, request in queued:
             if kind is not _INTERNAL:
@@ -187,7 +182,7 @@ class Shard:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def submit(self, request: Any, answer: Answer) -> None:
-        """Queue a request of ``requests.groups``; its answer comes when what it depends on is committed."""
+        """Queue a request of the state machine. Its answer comes when what it depends on is committed."""
         if not self._serves:
             self._refuse_inactive(request, answer)
             return
@@ -197,8 +192,8 @@ class Shard:
             self._scheduler.drain_soon(self)
 
     def _refuse_inactive(self, request: Any, answer: Answer) -> None:
-        """What is wrong with the request itself comes first, as in Kafka (GroupCoordinatorService)."""
-        wrong = self.coordinator.refuse(request)
+        """Errors of the request itself come first, as in Kafka (GroupCoordinatorService)."""
+        wrong = self.machine.refuse(request)
         if wrong is not None:
             answer.answer(wrong)
         elif self.state is ShardState.LOADING:
@@ -212,23 +207,28 @@ class Shard:
     def can_append(self) -> bool:
         return self.state in OPEN_STATES and not self._held
 
-    def fence_changed(self) -> None:
-        """A Fence record was appended and replayed. Answers that are parked depend on what is before it, and come."""
+    def append_fence(self, fence: Fence) -> None:
+        """Append a Fence record and do what it says. Parked answers depend on records before it, and are still sent.
+
+        Raises OSError, and what the writer raises: call `fail_turn` then.
+        """
+        self.writer.append([(*encode_fence(fence), None)], self.epoch, self._clock.wall_ms(), control=True)
+        self.replayed.fence = fence
         was_active = self.state is ShardState.ACTIVE
         self._open_or_fence()
         if was_active and self.state is ShardState.FENCED:
             self._end_live(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def answer_when_committed(self, answer: Answer, response: object) -> None:
-        """When all that the log holds now is committed."""
-        self._parked.append((self.replica.end_offset, 0, answer, response))
+        """Send `response` when all that the log holds now is committed."""
+        self._parked.append((self.writer.end_offset, 0, answer, response))
         self._release()
         self._scheduler.drain_soon(self)
 
     def drain(self, now_ms: int, monotonic_ms: int) -> None:
-        """Run what is queued, in order, and close one batch. What arrives meanwhile belongs to the next turn.
+        """Run the queue, in order, and close one batch. Requests that arrive meanwhile run in the next turn.
 
-        The times are those of the turn, wall clock and monotonic, in ms.
+        `now_ms` and `monotonic_ms` are the time at which the turn began, in wall-clock and monotonic ms.
         """
         self._scheduled = False
         if not self._serves or self._held:
@@ -248,13 +248,12 @@ class Shard:
     def _run_queue(self, now_ms: int) -> None:
         queue = self._queue
         parked = self._parked
-        operations = self.coordinator.operations
-        replay = self.coordinator.replay
-        end_offset = self.replica.end_offset
-        confirm_read = self.confirm_read
-        read_round = 0  # of this turn, when something was read
+        operations = self.machine.operations
+        replay = self.machine.replay
+        end_offset = self.writer.end_offset
+        read_round, has_round = 0, False  # one round for all reads of this turn
         records: list[Record] = []
-        size, max_bytes = HEADER_BYTES, self.coordinator.max_batch_bytes
+        size, max_bytes = HEADER_BYTES, self.machine.max_batch_bytes
         for _ in range(len(queue)):
             request, answer = queue.popleft()
             if request is _INTERNAL:
@@ -281,8 +280,8 @@ class Shard:
                     self._append(records, before, now_ms)
                     records, size = [], size - before + HEADER_BYTES
                 records += result.records
-            elif confirm_read is not None and not read_round and (response is not None or result.replies):
-                read_round = confirm_read()
+            elif not has_round and (response is not None or result.replies):
+                read_round, has_round = self.writer.confirm_read(), True
             if response is not None:
                 parked.append((end_offset, read_round, answer, response))
                 self._unanswered = None
@@ -296,13 +295,13 @@ class Shard:
         self._append(records, size, now_ms)
 
     def _operation_failed(self, request: Any, answer: Answer) -> None:
-        """A defect of a handler costs its own request, as in Kafka: only replay changes the state."""
+        """Refuse the request of a handler that raised, and go on, as Kafka does: only replay changes the state."""
         logger.exception("operation_failed", partition=self.partition, request=type(request).__name__)
         self._metrics.operation_errors += 1
         answer.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def fail_turn(self, error: Exception) -> None:
-        """A record could not be replayed or appended: what is in memory is not what the log says any more."""
+        """A record could not be replayed or appended: the state in memory may differ from the log."""
         logger.exception("shard_failed", partition=self.partition)
         unanswered, self._unanswered = self._unanswered, None
         if unanswered is not None:
@@ -313,42 +312,42 @@ class Shard:
             self._events.storage_failed(error)
 
     def _append(self, records: list[Record], size: int, now_ms: int) -> None:
-        """``size``: upper bound of the batch's bytes."""
-        max_bytes = self.coordinator.max_batch_bytes
+        """Append `records` as one batch, or as several if `size`, the upper bound of its bytes, is too large."""
+        max_bytes = self.machine.max_batch_bytes
         batches = split_records(records, max_bytes) if size > max_bytes else (records,) if records else ()
         for batch in batches:
-            self.replica.append_records(batch, self.epoch, now_ms)
+            self.writer.append(batch, self.epoch, now_ms)
 
     def _append_transactional(self, result: Result, transaction: Transaction, now_ms: int) -> int:
-        """Offsets of an open transaction, or its marker, have a batch of their own. Returns the log end after it."""
-        offset = self.replica.end_offset
+        """Append the offsets of an open transaction, or its marker, as a batch of their own. Returns the log end."""
+        offset = self.writer.end_offset
         producer = (transaction.producer_id, transaction.producer_epoch)
         if transaction.marker is None:
-            self.replica.append_records(list(result.records), self.epoch, now_ms, producer)
+            self.writer.append(list(result.records), self.epoch, now_ms, producer)
             for record in result.records:
-                self.coordinator.replay(record[2], offset, now_ms, *producer)
+                self.machine.replay(record[2], offset, now_ms, *producer)
                 offset += 1
             return offset
         marker = encode_end_txn_marker(EndTxnMarker(transaction.marker, transaction.coordinator_epoch))
-        self.replica.append_records([(*marker, None)], self.epoch, now_ms, producer, control=True)
-        self.coordinator.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
+        self.writer.append([(*marker, None)], self.epoch, now_ms, producer, control=True)
+        self.machine.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
         return offset + 1
 
     # -- commit point -------------------------------------------------------------------------------------------------
 
     def committed(self, end_offset: int) -> None:
-        """All below ``end_offset`` is committed."""
+        """All records below `end_offset` are committed."""
         if end_offset > self.high_watermark:
             self.high_watermark = end_offset
             self._release()
 
     def reads_confirmed(self, read_round: int) -> None:
-        """What ``confirm_read`` gave this round or a lower one for may be answered."""
+        """Reads whose `PartitionWriter.confirm_read` returned `read_round` or a lower one may be answered."""
         self._confirmed_round = read_round
         self._release()
 
     def _release(self) -> None:
-        """Answer every parked request whose log end is committed and whose reads are confirmed."""
+        """Answer every parked request whose log end is committed and whose read round is confirmed."""
         committed, confirmed = self.high_watermark, self._confirmed_round
         parked = self._parked
         while parked and parked[0][0] <= committed and parked[0][1] <= confirmed:
@@ -359,8 +358,8 @@ class Shard:
             marks.popleft()
 
     def refuse_overdue(self) -> None:
-        """Those not committed within offsets.commit.timeout.ms (as Kafka: REQUEST_TIMED_OUT, shown as
-        COORDINATOR_NOT_AVAILABLE). Their records stay in the log and may still commit."""
+        """Refuse requests that did not commit within offsets.commit.timeout.ms with COORDINATOR_NOT_AVAILABLE (Kafka:
+        REQUEST_TIMED_OUT, shown as that). Their records stay in the log and may still commit."""
         limit = self._clock.monotonic_ms() - self._commit_timeout_ms
         marks = self._park_marks
         overdue_end = overdue_round = -1
@@ -376,16 +375,15 @@ class Shard:
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def fire_timers(self) -> None:
-        """Queue what is due; the timers run in the order of the queue, like requests."""
+        """Queue the timers that are due. They run in the order of the queue, like requests."""
         for key, serial in self._timers.pop_due(self._clock.monotonic_ms()):
             self._queue_internal(partial(self._run_timer, key, serial))
         self._arm()
 
-    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> None:
-        """Topics were deleted: offsets of partitions of which ``exists(topic, partition)`` is False go (as Kafka's
-        GroupCoordinator#onPartitionsDeleted)."""
+    def notify(self, event: object) -> None:
+        """Queue `event` for the state machine, if this shard serves."""
         if self._serves:
-            self._queue_internal(lambda now_ms: self.coordinator.partitions_deleted(exists))
+            self._queue_internal(partial(self.machine.on_event, event))
 
     def _queue_internal(self, work: Callable[[int], Result]) -> None:
         self._queue.append((_INTERNAL, work))
@@ -396,7 +394,7 @@ class Shard:
     def _run_timer(self, key: Any, serial: int, now_ms: int) -> Result:
         if not self._timers.claim(key, serial):
             return Result()
-        return self.coordinator.on_timer(key, now_ms)
+        return self.machine.on_timer(key, now_ms)
 
     def _set_timers(self, result: Result) -> None:
         now_ms = self._clock.monotonic_ms()

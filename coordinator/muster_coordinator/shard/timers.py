@@ -1,9 +1,9 @@
-"""Keyed timers of one shard, without a clock or a loop of their own.
+"""Keyed timers of one shard, without a clock or an event loop of their own.
 
 One timer per key. Setting a key again replaces its deadline, and a replaced or cancelled timer never fires, not even
-when it is already due and queued: what is due is handed out as (key, serial), and ``claim`` answers whether that is
-still the timer. Pushing a deadline back, which every heartbeat and commit of a member does, costs two dictionary
-writes and leaves the heap alone.
+when it is already due and queued: `pop_due` returns (key, serial), and `claim` says whether that timer is still set.
+Moving a deadline to a later time, which every heartbeat and commit of a member does, costs two dictionary writes and
+does not touch the heap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Timers:
         return len(self._timers)
 
     def set(self, key: Hashable, deadline_ms: int) -> None:
-        """Start or replace the timer of ``key``; ``deadline_ms`` is on the shard's monotonic clock."""
+        """Start or replace the timer of `key`. `deadline_ms` is on the shard's monotonic clock."""
         self._serial += 1
         self._timers[key] = (deadline_ms, self._serial)
         pushed = self._pushed.get(key)
@@ -39,12 +39,13 @@ class Timers:
         self._pushed.clear()
 
     def next_deadline_ms(self) -> int | None:
-        """A time before which nothing is due; None when no timer is set. May be early (see ``set``), never late."""
+        """Returns a time before which no timer is due; None if none is set. It may be too early, never too late."""
         self._drop_dead_entries()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> list[tuple[Hashable, int]]:
-        """(key, serial) of every timer that is due; each stays set until it is claimed, cancelled or replaced."""
+        """Returns (key, serial) of every timer that is due. Each stays set until it is claimed, cancelled or
+        replaced."""
         due: list[tuple[Hashable, int]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, serial, key = heapq.heappop(self._heap)
@@ -61,7 +62,8 @@ class Timers:
         return due
 
     def claim(self, key: Hashable, serial: int) -> bool:
-        """True once for a due timer that was neither cancelled nor replaced since ``pop_due``; it is gone then."""
+        """Returns True, once, for a due timer that was neither cancelled nor replaced since `pop_due`, and removes
+        it."""
         timer = self._timers.get(key)
         if timer is None or timer[1] != serial:
             return False

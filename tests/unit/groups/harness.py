@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 from tests.unit.groups.checks import check_counts, check_group, check_timer
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.state_machine import Record, Result, SetTimer, TimerKey, Transaction
 
 START_MS = 1_700_000_000_000
@@ -108,7 +108,7 @@ class Harness:
 
     def send(self, request: object) -> Pending:
         pending = Pending(request)
-        self._apply(self.coordinator.handle(request, pending, self.now_ms), pending)
+        self._apply(self.coordinator.operations[type(request)](request, pending, self.now_ms), pending)
         return pending
 
     def advance(self, delay_ms: int) -> None:
@@ -127,14 +127,14 @@ class Harness:
         self._apply(self.coordinator.on_timer(key, self.now_ms), None)
 
     def partitions_deleted(self) -> Result:
-        result = self.coordinator.partitions_deleted(self.topics.has)
+        result = self.coordinator.on_event(m.TopicsDeleted(self.topics.has), self.now_ms)
         self._apply(result, None)
         return result
 
     def reload(self) -> None:
         """The leader goes, another one loads the log."""
-        for reply in self.coordinator.on_unloaded():
-            self._answer(reply.token, reply.response)
+        for pending in self.coordinator.on_unloaded():
+            self._answer(pending, refusal(pending.request, ErrorCode.NOT_COORDINATOR))
         self.timers.clear()
         self.coordinator = self._new()
         replay(self.coordinator, self.log)
@@ -144,7 +144,7 @@ class Harness:
         """One that has nothing but a snapshot of the leader's state."""
         coordinator = self._new()
         for part in self.coordinator.snapshot(3):
-            coordinator.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(part), type=StatePart))
+            coordinator.restore(part)
         return coordinator
 
     def lose_records(self, count: int) -> None:
@@ -223,7 +223,9 @@ class Harness:
                 check_timer(kind, self.group(group_id), member_id)
 
     def group_ids(self) -> list[str]:
-        response = self.coordinator.handle(m.ListGroupsRequest(), object(), self.now_ms).response
+        response = self.coordinator.operations[m.ListGroupsRequest](
+            m.ListGroupsRequest(), object(), self.now_ms
+        ).response
         assert isinstance(response, m.ListGroupsResponse)
         return [group.group_id for group in response.groups]
 

@@ -9,6 +9,7 @@ which a vote that is a tie falls, and nothing else.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 from tests.unit.groups.reference_members import Membership
 from tests.unit.groups.reference_offsets import Offsets
@@ -58,13 +59,14 @@ class ReferenceModel(Membership, Offsets):
         if member is not None or group.state == "PreparingRebalance":
             self._after_loss(group, initial=False)
 
-    def change_leader(self) -> None:
-        """Another coordinator loads the log: what is parked is answered, what no record holds is gone."""
+    def change_leader(self, member_id_of: Callable[[int], str]) -> None:
+        """Another coordinator loads the log: what is parked is refused, what no record holds is gone. `member_id_of`:
+        the member id in the request of that number, which a refusal repeats."""
         self.deadlines = {EXPIRY: self.now_ms + self.config.offsets_retention_check_interval_ms}
         for group_id, group in list(self.groups.items()):
             for member in group.members.values():
                 if member.join is not None:
-                    self.answers[member.join] = JoinAnswer(E.NOT_COORDINATOR, member.member_id)
+                    self.answers[member.join] = JoinAnswer(E.NOT_COORDINATOR, member_id_of(member.join))
                 if member.sync is not None:
                     self.answers[member.sync] = SyncAnswer(E.NOT_COORDINATOR)
             stored = group.stored

@@ -316,7 +316,7 @@ class AgainstModel(RuleBasedStateMachine):
         if pick:
             return  # not in every other step: it ends whatever was going on
         self.h.reload()
-        self.model.change_leader()
+        self.model.change_leader(lambda number: self.sent[number].request.member_id)
 
     # -- comparison ----------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ def test_offset_of_simple_group_expires_after_its_commit_and_the_group_with_it(h
     h.advance(CHECK_MS)
     assert h.offset() == -1
     assert h.group_ids() == []
-    assert h.coordinator.counters.offset_expirations == 1
+    assert h.coordinator.event_counts["offset_expirations"] == 1
 
 
 def test_simple_group_stays_while_one_offset_stays(h: Harness) -> None:

@@ -209,7 +209,7 @@ def test_retention_time_becomes_an_expire_timestamp(h: Harness) -> None:
 
 def test_counter_counts_committed_partitions(h: Harness) -> None:
     commit_topics(h, (("t", ((0, 5, -1, ""), (1, 5, -1, "x" * 5_000), (2, 5, -1, ""))),))
-    assert h.coordinator.counters.offset_commits == 2
+    assert h.coordinator.event_counts["offset_commits"] == 2
     assert h.coordinator.offset_count == 2
     h.commit()
     assert h.coordinator.offset_count == 2

@@ -12,7 +12,7 @@ from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.answers import Answer
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.apis import APIS
 
 

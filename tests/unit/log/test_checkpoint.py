@@ -6,7 +6,6 @@ import errno
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from tests.unit.log.offsets_history import HISTORIES, History, NoTopics, Step, s
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.checkpoint import NAME, CheckpointFile, CheckpointHead, CheckpointWriter, fits
 from muster_coordinator.log.swap import CleanedTo
 from muster_coordinator.records.batch import read_batch
@@ -59,7 +57,7 @@ def test_checkpoint_and_tail_give_the_state_of_the_whole_log(steps: list[Step], 
     first, second = coordinator(), coordinator()
     state_of(batches[:count], first)
     for part in first.snapshot(size):
-        second.restore(msgspec.msgpack.decode(msgspec.msgpack.encode(part), type=StatePart))
+        second.restore(part)
     assert second.durable_state() == first.durable_state()
     restored, whole = state_of(batches[count:], second), state_of(batches)
     assert restored == whole

@@ -35,7 +35,7 @@ class ArchivedPod(PodUnderTest):
             ),
             clock=SystemClock(),
             peers=NoPeers(),
-            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             cleaner_settings=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),
             archiver_settings=ArchiverSettings(DirectoryArchive(self.disk, ROOT), 10**9, NEVER_MS),

@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.checkpoint import NAME, CheckpointHead
 from muster_coordinator.pod.chores import checkpointing
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.replication.messages import Append
+from muster_coordinator.shard.replayed import ReplayedState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
@@ -44,11 +43,11 @@ async def take(pod: ReplicaPod) -> None:
 
 def head_of_the_right_state(pod: ReplicaPod) -> CheckpointHead:
     """The head of the pod's checkpoint, whose state is that of the log up to its offset."""
-    file = pod.up.replicas[0].open_checkpoint()
+    file = pod.up.replicas[0].open_checkpoint(None)
     assert file is not None
     coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
-    for part in file.parts():
-        coordinator.restore(msgspec.msgpack.decode(part, type=StatePart))
+    for _ in ReplayedState(coordinator).restore(file.parts()):
+        pass
     file.close()
     log = pod.up.replicas[0].log
     batches = [batch for batch in log.read_batches(0) if batch.end_offset <= file.head.offset]

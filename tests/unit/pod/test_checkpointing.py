@@ -17,6 +17,7 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import NAME, CheckpointFile, CheckpointHead
 from muster_coordinator.log.swap import CleanedTo
 from muster_coordinator.pod.chores import checkpointing
@@ -42,7 +43,7 @@ class CheckpointedPod(PodUnderTest):
             ),
             clock=SystemClock(),
             peers=NoPeers(),
-            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             checkpointer_settings=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
         )
@@ -70,7 +71,7 @@ class CheckpointedPod(PodUnderTest):
         await self.restart()
         await self.lead(epoch)
         shard = self.manager.shards[0]
-        assert shard.coordinator.durable_state() == state_of(shard.replica.log.read_batches(0))
+        assert shard.machine.durable_state() == state_of(self.manager.replicas[0].log.read_batches(0))
         return self.manager.metrics.records_loaded
 
 
@@ -88,7 +89,7 @@ async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CheckpointedPod]
 async def test_load_reads_the_checkpoint_and_what_lies_behind_it(pod: CheckpointedPod) -> None:
     assert await pod.load_again(2) == 51
     await pod.checkpointer.work()
-    assert pod.head == CheckpointHead(1, pod.manager.replicas[0].log_id, 52, 2)
+    assert pod.head == CheckpointHead(SNAPSHOT_VERSION, pod.manager.replicas[0].log_id, 52, 2)
     await pod.fill(3)
     assert await pod.load_again(3) == 3
     assert await pod.fetch() == 2
@@ -171,15 +172,15 @@ async def test_pod_that_is_behind_with_checkpoints_rests_less(
         rests.append(rest_s)
         return False
 
-    for commits, expected in ((50, checkpointing.REST_BEHIND), (20, checkpointing.REST)):
+    for commits, expected in ((50, checkpointing.REST_OVERDUE), (20, checkpointing.REST)):
         await pod.fill(commits)
         due = pod.checkpointer._due(pod.manager.hosts[0])
-        assert (due >= checkpointing.BEHIND) == (expected == checkpointing.REST_BEHIND)
+        assert (due >= checkpointing.OVERDUE) == (expected == checkpointing.REST_OVERDUE)
         with monkeypatch.context() as patched:
             patched.setattr(pod.checkpointer, "_clock", clock)
             patched.setattr(pod.checkpointer, "pause", pause)
             await pod.checkpointer.work()
-        assert set(rests) == {expected}, "for a second of work each"
+        assert set(rests) == {expected.after(1.0)}, "for a second of work each"
         rests.clear()
     assert pod.checkpointer.counts.done == 2
 
@@ -193,7 +194,7 @@ async def misplace(pod: CheckpointedPod) -> None:
     other = await pod.manager.create_replica(1)
     pod.disk.write(DATA / "__consumer_offsets-1" / NAME, content)
     await pod.manager.elect(1, 1, (other.log_id,), bootstrap=True)
-    assert pod.manager.shards[1].coordinator.offset_count == 0
+    assert pod.manager.shards[1].machine.offset_count == 0
 
 
 @pytest.mark.parametrize("harm", [damage, misplace])
@@ -216,6 +217,6 @@ async def test_checkpoint_below_the_tombstone_horizon_is_left_aside(pod: Checkpo
 async def test_checkpoint_of_another_version_is_left_aside(
     pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "SNAPSHOT_VERSION", 99)
+    monkeypatch.setattr(pod.checkpointer, "_version", 99)
     await pod.checkpointer.work()
     assert await pod.load_again(2) == 51

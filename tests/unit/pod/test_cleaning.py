@@ -38,7 +38,7 @@ class CleanedPod(PodUnderTest):
             ),
             clock=SystemClock(),
             peers=NoPeers(),
-            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
             cleaner_settings=CleanerSettings(
                 SEGMENT_BYTES, backoff_ms=self.backoff_ms, io_max_bytes_per_second=self.bytes_per_second
@@ -77,7 +77,7 @@ async def pod() -> AsyncIterator[CleanedPod]:
 async def test_pass_leaves_the_last_records_and_the_pod_serves_on(pod: CleanedPod) -> None:
     before = pod.closed_bytes
     shard = pod.manager.shards[0]
-    assert dirty_ratio(shard.replica.log, shard.high_watermark) == 1.0
+    assert dirty_ratio(pod.manager.replicas[0].log, shard.high_watermark) == 1.0
     assert await pod.cleaner.clean_dirtiest()
     assert pod.closed_bytes < before / 5
     assert await pod.commit(1000) == 0

@@ -12,14 +12,13 @@ from tests.unit.podapi.fake_pod import FakePod
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.podapi.reshard import MAX_IMPORT_BYTES
 from muster_coordinator.podapi.server import build_app
-from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.shard.fencing import Fencing
 
 
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[TestClient]:
     app = build_app(FakePod("pod-0", 0), lambda: b"")
-    app.router.add_routes(fence_routes(Fencing({}, SystemClock(), lambda partition: None)))
+    app.router.add_routes(fence_routes(Fencing({}, lambda partition: None)))
     async with TestClient(TestServer(app)) as client:
         yield client
 

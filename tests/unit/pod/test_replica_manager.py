@@ -47,7 +47,7 @@ class PodUnderTest:
             ),
             clock=SystemClock(),
             peers=NoPeers(),
-            new_coordinator=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
         )
 

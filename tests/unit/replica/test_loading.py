@@ -1,10 +1,8 @@
-"""Loading: in slices, the smallest log first, and a load that fails says so."""
+"""Loading: in slices, and a load that fails says so."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from itertools import count
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from muster_coordinator.log.partition_log import LogSettings, PartitionLog, part
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.records.group_metadata import (
+    GroupMember,
     GroupMetadataValue,
     encode_group_metadata_key,
     encode_group_metadata_value,
@@ -29,9 +28,9 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from muster_coordinator.replica import loading
-from muster_coordinator.replica.loading import SHORT_BYTES, SLICE_RECORDS, SLICE_S, STANDBY_RESTS, LoadTurns, replay_log
+from muster_coordinator.replica.loading import SLICE_RECORDS, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.states import FailureReason, ShardState
 
 
@@ -103,10 +102,10 @@ def log_of(*batches: bytes) -> PartitionLog:
     return log
 
 
-def slices(log: PartitionLog, clock: Callable[[], float] = lambda: 0.0) -> list[int]:
+def slices(log: PartitionLog) -> list[int]:
     """Records replayed so far, after each slice but the last."""
-    state = Counting()
-    return [state.replayed for _ in replay_log(log, state, ShardMetrics(), now_s=clock)]
+    machine = Counting()
+    return [machine.replayed for _ in replay_log(log, ReplayedState(machine), ShardMetrics())]
 
 
 class Counting(GroupCoordinator):
@@ -126,12 +125,12 @@ def test_batch_larger_than_a_slice_is_replayed_in_slices() -> None:
 
 
 @pytest.mark.interpreted
-def test_slice_of_large_groups_ends_by_time() -> None:
-    value = GroupMetadataValue("consumer", 1, "range", None, 0, ())
-    groups = [(encode_group_metadata_key(f"g-{n}"), encode_group_metadata_value(value)) for n in range(7)]
+def test_large_record_takes_a_slice_of_its_own() -> None:
+    member = GroupMember("m", None, "c", "/h", 1, 1, bytes(64 * SLICE_RECORDS), b"")
+    value = GroupMetadataValue("consumer", 1, "range", None, 0, (member,))
+    groups = [(encode_group_metadata_key(f"g-{n}"), encode_group_metadata_value(value)) for n in range(3)]
     log = log_of(encode_batch(groups, base_offset=0, leader_epoch=0, timestamp_ms=0))
-    assert slices(log, count(step=SLICE_S / 2).__next__) == [2, 4, 6], "each look at the clock takes half a slice"
-    assert slices(log) == []
+    assert slices(log) == [1, 2, 3]
 
 
 @pytest.mark.interpreted
@@ -152,118 +151,3 @@ def test_many_empty_batches_are_work_too() -> None:
         for n in range(batch_count)
     ]
     assert len(slices(log_of(*batches))) == 2
-
-
-async def test_smallest_log_gets_its_slices_first_and_one_slice_runs_per_turn_of_the_loop() -> None:
-    turns = LoadTurns()
-    order: list[tuple[int, str]] = []
-    turn_of_loop = 0
-
-    async def load(name: str, log_bytes: int, slices: int) -> None:
-        for _ in range(slices):
-            await turns.next_slice(log_bytes)
-            order.append((turn_of_loop, name))
-
-    loads = [asyncio.ensure_future(load(name, size, 3)) for name, size in (("large", 9), ("small", 1), ("middle", 5))]
-    while not all(each.done() for each in loads):
-        await asyncio.sleep(0)
-        turn_of_loop += 1
-    assert len({turn for turn, _ in order}) == len(order), "never two slices in one turn"
-    first_of = {name: [n for _, n in order].index(name) for name in ("small", "middle", "large")}
-    last_of = {name: 8 - [n for _, n in reversed(order)].index(name) for name in ("small", "middle", "large")}
-    assert last_of["small"] < last_of["middle"] < last_of["large"]
-    assert first_of["small"] == 0
-
-
-async def test_of_equal_logs_one_is_loaded_after_the_other() -> None:
-    turns = LoadTurns()
-    order: list[str] = []
-
-    async def load(name: str) -> None:
-        for _ in range(3):
-            await turns.next_slice(1)
-            order.append(name)
-
-    await asyncio.gather(load("a"), load("b"))
-    assert order == ["a", "a", "a", "b", "b", "b"]
-
-
-@pytest.mark.parametrize(
-    ("rest_bytes", "waited_for", "rested"),
-    [(SHORT_BYTES + 1, True, True), (1, False, True), (SHORT_BYTES, True, False)],
-)
-async def test_load_rests_while_the_loop_has_other_work_unless_it_is_short_and_waited_for(
-    monkeypatch: pytest.MonkeyPatch, rest_bytes: int, waited_for: bool, rested: bool
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(loading, "monotonic", lambda: now)
-    monkeypatch.setattr(loading, "thread_time", lambda: now)
-    rests: list[float] = []
-    loop = asyncio.get_running_loop()
-    call_later = loop.call_later
-    monkeypatch.setattr(loop, "call_later", lambda delay, *call: rests.append(delay) or call_later(0, *call))
-    turns = LoadTurns()
-
-    async def load(other_work_s: float) -> None:
-        nonlocal now
-        for _ in range(3):
-            await turns.next_slice(rest_bytes, waited_for=waited_for)
-            now += 0.002  # the slice
-            loop.call_soon(work, other_work_s)
-
-    def work(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    await load(0.0)
-    assert rests == []
-    await load(0.003)
-    assert rests == pytest.approx([0.002 * (1 if waited_for else STANDBY_RESTS)] * len(rests))
-    assert bool(rests) is rested
-
-
-async def test_short_load_that_an_election_waits_for_ends_the_rest_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "BUSY_S", -1.0)  # always
-    monkeypatch.setattr(loading, "LONGEST_REST_S", 3600.0)
-    monkeypatch.setattr(loading, "monotonic", count(step=3600).__next__)
-    turns = LoadTurns()
-    order: list[str] = []
-
-    async def load(name: str, slices: int, rest_bytes: int, *, waited_for: bool) -> None:
-        for _ in range(slices):
-            await turns.next_slice(rest_bytes, waited_for=waited_for)
-            order.append(name)
-
-    background = asyncio.ensure_future(load("behind", 3, 1, waited_for=False))
-    async with asyncio.timeout(20):
-        while turns._resting is None:
-            await asyncio.sleep(0)
-        await load("wanted", 2, 2, waited_for=True)
-    background.cancel()
-    assert order == ["behind", "wanted", "wanted"]
-
-
-@pytest.mark.parametrize(
-    ("waited_s", "burst_s"), [(0.0, loading.SHORTEST_BURST_S), (0.002, 0.001), (0.05, loading.LONGEST_BURST_S)]
-)
-async def test_load_may_go_on_for_a_share_of_the_time_for_which_it_waited(
-    monkeypatch: pytest.MonkeyPatch, waited_s: float, burst_s: float
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(loading, "monotonic", lambda: now)
-    turns = LoadTurns()
-    await turns.next_slice(1)
-    await asyncio.sleep(0)  # the slice has ended
-    await asyncio.sleep(0)
-    now += waited_s
-    assert await turns.next_slice(1) == pytest.approx(now + burst_s)
-
-
-async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
-    turns = LoadTurns()
-    given_up = asyncio.ensure_future(turns.next_slice(1))
-    waiting = asyncio.ensure_future(turns.next_slice(2))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    async with asyncio.timeout(20):
-        await waiting

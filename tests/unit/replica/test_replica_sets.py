@@ -180,7 +180,7 @@ async def test_follower_cleans_and_takes_checkpoints_below_its_commit_point(new_
     await pods.elect(1, force=True)
     assert await pods[1].fetch() == 60
     shard = pods[1].shard()
-    assert shard.coordinator.durable_state() == state_of(pods[0].up.replicas[0].log.read_batches(0))
+    assert shard.machine.durable_state() == state_of(pods[0].up.replicas[0].log.read_batches(0))
 
 
 # -- loss -------------------------------------------------------------------------------------------------------------

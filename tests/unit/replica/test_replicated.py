@@ -327,7 +327,7 @@ async def test_record_that_the_leader_cannot_replay_ends_its_leadership_and_anot
     pods: ReplicaPods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await pods[0].commit(1) == 0
-    coordinator = pods[0].shard().coordinator
+    coordinator = pods[0].shard().machine
 
     def break_down(*arguments: object) -> None:
         raise ValueError("a defect")
@@ -451,7 +451,7 @@ async def test_state_of_an_epoch_that_ends_before_it_is_committed_counts_for_all
     """A checkpoint of it that named an earlier offset would hold what may still be cut."""
     election, ran = await opened_and_not_committed(pods)
     role = pods[1].up.hosts[0].role
-    role.end("another one is elected", log_stands=True)
+    role.end("another one is elected", log_is_complete=True)
     assert role.state_at_rest is not None
     assert role.state_at_rest[1] == pods[1].end()
     assert await ran.done == ErrorCode.NOT_COORDINATOR

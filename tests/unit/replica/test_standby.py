@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Any
 
 import pytest
@@ -13,10 +12,13 @@ from tests.unit.replica.test_loading import Counting, commits, log_of
 from muster_coordinator.log.partition_log import PartitionLog
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.replica import standby as module
-from muster_coordinator.replica.loading import SLICE_RECORDS, LoadTurns
+from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.loading import SLICE_RECORDS
 from muster_coordinator.replica.standby import NOTHING, Standby
 from muster_coordinator.replication.messages import Ack, Batch
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
+from muster_coordinator.tuning.pacing import Urgency
 
 LIMIT_S = 20.0
 
@@ -33,24 +35,22 @@ class LogOnly:
     def end_offset(self) -> int:
         return self.log.end_offset
 
-    def open_checkpoint(self) -> None:
+    def open_checkpoint(self, version: int | None) -> None:
         return None
 
 
 class Turns(LoadTurns):
-    """``held``: nobody gets a slice."""
+    """`held` is not set: no load gets a slice."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held = asyncio.Event()
         self.held.set()
-        self.asked: list[tuple[int, bool]] = []
-        self.until_s = 0.0
+        self.asked: list[tuple[Urgency, int]] = []
 
-    async def next_slice(self, rest_bytes: int, *, waited_for: bool = True) -> float:
-        self.asked.append((rest_bytes, waited_for))
+    async def next_slice(self, urgency: Urgency, rest_bytes: int) -> None:
+        self.asked.append((urgency, rest_bytes))
         await self.held.wait()
-        return self.until_s
 
 
 def batch(start: int, records: int) -> bytes:
@@ -60,7 +60,9 @@ def batch(start: int, records: int) -> bytes:
 def standby_of(log: PartitionLog, turns: LoadTurns, replayed: int = NOTHING) -> tuple[Standby, Counting]:
     state = Counting()
     replica: Any = LogOnly(log)
-    return Standby(replica, state, ShardMetrics(), turns, lambda error: pytest.fail(str(error)), replayed), state
+    return Standby(
+        replica, ReplayedState(state), ShardMetrics(), turns, lambda error: pytest.fail(str(error)), replayed
+    ), state
 
 
 def arrive(standby: Standby, log: PartitionLog, records: int) -> None:
@@ -125,7 +127,7 @@ async def test_election_goes_on_with_the_replay_that_waits_for_its_turn(monkeypa
     turns.held.clear()
     standby.follow(log.end_offset)
     await until(lambda: len(turns.asked) == 1)
-    assert turns.asked[0][1] is False
+    assert turns.asked[0][0] is Urgency.BACKGROUND
     begun = state.replayed
     assert 0 < begun < log.end_offset
     assert standby.load_at_once(), "the rest is little"
@@ -137,7 +139,7 @@ async def test_election_goes_on_with_the_replay_that_waits_for_its_turn(monkeypa
 
 
 @pytest.mark.interpreted
-async def test_long_replay_goes_on_in_turns_as_one_that_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_replay_goes_on_in_turns_with_the_urgency_of_an_election(monkeypatch: pytest.MonkeyPatch) -> None:
     log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
     monkeypatch.setattr(module, "WARM_BYTES", 1)
     standby, state = standby_of(log, turns)
@@ -148,20 +150,10 @@ async def test_long_replay_goes_on_in_turns_as_one_that_is_waited_for(monkeypatc
     turns.held.set()
     await asyncio.wait_for(standby.load(), LIMIT_S)
     assert state.replayed == log.end_offset
-    assert [waited_for for _, waited_for in turns.asked] == [False, *[True] * 4]
-    rests = [rest for rest, _ in turns.asked]
+    assert [urgency for urgency, _ in turns.asked] == [Urgency.BACKGROUND, *[Urgency.ELECTION] * 4]
+    rests = [rest for _, rest in turns.asked]
     assert rests == sorted(rests, reverse=True)
     assert rests[-1] < rests[0]
-
-
-@pytest.mark.interpreted
-async def test_replay_goes_on_without_a_turn_for_as_long_as_it_may() -> None:
-    log, turns = log_of(*(batch(n * SLICE_RECORDS, SLICE_RECORDS) for n in range(5))), Turns()
-    turns.until_s = math.inf
-    standby, state = standby_of(log, turns)
-    await asyncio.wait_for(standby.load(), LIMIT_S)
-    assert state.replayed == log.end_offset
-    assert len(turns.asked) == 1
 
 
 @pytest.mark.interpreted

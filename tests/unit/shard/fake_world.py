@@ -1,22 +1,18 @@
-"""Around a shard under test: a group state, a log, a host and a clock that the test holds in its hand."""
+"""The surroundings of a shard under test: a state machine, a log, a pod and a clock that the test controls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.groups.tables import Counters
-from muster_coordinator.records.control import Fence
-from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.state_machine import CancelTimer, Reply, Result, SetTimer
 from muster_coordinator.states import ShardState
-
-SETS = Sets(("log-a",))
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -51,13 +47,11 @@ class Timer(msgspec.Struct, frozen=True):
     delay_ms: int
 
 
-class FakeGroups:
-    """In place of GroupCoordinator: a list of texts."""
-
-    counters = Counters()
-    fence: Fence | None = None
+class FakeMachine:
+    """A state machine whose state is a list of texts."""
 
     max_batch_bytes = 1_000
+    snapshot_version = 1
 
     def __init__(self) -> None:
         self.state: list[str] = []
@@ -95,9 +89,17 @@ class FakeGroups:
     def refuse(self, request: Any) -> Any:
         return "broken in itself" if isinstance(request, Break) else None
 
-    def partitions_deleted(self, exists: Callable[[str, int], bool]) -> Result:
-        gone = [text for text in self.state if not exists(text, 0)]
-        return Result(records=[(b"k", None, f"-{text}") for text in gone])
+    @property
+    def key_count(self) -> int:
+        return len(self.state)
+
+    @property
+    def event_counts(self) -> dict[str, int]:
+        return {"writes": len(self.state)}
+
+    def on_event(self, event: Any, now_ms: int) -> Result:
+        """Removes `event`, a text, if the state has it."""
+        return Result(records=[(b"k", None, f"-{text}") for text in self.state if text == event])
 
     def on_timer(self, key: Any, now_ms: int) -> Result:
         self.fired.append(key)
@@ -112,28 +114,46 @@ class FakeGroups:
         self.loaded += 1
         return Result()
 
-    def on_unloaded(self) -> tuple[Reply, ...]:
+    def on_unloaded(self) -> tuple[Any, ...]:
         waiting, self.parked = self.parked, []
-        return tuple(Reply(t, None) for t in waiting)
+        return tuple(waiting)
+
+    def new_decoder(self) -> Any:
+        raise AssertionError("these tests load no log")
+
+    def replay_transaction_marker(self, *marker: Any) -> None:
+        raise AssertionError("these tests have no transactions")
+
+    def snapshot(self, size: int) -> Iterator[bytes]:
+        raise AssertionError("these tests take no snapshot")
+
+    def check(self, part: bytes) -> None:
+        raise AssertionError("these tests take no snapshot")
+
+    def restore(self, part: bytes) -> None:
+        raise AssertionError("these tests take no snapshot")
 
 
-class FakeReplica:
-    partition = 3
-    log_id = "log-a"
+class FakeWriter:
+    """A log in memory. `read_round`: what reads must wait for."""
 
     def __init__(self) -> None:
         self.end_offset = 0
         self.batches: list[list[Any]] = []
         self.error: Exception | None = None
+        self.read_round = 0
 
-    def append_records(self, records: list[Any], epoch: int, now_ms: int, *rest: Any, **options: Any) -> None:
+    def append(self, records: list[Any], epoch: int, now_ms: int, *rest: Any, **options: Any) -> None:
         if self.error is not None:
             raise self.error
         self.batches.append(records)
         self.end_offset += len(records)
 
-    def append_leader_change(self, epoch: int, sets: Sets, now_ms: int) -> None:
-        self.append_records([("leader-change", epoch)], epoch, now_ms)
+    def append_imported(self, batch: Any, epoch: int) -> None:
+        raise AssertionError("these tests import no batches")
+
+    def confirm_read(self) -> int:
+        return self.read_round
 
 
 class FakePod:
@@ -166,6 +186,9 @@ class FakePod:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_s(self) -> float:
+        return self.now_ms / 1000
+
     def turn(self) -> None:
         dirty, self.dirty = self.dirty, []
         for shard in dirty:
@@ -188,12 +211,14 @@ class Asked:
 class World:
     def __init__(self) -> None:
         self.pod = FakePod()
-        self.replica = FakeReplica()
-        self.groups = FakeGroups()
+        self.writer = FakeWriter()
+        self.machine = FakeMachine()
+        self.replayed = ReplayedState(self.machine)
         self.metrics = ShardMetrics()
         self.shard = Shard(
-            self.replica,  # type: ignore[arg-type]
-            self.groups,  # type: ignore[arg-type]
+            3,
+            self.replayed,
+            self.writer,
             epoch=4,
             scheduler=self.pod,
             events=self.pod,
@@ -204,10 +229,14 @@ class World:
 
     def activate(self) -> None:
         self.shard.start_loading()
-        self.shard.open_epoch(4, SETS)
+        self.open_epoch(4)
         self.commit()
         self.shard.activate()
         assert self.shard.state is ShardState.ACTIVE
+
+    def open_epoch(self, epoch: int) -> None:
+        self.writer.append([("leader-change", epoch)], epoch, self.pod.now_ms)
+        self.shard.open_epoch(epoch)
 
     def ask(self, request: Any) -> Asked:
         asked = Asked()
@@ -218,4 +247,4 @@ class World:
         self.pod.turn()
 
     def commit(self, end_offset: int | None = None) -> None:
-        self.shard.committed(self.replica.end_offset if end_offset is None else end_offset)
+        self.shard.committed(self.writer.end_offset if end_offset is None else end_offset)

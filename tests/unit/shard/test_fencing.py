@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import pytest
 from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.snapshot import StatePart
 from muster_coordinator.log.compaction import Compaction
-from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import NOT_IMPORTING, Fence, decode_control, encode_fence
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
@@ -25,13 +22,14 @@ from muster_coordinator.records.offset_commit import (
 )
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
+from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
 
 def fencing(pod: ReplicaPod) -> Fencing:
-    return Fencing(pod.up.shards, SystemClock(), lambda partition: None)
+    return Fencing(pod.up.shards, lambda partition: None)
 
 
 def commits(first: int, count: int, position: int) -> bytes:
@@ -73,7 +71,7 @@ async def test_what_was_on_its_way_when_the_partition_closed_is_answered_as_it_e
 async def test_member_that_waits_in_a_rebalance_is_sent_away(pods: ReplicaPods) -> None:
     join = m.JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", (("range", b""),), None, "c", "/h", 3)
     waiting = pods[0].ask(join)
-    await pods.until(lambda: pods[0].shard().coordinator.group("g") is not None)
+    await pods.until(lambda: pods[0].shard().machine.group("g") is not None)
     await fencing(pods[0]).close(0, 1, importing=False)
     assert await asyncio.wait_for(waiting.done, 10) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert pods[0].shard().state is ShardState.FENCED
@@ -181,12 +179,10 @@ async def test_bytes_that_no_reshard_writes_change_nothing(pods: ReplicaPods, da
 
 
 def test_fence_is_in_every_snapshot_and_outlives_compaction() -> None:
-    closed = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
-    closed.replay_fence(Fence(7, True, 15))
-    restored = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(StatePart).decode
-    for part in closed.snapshot(100):
-        restored.restore(decode(encode(part)))
+    closed, restored = (ReplayedState(GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")) for _ in range(2))
+    closed.fence = Fence(7, True, 15)
+    for _ in restored.restore(closed.snapshot(100)):
+        pass
     assert restored.fence == Fence(7, True, 15)
     record = encode_fence(Fence(7, True, 15))
     batch = read_batch(encode_batch([record], base_offset=3, leader_epoch=1, timestamp_ms=1, control=True))

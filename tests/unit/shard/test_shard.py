@@ -1,17 +1,15 @@
-"""The shard's promises, with a group state and a log that the test holds in its hand."""
+"""The shard's promises, with a state machine and a log that the test controls."""
 
 from __future__ import annotations
 
 import pytest
-from tests.unit.shard.fake_world import SETS, Break, Park, Poison, Read, Release, Timer, World, Write
+from tests.unit.shard.fake_world import Break, Park, Poison, Read, Release, Timer, World, Write
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.records.control import Fence
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import LEGAL_PREDECESSORS, ShardState
-
-pytestmark = pytest.mark.interpreted  # FakeReplica and FakeGroups stand in for compiled classes
 
 
 @pytest.fixture
@@ -45,8 +43,7 @@ def test_read_of_committed_state_is_answered_in_its_turn(world: World) -> None:
 
 
 def test_read_waits_until_its_round_is_confirmed_and_a_write_does_not(world: World) -> None:
-    rounds = [7]
-    world.shard.confirm_read = lambda: rounds[-1]
+    world.writer.read_round = 7
     written, read = world.ask(Write(("a",))), world.ask(Read())
     world.turn()
     world.commit()
@@ -58,7 +55,7 @@ def test_read_waits_until_its_round_is_confirmed_and_a_write_does_not(world: Wor
 
 
 def test_read_that_is_not_confirmed_in_time_is_refused(world: World) -> None:
-    world.shard.confirm_read = lambda: 3
+    world.writer.read_round = 3
     read = world.ask(Read())
     world.turn()
     world.pod.now_ms += 501
@@ -67,11 +64,11 @@ def test_read_that_is_not_confirmed_in_time_is_refused(world: World) -> None:
 
 
 def test_read_of_the_epoch_before_waits_for_the_next_leader_change_record(world: World) -> None:
-    world.shard.confirm_read = lambda: 3
+    world.writer.read_round = 3
     read = world.ask(Read())
     world.turn()
     world.shard.hold()
-    world.shard.open_epoch(5, SETS)
+    world.open_epoch(5)
     world.turn()
     assert read.got == []
     world.commit()
@@ -79,38 +76,38 @@ def test_read_of_the_epoch_before_waits_for_the_next_leader_change_record(world:
 
 
 def test_operations_of_one_turn_share_one_batch(world: World) -> None:
-    before = len(world.replica.batches)
+    before = len(world.writer.batches)
     for text in "abc":
         world.ask(Write((text, text)))
     world.turn()
-    assert [len(batch) for batch in world.replica.batches[before:]] == [6]
-    assert world.groups.state == ["a", "a", "b", "b", "c", "c"]
+    assert [len(batch) for batch in world.writer.batches[before:]] == [6]
+    assert world.machine.state == ["a", "a", "b", "b", "c", "c"]
 
 
 def batch_texts(world: World) -> list[list[str]]:
     """What was written behind the leader-change record, batch by batch."""
-    return [[record[2] for record in batch] for batch in world.replica.batches[1:]]
+    return [[record[2] for record in batch] for batch in world.writer.batches[1:]]
 
 
 def test_no_batch_of_a_turn_is_larger_than_allowed_and_no_operation_is_torn(world: World) -> None:
     texts = [(f"{number}-" + "x" * 150, f"{number}+" + "x" * 150) for number in range(6)]
-    world.groups.max_batch_bytes = HEADER_BYTES + 4 * (RECORD_OVERHEAD_BYTES + 1 + 152)
+    world.machine.max_batch_bytes = HEADER_BYTES + 4 * (RECORD_OVERHEAD_BYTES + 1 + 152)
     asked = [world.ask(Write(pair)) for pair in texts]
     world.turn()
     assert batch_texts(world) == [[*texts[0], *texts[1]], [*texts[2], *texts[3]], [*texts[4], *texts[5]]]
-    assert all(batch_bytes(batch) <= world.groups.max_batch_bytes for batch in world.replica.batches[1:])
+    assert all(batch_bytes(batch) <= world.machine.max_batch_bytes for batch in world.writer.batches[1:])
     world.commit()
     assert [each.got for each in asked] == [["written"]] * 6
 
 
 def test_operation_that_no_batch_can_hold_gets_several(world: World) -> None:
     small, large = ("a",), tuple(f"{number:02}" + "y" * 198 for number in range(10))
-    world.groups.max_batch_bytes = HEADER_BYTES + 3 * (RECORD_OVERHEAD_BYTES + 1 + 200)
+    world.machine.max_batch_bytes = HEADER_BYTES + 3 * (RECORD_OVERHEAD_BYTES + 1 + 200)
     first, second, third = (world.ask(Write(texts)) for texts in (small, large, small))
     world.turn()
     assert [len(batch) for batch in batch_texts(world)] == [1, 3, 3, 3, 1, 1]
     assert [text for batch in batch_texts(world) for text in batch] == [*small, *large, *small]
-    assert all(batch_bytes(batch) <= world.groups.max_batch_bytes for batch in world.replica.batches[1:])
+    assert all(batch_bytes(batch) <= world.machine.max_batch_bytes for batch in world.writer.batches[1:])
     world.shard.committed(1 + 1 + 3)
     assert (first.got, second.got) == (["written"], []), "an answer waits for the last of its batches"
     world.commit()
@@ -120,7 +117,7 @@ def test_operation_that_no_batch_can_hold_gets_several(world: World) -> None:
 def test_commit_point_inside_the_log_answers_only_what_is_below_it(world: World) -> None:
     first, second = world.ask(Write(("a",))), world.ask(Write(("b",)))
     world.turn()
-    world.commit(world.replica.end_offset - 1)
+    world.commit(world.writer.end_offset - 1)
     assert (first.got, second.got) == (["written"], [])
 
 
@@ -157,12 +154,12 @@ def test_record_that_cannot_be_replayed_fails_the_shard_and_answers_everything(w
 
 def test_failed_append_fails_the_shard_and_tells_the_pod(world: World) -> None:
     asked = world.ask(Write(("a",)))
-    world.replica.error = OSError(28, "No space left on device")
+    world.writer.error = OSError(28, "No space left on device")
     world.turn()
     assert world.shard.state is ShardState.FAILED
     assert world.shard.reason == "CannotWrite"
     assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert world.pod.storage_errors == [world.replica.error]
+    assert world.pod.storage_errors == [world.writer.error]
 
 
 def test_resigned_shard_answers_parked_queued_and_uncommitted_requests_once(world: World) -> None:
@@ -198,7 +195,7 @@ def test_request_that_is_wrong_in_itself_is_told_so_even_while_loading() -> None
 def test_shard_is_loading_until_its_epoch_is_open() -> None:
     world = World()
     world.shard.start_loading()
-    world.shard.open_epoch(4, SETS)
+    world.open_epoch(4)
     assert world.shard.state is ShardState.LOADING
     world.shard.activate()
     assert world.shard.state is ShardState.ACTIVE
@@ -207,24 +204,24 @@ def test_shard_is_loading_until_its_epoch_is_open() -> None:
 def test_request_runs_behind_the_record_that_opens_the_epoch_and_is_answered_when_both_are_committed() -> None:
     world = World()
     world.shard.start_loading()
-    world.shard.open_epoch(4, SETS)
-    opened = world.replica.end_offset
+    world.open_epoch(4)
+    opened = world.writer.end_offset
     written, read = world.ask(Write(("a",))), world.ask(Read())
     world.turn()
-    assert world.groups.state == ["a"]
+    assert world.machine.state == ["a"]
     world.shard.committed(opened)
     world.shard.activate()
     world.turn()
     assert (written.got, read.got) == ([], [])
     world.commit()
     assert (written.got, read.got) == (["written"], [("read", ("a",))])
-    assert world.groups.loaded == 1
+    assert world.machine.loaded == 1
 
 
 def test_request_that_ran_in_an_epoch_that_failed_is_refused() -> None:
     world = World()
     world.shard.start_loading()
-    world.shard.open_epoch(4, SETS)
+    world.open_epoch(4)
     ran = world.ask(Write(("a",)))
     world.turn()
     queued = world.ask(Read())
@@ -235,15 +232,15 @@ def test_request_that_ran_in_an_epoch_that_failed_is_refused() -> None:
 
 def test_nothing_runs_before_the_epoch_is_committed_where_a_reshard_has_closed_the_partition() -> None:
     world = World()
-    world.groups.fence = Fence(1, closed=True)
+    world.replayed.fence = Fence(1, closed=True)
     world.shard.start_loading()
-    world.shard.open_epoch(4, SETS)
+    world.open_epoch(4)
     early = world.ask(Write(("a",)))
     world.shard.activate()
     late = world.ask(Write(("b",)))
     world.turn()
     assert (early.got, late.got) == ([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
-    assert (world.shard.state, world.groups.state, world.groups.loaded) == (ShardState.FENCED, [], 0)
+    assert (world.shard.state, world.machine.state, world.machine.loaded) == (ShardState.FENCED, [], 0)
 
 
 def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:
@@ -252,13 +249,13 @@ def test_higher_epoch_keeps_the_state_and_what_was_queued(world: World) -> None:
     world.shard.hold()
     queued = world.ask(Write(("b",)))
     world.turn()
-    assert world.groups.state == ["a"], "nothing runs between the promise and the new epoch"
-    world.shard.open_epoch(5, SETS)
+    assert world.machine.state == ["a"], "nothing runs between the promise and the new epoch"
+    world.open_epoch(5)
     world.turn()
     world.commit()
     assert (uncommitted.got, queued.got) == (["written"], ["written"])
-    assert world.groups.state == ["a", "b"]
-    assert [("leader-change", 5)] in world.replica.batches
+    assert world.machine.state == ["a", "b"]
+    assert [("leader-change", 5)] in world.writer.batches
 
 
 def test_request_whose_records_do_not_commit_in_time_is_told_so_once(world: World) -> None:
@@ -282,26 +279,26 @@ def test_timer_fires_in_the_order_of_the_queue_and_not_after_it_was_cancelled(wo
     world.shard.fire_timers()
     world.turn()
     assert cancel.got == ["ok"]
-    assert world.groups.fired == []
+    assert world.machine.fired == []
     world.ask(Timer(10))
     world.turn()
     world.pod.now_ms += 10
     world.shard.fire_timers()
     world.turn()
-    assert world.groups.fired == [("t", "", "")]
+    assert world.machine.fired == [("t", "", "")]
 
 
-def test_deleted_topics_take_their_offsets_along_in_the_order_of_the_queue(world: World) -> None:
+def test_event_of_the_pod_runs_in_the_order_of_the_queue(world: World) -> None:
     world.ask(Write(("a", "b")))
-    world.shard.partitions_deleted(lambda topic, partition: topic != "a")
+    world.shard.notify("a")
     read = world.ask(Read())
     world.turn()
     world.commit()
     assert read.got == [("read", ("a", "b", "-a"))]
     world.shard.close("resigned")
-    world.shard.partitions_deleted(lambda topic, partition: False)
+    world.shard.notify("b")
     world.turn()
-    assert world.groups.state == ["a", "b", "-a"]
+    assert world.machine.state == ["a", "b", "-a"]
 
 
 @pytest.mark.parametrize("new", list(ShardState))

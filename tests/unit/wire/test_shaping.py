@@ -10,7 +10,7 @@ from tests.unit.wire import kio_oracle
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as g
-from muster_coordinator.shard.answers import refusal
+from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.wire import k00_produce
 from muster_coordinator.wire.apis import APIS, api_versions_response
 from muster_coordinator.wire.errors import WireError

@@ -10,7 +10,7 @@ from muster_coordinator.listener.exchange import Exchange, Gather
 from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.answers import Answer
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import ShardState
 

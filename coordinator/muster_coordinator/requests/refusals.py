@@ -1,22 +1,14 @@
-"""The port through which a shard answers requests, and the refusals that need no group state."""
+"""Error responses to the requests of the group coordinator, each with the code where its API puts it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import groups as m
 
-
-class Answer(Protocol):
-    """One request that waits for its answer. Exactly one of the two methods is called, once."""
-
-    def answer(self, response: Any) -> None: ...
-
-    def refuse(self, code: ErrorCode) -> None:
-        """Answer with an error in the shape of the request."""
-        ...
+__all__ = ["refusal"]
 
 
 def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int) -> tuple[Any, ...]:
@@ -26,14 +18,14 @@ def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int)
 
 
 def _every_fetched(topics: tuple[tuple[str, tuple[int, ...]], ...] | None, code: int) -> tuple[Any, ...]:
-    """Version 1 can say an error of the group only at its partitions."""
+    """OffsetFetch version 1 has no error code of the group, only those of its partitions."""
     return tuple((topic, tuple((p, -1, -1, "", code) for p in partitions)) for topic, partitions in topics or ())
 
 
 _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     m.JoinGroupRequest: lambda r, code: m.JoinGroupResponse(error_code=code, member_id=r.member_id),
     m.SyncGroupRequest: lambda r, code: m.SyncGroupResponse(error_code=code),
-    # A member that asks while its group loads must not be told that it is gone (GroupCoordinatorService#heartbeat).
+    # A member that asks while its group loads must not be told that it is unknown (GroupCoordinatorService#heartbeat).
     m.HeartbeatRequest: lambda r, code: m.HeartbeatResponse(
         error_code=ErrorCode.NONE if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
     ),
@@ -50,5 +42,5 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
 
 
 def refusal(request: object, code: ErrorCode) -> object:
-    """The response to ``request`` that carries ``code`` where its API puts errors (reference, section 4.8)."""
+    """Returns the response to `request` that carries `code`. Raises KeyError for a request of another coordinator."""
     return _REFUSALS[type(request)](request, int(code))

@@ -1,0 +1,66 @@
+"""Which load of a pod goes on next: one slice of one load at a time, so that a load never delays active shards for
+long.
+
+Loads that an election waits for go first, then the one with the least left to do: it is ACTIVE soonest, and no other
+load waits longer for it than for a slice. Every slice is followed by a turn of the event loop for all other work; a
+slice of a load in the background also by a rest. Kafka loads one partition after the other, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappop, heappush
+from itertools import count
+from time import monotonic
+
+from muster_coordinator.tuning.pacing import Rest, Urgency
+
+__all__ = ["LoadTurns"]
+
+BACKGROUND = Rest(1 / 2, longest_s=0.010)
+"""For loads that no election waits for: a restarted pod reads its logs for seconds."""
+
+
+class LoadTurns:
+    """The loads of one pod, each of which is a task."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Urgency, int, int, asyncio.Future[None]]] = []
+        self._serials = count()
+        self._running = False  # a slice is under way, or the next one is scheduled
+        self._resting: asyncio.TimerHandle | None = None
+        self._began_s = 0.0  # the last slice
+
+    async def next_slice(self, urgency: Urgency, rest_bytes: int) -> None:
+        """Returns when the load that calls may run one slice. `rest_bytes`: the bytes of the log that it has yet to
+        load."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        heappush(self._waiting, (urgency, rest_bytes, next(self._serials), turn))
+        if not self._running:
+            self._running = True
+            loop.call_soon(self._give)
+        elif self._resting is not None and urgency is Urgency.ELECTION:
+            self._resting.cancel()
+            self._resting = None
+            loop.call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        self._resting = None
+        self._began_s = monotonic()
+        while self._waiting:
+            *_, turn = heappop(self._waiting)
+            if not turn.done():  # else the load was given up meanwhile
+                turn.set_result(None)
+                break
+        asyncio.get_running_loop().call_soon(self._slice_ended)  # the task of the load runs before that
+
+    def _slice_ended(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            self._running = False
+        elif self._waiting[0][0] is Urgency.ELECTION:
+            loop.call_soon(self._give)
+        else:
+            self._resting = loop.call_later(BACKGROUND.after(monotonic() - self._began_s), self._give)
