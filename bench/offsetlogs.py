@@ -24,8 +24,8 @@ from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import CheckpointHead, CheckpointWriter
 from muster_coordinator.log.disk import OsDisk
-from muster_coordinator.log.history import History
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.pod.chores.checkpointing import PART_ENTRIES, CheckpointerSettings
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change

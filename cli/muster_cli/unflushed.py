@@ -13,8 +13,8 @@ from typing import Any
 
 from muster_cli.errors import CliError
 from muster_coordinator.log.disk import OsDisk
-from muster_coordinator.log.history import HistoryBuilder
-from muster_coordinator.log.journal_format import START, entries_of, hash_log_id, scan_frames
+from muster_coordinator.log.journal.format import START, entries_of, hash_log_id, scan_frames
+from muster_coordinator.log.journal.history import HistoryBuilder
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseError, PromiseFile
 from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.schema import Kind, Problem

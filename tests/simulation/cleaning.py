@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.records.batch import read_batch
 from muster_coordinator.replication.messages import Batch
 

@@ -17,11 +17,11 @@ from tests.simulation.storage import Disk, DiskLog, Storage
 from tests.simulation.world import Violation
 from tests.unit.log.fake_disk import FakeDisk
 
-from muster_coordinator.log.beside import swap_count, write_swap_count
-from muster_coordinator.log.cleaner import Cleaning
+from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.journal import Journal, JournalSettings
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.segments.copy import swap_count, write_swap_count
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.pod.opening import log_state
 from muster_coordinator.records.batch import LENGTH_OVERHEAD
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile

@@ -149,10 +149,10 @@ class Replica:
                 self.pod.write(lambda: self._store_promise(promise), self._storage_done)
             case fx.Truncate(end_offset=end):
                 self._truncate(end)
-            case fx.StartBeside():
+            case fx.StartCopy():
                 self._copy = DiskLog()
                 self.pod.write(lambda: None, self._storage_done)
-            case fx.SwapBeside():
+            case fx.SwapCopy():
                 self._swap()
             case fx.AppendRange():
                 self._append_range(effect)
@@ -248,7 +248,7 @@ class Replica:
         )
 
     def _append_range(self, effect: fx.AppendRange) -> None:
-        if effect.beside:
+        if effect.to_copy:
             runs = [(batch.epoch, batch.base_offset) for batch in effect.batches]
             self._copy.append(effect.end, effect.batches, runs, effect.horizon)
         else:

@@ -19,8 +19,8 @@ from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER, OFFSETS_TOPIC
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.history import History
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
 from muster_coordinator.replica.log_id import new_log_id

@@ -17,7 +17,7 @@ import structlog
 from crc32c import crc32c
 
 from muster_coordinator.log.disk import Disk, read_fully, write_fully
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.segments.partition_log import PartitionLog
 
 __all__ = ["CheckpointFile", "CheckpointHead", "CheckpointWriter", "discard", "fits"]
 

@@ -22,9 +22,9 @@ from time import perf_counter
 
 import structlog
 
-from muster_coordinator.log.journal import Journal, JournalFile, Staged
-from muster_coordinator.log.partition_log import PartitionLog
-from muster_coordinator.log.sync import WriteBack
+from muster_coordinator.log.journal.journal import Journal, JournalFile, Staged
+from muster_coordinator.log.segments.partition_log import PartitionLog
+from muster_coordinator.log.segments.sync import WriteBack
 
 __all__ = ["JournalWriter", "Pace"]
 

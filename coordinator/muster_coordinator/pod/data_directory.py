@@ -18,13 +18,13 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.log.beside import LogCopy
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.flush_mark import FlushMark
-from muster_coordinator.log.journal import Journal, JournalSettings
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
-from muster_coordinator.log.salvage import FOLDER, salvage
+from muster_coordinator.log.flush_state import FlushState
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.segments.copy import LogCopy
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.segments.salvage import FOLDER, salvage
 from muster_coordinator.log.writer import JournalWriter, Pace
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseError, PromiseFile
@@ -95,7 +95,7 @@ class Storage:
             JournalSettings(self._settings.journal_bytes, durable=not self._settings.flush_os),
             self._settings.boot_id,
         )
-        self._mark = FlushMark(self._disk, self._data_dir, self._settings.boot_id)
+        self._mark = FlushState(self._disk, self._data_dir, self._settings.boot_id)
         self.lost_power = self._mark.lost_power
         if self._settings.flush_os and not self.lost_power:
             self._mark.running()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import structlog
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.records.batch import read_batch
 from muster_coordinator.replica.host import ReplicaHost

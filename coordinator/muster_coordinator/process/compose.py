@@ -22,7 +22,7 @@ from aiohttp import web
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListener
-from muster_coordinator.log.archive import DirectoryArchive
+from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import Disk, OsDisk
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.chores.archiving import ArchiverSettings

@@ -299,7 +299,7 @@ class ReplicaHost:
 
     def _store(self, effect: fx.StorageEffect) -> None:
         if self._work is not None:
-            if not isinstance(effect, fx.StorePromise | fx.StartBeside):
+            if not isinstance(effect, fx.StorePromise | fx.StartCopy):
                 self.role.log_changes()
             self._stored = self._work.begin(effect)
 
@@ -311,9 +311,9 @@ class ReplicaHost:
             self._event(ReplicaCore.storage_done)
 
     def _append_range(self, effect: fx.AppendRange) -> None:
-        if effect.beside:
+        if effect.to_copy:
             assert self._work is not None
-            self._work.append_beside(effect)
+            self._work.append_to_copy(effect)
             return
         self.role.end("another log was better")
         self.role.arrived(self.replica.end_offset, effect.batches)
@@ -426,8 +426,8 @@ _CARRIED_OUT_BY: dict[type, Callable[[ReplicaHost, Any], None]] = {
     fx.Send: ReplicaHost._send,
     fx.StorePromise: ReplicaHost._store,
     fx.Truncate: ReplicaHost._store,
-    fx.StartBeside: ReplicaHost._store,
-    fx.SwapBeside: ReplicaHost._store,
+    fx.StartCopy: ReplicaHost._store,
+    fx.SwapCopy: ReplicaHost._store,
     fx.AppendRange: ReplicaHost._append_range,
     fx.ReadLog: ReplicaHost._read_log,
     fx.Load: ReplicaHost._load,

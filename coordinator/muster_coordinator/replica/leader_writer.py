@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster_coordinator.log.journal import Journal
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.journal.journal import Journal
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import RecordBatch, encode_batch, placed
 from muster_coordinator.records.control import LeaderChange, ReplicaSet, encode_leader_change, encode_replica_set
 from muster_coordinator.replication.core import ReplicaCore

@@ -12,7 +12,7 @@ from time import thread_time
 import msgspec
 import structlog
 
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.structs import UnknownRecord
 from muster_coordinator.replica.stored import StoredReplica

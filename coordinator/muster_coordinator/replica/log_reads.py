@@ -14,7 +14,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.reading import RangeReader, RawBatch
+from muster_coordinator.log.segments.reading import RangeReader, RawBatch
 from muster_coordinator.replica.ports import Workers
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.effects import ReadLog

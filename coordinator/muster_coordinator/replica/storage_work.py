@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
-from muster_coordinator.log.beside import LogCopy
+from muster_coordinator.log.segments.copy import LogCopy
 from muster_coordinator.pod.runtime import Runtime
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
@@ -60,9 +60,9 @@ class StorageWork:
                 self._start(self._runtime.blocking(self._replica.store_promise, promise))
             case fx.Truncate(end_offset=end):
                 self._start(self._truncate(end))
-            case fx.StartBeside():
+            case fx.StartCopy():
                 self._start(self._start_copy())
-            case fx.SwapBeside():
+            case fx.SwapCopy():
                 self._start(self._swap())
         return False
 
@@ -75,7 +75,7 @@ class StorageWork:
         if self._future is not None:
             await asyncio.wait((self._future,))
 
-    def append_beside(self, effect: fx.AppendRange) -> None:
+    def append_to_copy(self, effect: fx.AppendRange) -> None:
         """To the copy. Raises OSError."""
         copy = self._copy
         if copy is None:

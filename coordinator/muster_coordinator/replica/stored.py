@@ -11,14 +11,14 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.log.beside import LogCopy, finish_swap, swap_count
 from muster_coordinator.log.checkpoint import CheckpointFile, discard, fits
 from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.history import History
-from muster_coordinator.log.journal import Journal
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog
-from muster_coordinator.log.salvage import salvage, set_aside
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.journal.journal import Journal
+from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog
+from muster_coordinator.log.segments.salvage import salvage, set_aside
 from muster_coordinator.replica.promise_file import PromiseFile
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch

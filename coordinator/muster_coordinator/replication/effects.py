@@ -52,16 +52,16 @@ class Truncate(msgspec.Struct, frozen=True, gc=False):
     end_offset: int
 
 
-class StartBeside(msgspec.Struct, frozen=True, gc=False):
-    """Storage. Throw away an unfinished copy and begin an empty one beside the log."""
+class StartCopy(msgspec.Struct, frozen=True, gc=False):
+    """Storage. Throw away an unfinished copy and begin an empty one next to the log."""
 
 
-class SwapBeside(msgspec.Struct, frozen=True, gc=False):
+class SwapCopy(msgspec.Struct, frozen=True, gc=False):
     """Storage. Fsync the copy and put it in the place of the log by rename. State and checkpoints of the old log go."""
 
 
 class AppendRange(msgspec.Struct, frozen=True, gc=False):
-    """Append ``batches`` to the log (or to the copy ``beside``), whose end becomes ``end``. Report ``log_durable``.
+    """Append ``batches`` to the log (with `to_copy`: to the copy), whose end becomes ``end``. Report ``log_durable``.
 
     ``horizon`` is kept with the log: tombstones below it are missing here too from now on.
     """
@@ -69,7 +69,7 @@ class AppendRange(msgspec.Struct, frozen=True, gc=False):
     end: int
     batches: tuple[Batch, ...]
     horizon: int
-    beside: bool = False
+    to_copy: bool = False
 
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +154,7 @@ class DiscardCheckpoints(msgspec.Struct, frozen=True, gc=False):
     """The log lost data: no checkpoint of it may be loaded any more."""
 
 
-StorageEffect: TypeAlias = StorePromise | Truncate | StartBeside | SwapBeside
+StorageEffect: TypeAlias = StorePromise | Truncate | StartCopy | SwapCopy
 Effect: TypeAlias = (
     StorageEffect
     | AppendRange

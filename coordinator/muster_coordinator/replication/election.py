@@ -24,8 +24,8 @@ from muster_coordinator.replication.effects import (
     DataLossAccepted,
     Load,
     Promise,
-    StartBeside,
-    SwapBeside,
+    StartCopy,
+    SwapCopy,
     Truncate,
 )
 from muster_coordinator.replication.follower import ProtocolViolationError, extend_log
@@ -236,7 +236,7 @@ class Candidate:
             self._cut(best)
 
     def _cut(self, best: Sealed) -> None:
-        """To the common prefix with the best log, even where its own is longer; or a full copy beside it."""
+        """To the common prefix with the best log, even where its own is longer; or a full copy next to it."""
         context = self._context
         log = context.log
         self.phase = Phase.FETCHING
@@ -264,7 +264,7 @@ class Candidate:
             self._copy, self._copy_horizon = LogState(), horizon
             self._fetch()
 
-        self._context.store(StartBeside(), begun)
+        self._context.store(StartCopy(), begun)
 
     @property
     def _filling(self) -> LogState:
@@ -304,7 +304,7 @@ class Candidate:
             fetched.runs,
             fetched.batches,
             fetched.horizon,
-            beside=self._copy is not None,
+            to_copy=self._copy is not None,
         )
         self._progress_ms = self._context.now_ms
         self._fetch()
@@ -321,7 +321,7 @@ class Candidate:
             self._copy = None
             self._save()
 
-        self._context.store(SwapBeside(), swapped)
+        self._context.store(SwapCopy(), swapped)
 
     def _save(self) -> None:
         """Only a durable log may get a leader-change record."""

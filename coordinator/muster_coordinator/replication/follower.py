@@ -12,8 +12,8 @@ from muster_coordinator.replication.effects import (
     AppendRange,
     CommitPointMoved,
     Promise,
-    StartBeside,
-    SwapBeside,
+    StartCopy,
+    SwapCopy,
     Truncate,
 )
 from muster_coordinator.replication.log_state import LogState
@@ -28,7 +28,7 @@ class ProtocolViolationError(Exception):
 
 @dataclass
 class _Copy:
-    """A full copy beside the log. ``target``: the leader's log end when the copying began."""
+    """A full copy next to the log. ``target``: the leader's log end when the copying began."""
 
     number: int
     target: int
@@ -176,7 +176,7 @@ class Follower:
         promise = self._context.promise
         self._context.store_promise(_not_rebuilding(promise), self._ack)
 
-    # -- a full copy beside the log -----------------------------------------------------------------------------------
+    # -- a full copy next to the log ----------------------------------------------------------------------------------
 
     def _take_copy(self, message: Append) -> None:
         """Until the swap the old log stands and votes."""
@@ -195,14 +195,14 @@ class Follower:
             self._copy = _Copy(message.sync, message.leader_end, LogState())
             self._extend_copy(self._copy, message)
 
-        self._context.store(StartBeside(), begun)
+        self._context.store(StartCopy(), begun)
 
     def _extend_copy(self, copy: _Copy, message: Append) -> None:
         context = self._context
         if message.start > copy.log.end:
             self._mismatch(message, -1, copy.log.end)
             return
-        extend_log(context, copy.log, message.end, message.runs, message.batches, message.horizon, beside=True)
+        extend_log(context, copy.log, message.end, message.runs, message.batches, message.horizon, to_copy=True)
         if copy.log.end < copy.target:
             self._ack(sync=copy.number, end=copy.log.end)
             return
@@ -222,7 +222,7 @@ class Follower:
             self._ack_due = True
             self.progress()
 
-        context.store(SwapBeside(), swapped)
+        context.store(SwapCopy(), swapped)
 
     def _shortens(self, copy: _Copy) -> bool:
         """The log holds more than the copy, so that a swap would lose what was acked from it.
@@ -244,7 +244,7 @@ def extend_log(
     batches: tuple[Batch, ...],
     source_horizon: int,
     *,
-    beside: bool = False,
+    to_copy: bool = False,
 ) -> None:
     """Append what is new of a range that fits; batches that are already there are skipped."""
     if end <= log.end:
@@ -253,7 +253,7 @@ def extend_log(
     if batches and batches[0].base_offset < log.end:
         fresh = tuple([batch for batch in batches if batch.base_offset >= log.end])
     log.append_range(end, runs, fresh, source_horizon)
-    context.emit(AppendRange(end, fresh, log.horizon, beside))
+    context.emit(AppendRange(end, fresh, log.horizon, to_copy))
 
 
 def _not_rebuilding(promise: Promise) -> Promise:

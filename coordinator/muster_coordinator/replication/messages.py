@@ -129,7 +129,7 @@ class Append(_Message, frozen=True):
     ``round``: number of the leader's turn in which it was sent; an ack with it confirms reads that came before.
     ``leader_end``: the leader's log end when it was sent. ``incarnation``: the addressee's, as far as the leader knows.
     ``horizon``: offset below which the leader's log lacks
-    tombstones. ``sync``: 0, or the number of a full copy that is built beside the addressee's log.
+    tombstones. ``sync``: 0, or the number of a full copy that the addressee builds next to its log.
     """
 
     start: int

@@ -3,7 +3,7 @@
 state      next append                                     leaves it by
 streaming  everything new, without waiting for acks        a mismatch -> probing; too long without progress -> probing
 probing    an empty append at ``next_offset``              an ack -> streaming
-copying    chunks from offset 0, for a log built beside    an ack that names the swap -> streaming
+copying    chunks from offset 0, for a full copy           an ack that names the swap -> streaming
 """
 
 from __future__ import annotations

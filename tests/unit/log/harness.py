@@ -7,8 +7,8 @@ from random import Random
 
 from tests.unit.log.fake_disk import FakeDisk
 
-from muster_coordinator.log.journal import Journal, JournalSettings
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch, read_batch
 
 DATA = Path("/data")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.log.test_cleaner import DIRECTORY, STORY, CleanedPod, CrashError
 
-from muster_coordinator.log.archive import ArchiveConflictError, DirectoryArchive, archive_segment, archived_to
+from muster_coordinator.log.cleaning.archive import ArchiveConflictError, DirectoryArchive, archive_segment, archived_to
 from muster_coordinator.log.errors import DamagedLogError
 
 ROOT = Path("/archive")

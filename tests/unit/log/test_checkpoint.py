@@ -16,7 +16,7 @@ from tests.unit.log.offsets_history import HISTORIES, History, NoTopics, Step, s
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.checkpoint import NAME, CheckpointFile, CheckpointHead, CheckpointWriter, fits
-from muster_coordinator.log.swap import CleanedTo
+from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.records.batch import read_batch
 
 DIRECTORY = Path("/data/__consumer_offsets-0")

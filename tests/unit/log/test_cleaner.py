@@ -12,10 +12,10 @@ from tests.unit.log.harness import JOURNAL, Pod
 from tests.unit.log.offsets_history import HISTORIES, RETENTION_MS, History, Step, assert_same, state_of
 
 from muster_coordinator.groups.coordinator import DurableState
-from muster_coordinator.log.cleaner import Cleaning
+from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.segment import segment_name
-from muster_coordinator.log.swap import STATE_NAME, CleanedTo
+from muster_coordinator.log.segments.cleaned import STATE_NAME, CleanedTo
+from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.records.batch import read_batch
 
 DIRECTORY = Pod.directory()

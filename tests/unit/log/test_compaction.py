@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.log.offsets_history import HISTORIES, RETENTION_MS, History, Step, assert_same, state_of
 
-from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.records.batch import RecordBatch, read_batch
 
 Batches = list[RecordBatch]

@@ -11,8 +11,8 @@ from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import make_batch
 
 from muster_coordinator.log.disk import Disk, OsDisk, read_fully, read_whole_file, write_fully, write_fully_durably
-from muster_coordinator.log.journal import Journal, JournalSettings
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 
 
 @pytest.fixture(params=[OsDisk, FakeDisk])

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import DATA, JOURNAL, make_batch
 
-from muster_coordinator.log.beside import LogCopy, finish_swap, swap_count
-from muster_coordinator.log.journal import Journal, JournalSettings
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import RecordBatch
 
 DIRECTORY = partition_directory(DATA, 0)

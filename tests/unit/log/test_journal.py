@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.journal import Journal
-from muster_coordinator.log.journal_format import encode_frame_head, file_mark, scan_frames
-from muster_coordinator.log.segment import segment_name
+from muster_coordinator.log.journal.format import encode_frame_head, file_mark, scan_frames
+from muster_coordinator.log.journal.journal import Journal
+from muster_coordinator.log.segments.segment import segment_name
 
 FIRST = JOURNAL / "00000000000000000001.journal"
 SECOND = JOURNAL / "00000000000000000002.journal"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.harness import JOURNAL, Pod
 
-from muster_coordinator.log.journal import Journal
+from muster_coordinator.log.journal.journal import Journal
 
 
 @pytest.mark.parametrize("seed", range(5))

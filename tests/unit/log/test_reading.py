@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.harness import Pod, pod_with
 
-from muster_coordinator.log import reading
+from muster_coordinator.log.segments import reading
 from muster_coordinator.records.batch import RecordBatch, read_batch
 
 

@@ -9,7 +9,7 @@ from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import JOURNAL, Pod, make_batch, pod_with, without_journal
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.segment import segment_name
+from muster_coordinator.log.segments.segment import segment_name
 
 SEGMENT = Pod.directory() / segment_name(0)
 JOURNAL_FILE = JOURNAL / "00000000000000000001.journal"

@@ -12,7 +12,7 @@ import structlog
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
-from muster_coordinator.log.segment import segment_name
+from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.log.writer import JournalWriter, Pace
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 

@@ -12,7 +12,7 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.archive import DirectoryArchive
+from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner
 from muster_coordinator.pod.data_directory import StorageSettings

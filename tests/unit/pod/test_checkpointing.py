@@ -19,7 +19,7 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import NAME, CheckpointFile, CheckpointHead
-from muster_coordinator.log.swap import CleanedTo
+from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.pod.chores import checkpointing
 from muster_coordinator.pod.chores.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.pod.data_directory import StorageSettings

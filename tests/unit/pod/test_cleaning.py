@@ -13,7 +13,7 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.cleaner import Cleaning
+from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner, dirty_ratio
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.replica_manager import ReplicaManager

@@ -18,7 +18,7 @@ from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.journal import Journal, JournalSettings
+from muster_coordinator.log.journal.journal import Journal, JournalSettings
 from muster_coordinator.pod import data_directory as storage_module
 from muster_coordinator.pod import replica_manager as manager_module
 from muster_coordinator.pod.data_directory import StorageSettings

@@ -13,8 +13,8 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.history import History
-from muster_coordinator.log.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import EndTxnMarker, encode_end_txn_marker
 from muster_coordinator.records.group_metadata import (

@@ -10,8 +10,8 @@ from tests.support.replicas import ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
 
 from muster_coordinator.calls import CallStatus
-from muster_coordinator.log.beside import swap_count
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
+from muster_coordinator.log.segments.copy import swap_count
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import partition_status

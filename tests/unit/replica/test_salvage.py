@@ -12,8 +12,8 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.log import writer as writer_module
-from muster_coordinator.log.salvage import FOLDER, REASON_NAME
-from muster_coordinator.log.segment import segment_name
+from muster_coordinator.log.segments.salvage import FOLDER, REASON_NAME
+from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.pod import replica_manager as manager_module
 from muster_coordinator.records.batch import iter_batches
 

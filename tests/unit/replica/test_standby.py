@@ -9,7 +9,7 @@ import pytest
 from tests.support.replicas import ReplicaPods
 from tests.unit.replica.test_loading import Counting, commits, log_of
 
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.replica import standby as module
 from muster_coordinator.replica.load_turns import LoadTurns

@@ -341,9 +341,9 @@ def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
     core = ReplicaCore(0, "c", fx.Promise(0, "a"), log, 0, ReplicationSettings())
     copy = Append("a", "c", 0, 0, 6, -1, ((0, 0),), records[:6], 6, 6, 3, 1, 0, sync=1)
     effects = core.receive(copy, 0)
-    assert effects == [fx.StartBeside()]
+    assert effects == [fx.StartCopy()]
     effects = core.storage_done(0)
-    assert fx.SwapBeside() not in effects
+    assert fx.SwapCopy() not in effects
     assert (core.log.end, core.log.last_epoch) == (10, 0)
     [ack] = [each.message for each in effects if isinstance(each, fx.Send)]
     assert (ack.sync, ack.swapped) == (0, 1), "the sender goes on with ordinary appends"
@@ -358,6 +358,6 @@ def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer(
     runs = ((0, 0), (1, 5))
     records = (*(Batch(offset, offset + 1, 0, b"") for offset in range(5)), Batch(5, 6, 1, b""))
     core.receive(Append("a", "c", 1, 0, 6, -1, runs, records, 6, 6, 3, 1, 0, sync=1), 0)
-    assert fx.SwapBeside() in core.storage_done(0)
+    assert fx.SwapCopy() in core.storage_done(0)
     core.storage_done(0)
     assert (core.log.end, core.log.last_epoch) == (6, 1)

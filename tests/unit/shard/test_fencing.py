@@ -11,7 +11,7 @@ from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import NOT_IMPORTING, Fence, decode_control, encode_fence
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError

@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from muster_coordinator.log.archive import Archive, archive_segment, archived_to
+from muster_coordinator.log.cleaning.archive import Archive, archive_segment, archived_to
 from muster_coordinator.log.disk import Disk
-from muster_coordinator.log.segment import Segment
+from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
 

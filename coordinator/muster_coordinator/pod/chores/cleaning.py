@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from muster_coordinator.log.cleaner import Cleaning
+from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.log.disk import Disk
-from muster_coordinator.log.partition_log import PartitionLog
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.shard.ports import Clock

@@ -18,8 +18,8 @@ from collections.abc import Callable, Container, Mapping
 import msgspec
 from aiohttp import web
 
-from muster_coordinator.log.partition_log import PartitionLog
-from muster_coordinator.log.segment import Segment
+from muster_coordinator.log.segments.partition_log import PartitionLog
+from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.replica.host import ReplicaHost
 
 __all__ = ["segment_routes"]

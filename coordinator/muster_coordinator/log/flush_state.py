@@ -11,14 +11,14 @@ from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 
-__all__ = ["FlushMark"]
+__all__ = ["FlushState"]
 
 NAME = "muster.flush"
 RUNNING = "running"
 CLEAN = "clean"
 
 
-class FlushMark:
+class FlushState:
     """As the run before left it. All methods block and raise OSError."""
 
     def __init__(self, disk: Disk, data_dir: Path, boot_id: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from muster_coordinator.log.journal_format import APPEND, END, TRUNCATE, Entry
+from muster_coordinator.log.journal.format import APPEND, END, TRUNCATE, Entry
 
 __all__ = ["History", "HistoryBuilder", "JournaledBatch"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from muster_coordinator.log.disk import Disk, read_fully, replace_file, write_fully
-from muster_coordinator.log.marks import decode_mark, encode_mark
-from muster_coordinator.log.partition_log import PartitionLog
-from muster_coordinator.log.segment import Segment
+from muster_coordinator.log.number_file import encode_numbers, read_numbers
+from muster_coordinator.log.segments.partition_log import PartitionLog
+from muster_coordinator.log.segments.segment import Segment
 
 __all__ = ["Archive", "ArchiveConflictError", "DirectoryArchive", "Upload", "archive_segment", "archived_to"]
 
@@ -119,7 +119,7 @@ class _FileUpload:
 
 def archived_to(disk: Disk, directory: Path) -> int:
     """The offset up to which the log in ``directory`` is archived. Raises DamagedLogError, OSError."""
-    mark = decode_mark(disk, directory / STATE_NAME, 1)
+    mark = read_numbers(disk, directory / STATE_NAME, 1)
     return mark[0] if mark is not None else 0
 
 
@@ -144,7 +144,7 @@ def archive_segment(
             upload.abandon()
     else:
         yield from _compare(log, segment, name, lambda size, position: archive.read(name, size, position) or b"")
-    replace_file(disk, log.directory / STATE_NAME, encode_mark(end_offset))
+    replace_file(disk, log.directory / STATE_NAME, encode_numbers(end_offset))
     disk.fsync_dir(log.directory)
 
 

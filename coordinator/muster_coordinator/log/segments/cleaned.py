@@ -11,8 +11,8 @@ from pathlib import Path
 import structlog
 
 from muster_coordinator.log.disk import Disk, replace_file
-from muster_coordinator.log.marks import decode_mark, encode_mark
-from muster_coordinator.log.segment import segment_name, segment_offsets
+from muster_coordinator.log.number_file import encode_numbers, read_numbers
+from muster_coordinator.log.segments.segment import segment_name, segment_offsets
 
 __all__ = ["COMPACTED", "COMPACTING", "STATE_NAME", "CleanedTo", "compacted_name", "finish_cleaning", "put_in_place"]
 
@@ -37,12 +37,12 @@ class CleanedTo:
     @classmethod
     def read(cls, disk: Disk, directory: Path) -> CleanedTo:
         """Raises DamagedLogError, OSError."""
-        mark = decode_mark(disk, directory / STATE_NAME, 2)
+        mark = read_numbers(disk, directory / STATE_NAME, 2)
         return cls(*mark) if mark is not None else cls()
 
     def write(self, disk: Disk, directory: Path) -> None:
         """Durably. Raises OSError."""
-        replace_file(disk, directory / STATE_NAME, encode_mark(self.end_offset, self.tombstone_horizon))
+        replace_file(disk, directory / STATE_NAME, encode_numbers(self.end_offset, self.tombstone_horizon))
         disk.fsync_dir(directory)
 
 

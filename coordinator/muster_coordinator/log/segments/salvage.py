@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muster_coordinator.log.beside import log_files, write_swap_count
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
-from muster_coordinator.log.history import History
-from muster_coordinator.log.segment import segment_name
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.copy import log_files, write_swap_count
+from muster_coordinator.log.segments.segment import segment_name
 
 __all__ = ["FOLDER", "REASON_NAME", "refusal", "salvage", "set_aside"]
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, replace_file
-from muster_coordinator.log.segment import Segment
-from muster_coordinator.log.swap import CleanedTo
+from muster_coordinator.log.segments.cleaned import CleanedTo
+from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
 
 __all__ = ["Holds", "LogFiles", "SyncTask", "WriteBack"]

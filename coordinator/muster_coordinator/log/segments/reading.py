@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.segment import INDEX_INTERVAL_BYTES, Segment
-from muster_coordinator.log.sync import Holds
+from muster_coordinator.log.segments.segment import INDEX_INTERVAL_BYTES, Segment
+from muster_coordinator.log.segments.sync import Holds
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, CorruptBatchError, RecordBatch, read_batch
 
 __all__ = ["RangeReader", "RawBatch", "batches_of", "read_batches", "segment_index"]

@@ -19,12 +19,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster_coordinator.log.compaction import Compaction
+from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.log.disk import Disk, write_fully
-from muster_coordinator.log.partition_log import PartitionLog
-from muster_coordinator.log.segment import Segment
-from muster_coordinator.log.swap import COMPACTING, CleanedTo, compacted_name, put_in_place
-from muster_coordinator.log.sync import SyncTask
+from muster_coordinator.log.segments.cleaned import COMPACTING, CleanedTo, compacted_name, put_in_place
+from muster_coordinator.log.segments.partition_log import PartitionLog
+from muster_coordinator.log.segments.segment import Segment
+from muster_coordinator.log.segments.sync import SyncTask
 
 __all__ = ["Cleaning"]
 

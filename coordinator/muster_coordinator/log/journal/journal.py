@@ -18,8 +18,7 @@ from pathlib import Path
 import structlog
 
 from muster_coordinator.log.disk import Disk, read_fully, write_fully, write_fully_durably
-from muster_coordinator.log.history import History, HistoryBuilder
-from muster_coordinator.log.journal_format import (
+from muster_coordinator.log.journal.format import (
     APPEND,
     END,
     ENTRY,
@@ -33,6 +32,7 @@ from muster_coordinator.log.journal_format import (
     hash_log_id,
     scan_frames,
 )
+from muster_coordinator.log.journal.history import History, HistoryBuilder
 
 __all__ = ["Journal", "JournalFile", "JournalSettings", "Staged"]
 

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.log.beside import finish_swap
 from muster_coordinator.log.disk import Disk, read_whole_file
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.history import History
-from muster_coordinator.log.reading import RangeReader, batches_of, read_batches, segment_index
-from muster_coordinator.log.recovery import Found, Plan, cut_log, plan, rewrite_journaled, scan_log
-from muster_coordinator.log.salvage import FOLDER, refusal
-from muster_coordinator.log.segment import Segment, segment_name, segment_offsets
-from muster_coordinator.log.swap import CleanedTo, finish_cleaning
-from muster_coordinator.log.sync import Holds, LogFiles, SyncTask, WriteBack
+from muster_coordinator.log.journal.history import History
+from muster_coordinator.log.segments.cleaned import CleanedTo, finish_cleaning
+from muster_coordinator.log.segments.copy import finish_swap
+from muster_coordinator.log.segments.reading import RangeReader, batches_of, read_batches, segment_index
+from muster_coordinator.log.segments.recovery import Found, Plan, cut_log, plan, rewrite_journaled, scan_log
+from muster_coordinator.log.segments.salvage import FOLDER, refusal
+from muster_coordinator.log.segments.segment import Segment, segment_name, segment_offsets
+from muster_coordinator.log.segments.sync import Holds, LogFiles, SyncTask, WriteBack
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 

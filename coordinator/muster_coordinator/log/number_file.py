@@ -9,17 +9,17 @@ from crc32c import crc32c
 from muster_coordinator.log.disk import Disk, read_whole_file
 from muster_coordinator.log.errors import DamagedLogError
 
-__all__ = ["decode_mark", "encode_mark"]
+__all__ = ["encode_numbers", "read_numbers"]
 
 _VERSION = 1
 
 
-def encode_mark(*offsets: int) -> bytes:
+def encode_numbers(*offsets: int) -> bytes:
     text = " ".join(map(str, (_VERSION, *offsets))).encode("ascii")
     return b"%b %08x\n" % (text, crc32c(text))
 
 
-def decode_mark(disk: Disk, path: Path, count: int) -> tuple[int, ...] | None:
+def read_numbers(disk: Disk, path: Path, count: int) -> tuple[int, ...] | None:
     """None if there is no such file. Raises DamagedLogError, OSError."""
     if path.name not in disk.listdir(path.parent):
         return None

@@ -14,7 +14,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from muster_coordinator.log.disk import Disk, read_fully, write_fully
-from muster_coordinator.log.structs import BatchInfo, Damage, SegmentScan
+from muster_coordinator.log.segments.scan import BatchInfo, Damage, SegmentScan
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 
 __all__ = ["BatchInfo", "Damage", "Segment", "SegmentScan", "scan_segment", "segment_name", "segment_offsets"]

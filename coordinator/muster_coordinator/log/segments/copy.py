@@ -19,9 +19,9 @@ from pathlib import Path
 import structlog
 
 from muster_coordinator.log.disk import Disk, replace_file, write_fully
-from muster_coordinator.log.marks import decode_mark, encode_mark
-from muster_coordinator.log.segment import SUFFIX, segment_name
-from muster_coordinator.log.swap import COMPACTED, COMPACTING, STATE_NAME
+from muster_coordinator.log.number_file import encode_numbers, read_numbers
+from muster_coordinator.log.segments.cleaned import COMPACTED, COMPACTING, STATE_NAME
+from muster_coordinator.log.segments.segment import SUFFIX, segment_name
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
 __all__ = ["LogCopy", "finish_swap", "log_files", "swap_count", "write_swap_count"]
@@ -83,9 +83,9 @@ class LogCopy:
         self.close()
         directory = self._directory
         replace_file(self._disk, directory / f"{CHECKPOINT_NAME}{COPYING}", self._epochs.encode())
-        replace_file(self._disk, directory / f"{STATE_NAME}{COPYING}", encode_mark(0, horizon))
+        replace_file(self._disk, directory / f"{STATE_NAME}{COPYING}", encode_numbers(0, horizon))
         self._disk.fsync_dir(directory)
-        replace_file(self._disk, directory / DECIDED_NAME, encode_mark(count))
+        replace_file(self._disk, directory / DECIDED_NAME, encode_numbers(count))
         self._disk.fsync_dir(directory)
         finish_swap(self._disk, directory)
 
@@ -130,13 +130,13 @@ def log_files(disk: Disk, directory: Path) -> list[str]:
 
 def swap_count(disk: Disk, directory: Path) -> int:
     """How many logs were in this directory before the present one. Raises DamagedLogError, OSError."""
-    mark = decode_mark(disk, directory / COUNT_NAME, 1)
+    mark = read_numbers(disk, directory / COUNT_NAME, 1)
     return mark[0] if mark is not None else 0
 
 
 def write_swap_count(disk: Disk, directory: Path, count: int) -> None:
     """Durably. Raises OSError."""
-    replace_file(disk, directory / COUNT_NAME, encode_mark(count))
+    replace_file(disk, directory / COUNT_NAME, encode_numbers(count))
     disk.fsync_dir(directory)
 
 

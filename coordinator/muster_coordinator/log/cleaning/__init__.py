@@ -1,0 +1,1 @@
+"""Compaction of closed segments, and the archive that keeps them from before it."""
