@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_pod import FakePod
@@ -32,11 +33,14 @@ from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
+from muster_operator.steps import context
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
 from muster_operator.store.sqlite import SqliteStore
 from muster_operator.store.workload import PodInfo, PodPhase
 
 KEY = ClusterKey("ns", "c")
+TELL_EVERY_S = 0.02
+"""Seconds between writes of a status, which nearly every test waits for; in production they are a second apart."""
 
 
 def cluster(pods: int = 3, **changes: object) -> CoordinatorCluster:
@@ -183,7 +187,7 @@ class World:
 async def world(
     path: Path, pods: int = 3, partitions: int = 6, replication_factor: Literal[1, 3, 5] = 1
 ) -> AsyncIterator[World]:
-    """The declared objects and running pods, without an operator yet."""
+    """The declared objects and running pods, without an operator yet. Operators write statuses each TELL_EVERY_S."""
     store = SqliteStore(path / "store.sqlite")
     made = World(store, path / "store.sqlite")
     await store.apply(cluster(pods))
@@ -191,7 +195,8 @@ async def world(
     for number in range(pods):
         await made.start_pod(number)
     try:
-        yield made
+        with patch.object(context, "TELL_EVERY_S", TELL_EVERY_S):
+            yield made
     finally:
         for number in [*made.servers]:
             await made.stop_pod(number)
