@@ -357,6 +357,18 @@ class ReplicaPods:
                 await asyncio.sleep(0.05)
                 outcome = await self.try_elect(index, partition, **flags)
 
+    async def elect_best(self, index: int, partition: int = 0) -> int:
+        """Elect that pod or, as the operator does, the pod whose log is better than its own. Returns the index of the
+        pod that is ACTIVE."""
+        async with asyncio.timeout(LIMIT_S):
+            while (outcome := await self.try_elect(index, partition)).status is not CallStatus.ACCEPTED:
+                if outcome.status is CallStatus.BETTER_LOG:
+                    better = self.network.pod_of(outcome.better_log_id)
+                    index = next(number for number, pod in enumerate(self.pods) if pod is better)
+                else:
+                    await asyncio.sleep(0.05)
+        return index
+
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT_S):
             while not condition():
