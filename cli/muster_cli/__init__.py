@@ -1,5 +1,4 @@
-"""The `muster` command: what a person does by hand. Embedded mode (`muster local ...`) and the demo.
+"""The `muster` command: embedded mode, re-sharding, the pipeline and the demo.
 
-May import the operator (embedded mode runs its planner and steps) and the coordinator's pod API client and settings;
-nothing imports this package.
+It may import the operator, because embedded mode runs it, and the coordinator. No other package imports this one.
 """

@@ -1,6 +1,6 @@
-"""The command's errors and exit codes.
+"""The errors of the command, by exit code.
 
-0: done, or stopped as asked. 1: it did not work; the message says what and where. 2: wrong usage (click's own).
+0: done, or stopped as asked. 1: it did not work, and the message says what and where. 2: wrong usage (as click has it).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import click
 
 
 class CliError(click.ClickException):
-    """Something outside the command's control: a port in use, a data directory in use, a pod that does not come up."""
+    """The command failed: a port or a data directory is in use, a file cannot be read, a pod does not start."""
 
     exit_code = 1
 
 
 class CliUsageError(click.UsageError):
-    """The command line cannot be carried out as written."""
+    """The options and arguments contradict each other or what they refer to."""

@@ -27,8 +27,8 @@ _LAST_DELTA = slice(23, 27)
 
 @dataclass(frozen=True)
 class Unflushed:
-    """``segment``: the log's last, of which ``position`` bytes are batches, the last of them before ``offset``. Behind
-    that the journal has ``records`` in ``batches`` of ``size`` bytes; ``unknown``: why that could not be found out.
+    """`segment`: the log's last, of which `position` bytes are batches, the last of them before `offset`. Behind
+    that the journal has `records` in `batches` of `size` bytes; `unknown`: why that could not be found out.
     """
 
     segment: SegmentFile

@@ -9,7 +9,7 @@ __all__ = ["call", "string"]
 
 
 def call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
-    """The body of the answer. ``api``: key and version, of one whose headers have no tagged fields. Raises OSError,
+    """The body of the answer. `api`: key and version, of one whose headers have no tagged fields. Raises OSError,
     also when the connection ends."""
     request = struct.pack(">hhi", *api, 0) + string("muster") + body
     connection.sendall(struct.pack(">i", len(request)) + request)

@@ -293,7 +293,7 @@ def _progress(member: GroupConsumer, start: Mapping[int, int], partition: int) -
 
 
 class _Interrupts:
-    """Handler of SIGINT and SIGTERM. An exception that is raised inside a callback of librdkafka is lost; ``check``
+    """Handler of SIGINT and SIGTERM. An exception that is raised inside a callback of librdkafka is lost; `check`
     remembers it.
     """
 

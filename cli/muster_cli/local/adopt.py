@@ -1,9 +1,10 @@
-"""`muster local adopt`: an embedded instance that begins with the logs of another place.
+"""`muster local adopt`: make an embedded instance from the logs of another cluster.
 
-A pod takes no log without a promise file: records that nobody vouches for would become a partition's history. Here a
-person vouches for them. Each log is copied, gets a log id and a promise of its own, and ends with a leader-change
-record that names this log as the only replica, in an epoch above all of its records; the partitions are declared with
-the pod that holds them, without which the operator takes no log with data. Source: replication.md, "Identity", "Sets".
+A pod opens no log without a promise file, because records of unknown origin would become a partition's history. With
+`adopt` a person vouches for them. Each log is copied, gets a log id and a promise file, and ends with a leader-change
+record that names this log as the only replica, in an epoch above all of its records. Each partition is declared with
+the pod that holds its log, because the operator uses a log with data only where it is told to. Source: replication.md,
+"Identity", "Sets".
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ SEGMENT_BYTES = 100 << 20
 
 
 def run_adopt(data: DataDir, logs: Sequence[str], pods: int) -> int:
-    """Make the instance; returns how many partitions it has. All at once: an interrupted one leaves nothing that
-    `muster local up` would start on. Raises CliError.
+    """Make the instance, and return its number of partitions. Raises CliError.
+
+    The directory gets its name last: an interrupted run leaves nothing on which `muster local up` would start.
     """
     if data.root.exists():
         raise CliError(f"{data.root} exists already: adopt makes a new data directory")
@@ -68,7 +70,7 @@ def run_adopt(data: DataDir, logs: Sequence[str], pods: int) -> int:
 
 
 def _directories(logs: Sequence[str]) -> list[Path]:
-    """The log of each partition. Raises CliError: one is missing."""
+    """The directories of the logs, by partition. Raises CliError if one is missing."""
     try:
         from muster_cli.unflushed import refuse_unflushed
         from muster_pipeline.decode.errors import PipelineError
@@ -93,7 +95,7 @@ def _pod(partition: int, pods: int) -> str:
 
 
 def _adopt_log(source: Path, pod: Path, partition: int) -> None:
-    """Raises DamagedLogError, OSError."""
+    """Copy one log into the directory of a pod. Raises DamagedLogError, OSError."""
     disk = OsDisk()
     directory = partition_directory(pod, partition)
     disk.mkdir(pod)
@@ -105,7 +107,7 @@ def _adopt_log(source: Path, pod: Path, partition: int) -> None:
     log = PartitionLog.open(disk, directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), History(boot_id=""))
     epoch = log.epochs.last_epoch + 1
     end = log.end_offset
-    if end:  # an empty log gets its first set from the bootstrap, as every new one
+    if end:  # an empty log gets its first set from the bootstrap election
         now_ms = int(time.time() * 1000)
         change = encode_leader_change(LeaderChange(log_id, (log_id,)))
         batch = encode_batch([change], base_offset=end, leader_epoch=epoch, timestamp_ms=now_ms, control=True)

@@ -1,10 +1,11 @@
 """The data directory of one embedded instance.
 
-muster.db        the operator's store (SQLite): cluster, topic, partitions with leader and epoch
-run.json         who runs now: the supervisor, its pods, their addresses
-lock             held by the supervisor as long as it runs
-logs/NAME.log    output of each pod; logs/operator.log the operator's
-pods/NAME/       the pod's own data directory: journal and segments
+muster.db           the operator's store (SQLite): cluster, topic, partitions with leader and epoch
+run.json            the processes that run now: the supervisor and its pods, with addresses
+lock                the supervisor holds it while it runs
+logs/NAME.log       output of each pod
+logs/operator.log   log of the operator
+pods/NAME/          data directory of each pod: journal and segments
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from muster_cli.local.procfs import ProcessRef
 
 
 class RunningPod(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod of the instance as its supervisor started it last; `process` is None while it waits for its restart."""
+    """A pod as its supervisor started it last. `process` is None while the pod waits for its restart."""
 
     name: str
     node_id: int
@@ -37,7 +38,7 @@ class RunningPod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RunRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """run.json."""
+    """The content of run.json."""
 
     supervisor: ProcessRef
     pods: tuple[RunningPod, ...]
@@ -57,7 +58,7 @@ def default_data_dir() -> Path:
 
 
 class DataDir:
-    """Paths of one instance, its lock and its run record."""
+    """The paths of one embedded instance, its lock and its run record."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
@@ -67,7 +68,7 @@ class DataDir:
         self._lock_file = self.root / "lock"
 
     def create(self) -> None:
-        """Raises CliError when the directory cannot be made or written."""
+        """Make the directories. Raises CliError if that fails."""
         try:
             for directory in (self.root, self.logs, self.root / "pods"):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ class DataDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the instance. Raises CliError when another supervisor does. The lock dies with its process."""
+        """Hold the lock of the instance. Raises CliError if another supervisor holds it. It ends with the process."""
         with self._lock_file.open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,13 +93,13 @@ class DataDir:
             yield
 
     def write_run(self, record: RunRecord) -> None:
-        """Replaces run.json in one step: a reader sees the old or the new one."""
+        """Replace run.json in one step: a reader sees the old or the new content."""
         temporary = self._run_file.with_suffix(".json.new")
         temporary.write_bytes(msgspec.json.encode(record) + b"\n")
         temporary.replace(self._run_file)
 
     def read_run(self) -> RunRecord | None:
-        """None when nothing ran here, or the file is not ours to understand."""
+        """The content of run.json; None if there is none, or if it cannot be decoded."""
         try:
             return msgspec.json.decode(self._run_file.read_bytes(), type=RunRecord)
         except (OSError, msgspec.DecodeError):
@@ -108,8 +109,10 @@ class DataDir:
         self._run_file.unlink(missing_ok=True)
 
     def leftover_pods(self) -> list[RunningPod]:
-        """Pods of an earlier supervisor that still run: same process as recorded, and its command line names this
-        instance's directory. To be asked only while holding the lock."""
+        """The pods of an earlier supervisor that still run. Call it only while holding the lock.
+
+        Such a pod is the recorded process, and its command line names this instance's directory.
+        """
         record = self.read_run()
         if record is None:
             return []

@@ -1,7 +1,6 @@
-"""What an embedded instance declares to its operator: one CoordinatorCluster and its OffsetsTopic. Pure.
+"""The CoordinatorCluster and the OffsetsTopic that an embedded instance declares to its operator. Pure.
 
-The numbers of pods and partitions belong to the data directory; topics, settings and ports to the command line that
-starts it.
+The data directory keeps the numbers of pods and partitions. Topics, settings and ports come with every command line.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DEFAULT_REPLICATION_FACTOR: Literal[1, 3, 5] = 3
 
 @dataclass(frozen=True)
 class UpOptions:
-    """Options of `muster local up`. Numbers are None when they were not given."""
+    """The options of `muster local up`. A number is None if the option was not given."""
 
     pods: int | None
     partitions: int | None
@@ -45,7 +44,7 @@ class UpOptions:
 
 
 def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorCluster:
-    """Raises CliUsageError when fewer pods are asked for than there were: their logs would be gone."""
+    """The cluster to declare. Raises CliUsageError for fewer pods than before: the logs of the others would be gone."""
     previous = before.cluster.spec.pods if before.cluster is not None else None
     pods = options.pods if options.pods is not None else previous or DEFAULT_PODS
     if previous is not None and pods < previous:
@@ -63,8 +62,9 @@ def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorC
 
 
 def declared_offsets_topic(options: UpOptions, before: ClusterRecords, pods: int) -> OffsetsTopic:
-    """Raises CliUsageError when another number of partitions is asked for: a group's partition is a hash modulo it;
-    and when there are fewer pods than replicas are asked for."""
+    """The topic to declare. Raises CliUsageError for another number of partitions than before, by which each group has
+    its partition, and for more replicas than pods.
+    """
     factor = _replication_factor(options, before, pods)
     if not before.topics:
         partitions = options.partitions if options.partitions is not None else DEFAULT_PARTITIONS
@@ -74,14 +74,14 @@ def declared_offsets_topic(options: UpOptions, before: ClusterRecords, pods: int
     if options.partitions not in (None, previous):
         raise CliUsageError(
             f"--partitions {options.partitions}: this data directory has {previous} partitions, and groups are spread "
-            f"over exactly so many. Leave the option out, use `muster reshard`, or another --data-dir"
+            f"over exactly these. Leave the option out, use `muster reshard`, or another --data-dir"
         )
     spec = replace(before.topics[0].spec, replication_factor=factor)  # with a re-shard that is under way
     return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
 
 
 def _replication_factor(options: UpOptions, before: ClusterRecords, pods: int) -> Literal[1, 3, 5]:
-    """As asked for, else as it was, else the default where there are pods for it."""
+    """The factor that is asked for, else the previous one, else the default if there are enough pods."""
     asked = options.replication_factor
     if asked is not None:
         if asked > pods:

@@ -1,4 +1,4 @@
-"""Values of command-line options: `NAME:PARTITIONS` and `NAME=VALUE`."""
+"""The values of `--topic` (NAME:PARTITIONS) and `--config` (NAME=VALUE)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_TOPIC_PARTITIONS = 100_000
 
 
 def parse_topics(values: Iterable[str]) -> dict[str, int]:
-    """Topic name -> number of partitions. Kafka's own rules for names (org.apache.kafka.common.internals.Topic).
+    """Topic name -> number of partitions. Raises CliUsageError.
 
-    Raises CliUsageError.
+    Names follow Kafka's rules. Source: org.apache.kafka.common.internals.Topic.
     """
     topics: dict[str, int] = {}
     for value in values:
@@ -33,9 +33,9 @@ def parse_topics(values: Iterable[str]) -> dict[str, int]:
 
 
 def parse_settings(values: Iterable[str]) -> dict[str, str]:
-    """Coordinator settings under Kafka's names, as texts. What no pod would take is refused here, before one starts.
+    """Coordinator settings by Kafka's names, as texts, checked as each pod would check them.
 
-    Raises CliUsageError; for an unknown name it says the nearest known one.
+    Raises CliUsageError; for an unknown name its message has the nearest known one.
     """
     try:
         assignments = settings.parse_assignments(values)

@@ -1,4 +1,4 @@
-"""Ports on loopback for the pods of embedded mode."""
+"""Free ports on loopback for the pods of embedded mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOWEST_PORT = 10_000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now. Connections left in TIME_WAIT do not count, as for the pod itself."""
+    """Whether a server could listen on the port now. As for a pod, connections in TIME_WAIT do not matter."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -26,7 +26,7 @@ def is_free(port: int) -> bool:
 
 
 def consecutive_ports(base_port: int, count: int) -> list[int]:
-    """base_port, base_port + 1, ... Raises CliError that names every port that another process holds."""
+    """`count` ports from `base_port` on. Raises CliError that names every port that another process holds."""
     ports = list(range(base_port, base_port + count))
     if ports[-1] > 65_535:
         raise CliError(f"--base-port {base_port}: {count} pods need ports up to {ports[-1]}, and 65535 is the last")
@@ -41,10 +41,10 @@ def consecutive_ports(base_port: int, count: int) -> list[int]:
 
 
 def free_ports(count: int, avoid: frozenset[int] = frozenset()) -> list[int]:
-    """Ports that nobody listens on now.
+    """Ports on which no process listens now. Raises CliError.
 
-    They lie below the kernel's ephemeral range where there is room: a client that keeps reconnecting to a dead pod on
-    an ephemeral port can be given that same port as its source, connect to itself, and keep the pod off its port.
+    They lie below the kernel's ephemeral range where there is room. A client that reconnects to a dead pod on an
+    ephemeral port can get that port as its own source, connect to itself, and so keep the pod from its port.
     """
     ephemeral_low = _ephemeral_low()
     high = ephemeral_low if ephemeral_low > _LOWEST_PORT + 10 * count else 65_536

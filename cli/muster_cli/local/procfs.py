@@ -1,4 +1,4 @@
-"""Which process is which: a pid alone may have been given to another program meanwhile."""
+"""Processes by pid and start time: a pid alone may belong to another program by now."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PROC = Path("/proc")
 
 
 class ProcessRef(msgspec.Struct, frozen=True, rename="camel"):
-    """One run of one process: pid, and its start time in clock ticks since boot (field 22 of /proc/PID/stat)."""
+    """One process. `start_ticks`: its start in clock ticks since boot (field 22 of /proc/PID/stat)."""
 
     pid: int
     start_ticks: int
 
     @classmethod
     def of(cls, pid: int) -> ProcessRef | None:
-        """The process that has this pid now; None when there is none, or only a zombie."""
+        """The process that has this pid now; None if there is none, or only a zombie."""
         stat = _stat(pid)
         return None if stat is None or stat[0] == "Z" else cls(pid=pid, start_ticks=int(stat[19]))
 
@@ -28,7 +28,7 @@ class ProcessRef(msgspec.Struct, frozen=True, rename="camel"):
         return ProcessRef.of(self.pid) == self
 
     def command_line(self) -> tuple[str, ...]:
-        """Empty when the process is gone."""
+        """The arguments of the process; empty if it is gone."""
         try:
             raw = (_PROC / str(self.pid) / "cmdline").read_bytes()
         except OSError:
@@ -37,14 +37,14 @@ class ProcessRef(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def own_process() -> ProcessRef:
-    """The process that asks."""
+    """The calling process."""
     me = ProcessRef.of(os.getpid())
     assert me is not None, "/proc does not show this process"
     return me
 
 
 def stop_processes(processes: list[ProcessRef], *, deadline_s: float, poll_s: float = 0.02) -> list[ProcessRef]:
-    """SIGTERM to each, SIGKILL to what is left after deadline_s. Returns those that had to be killed. Blocks."""
+    """Send SIGTERM to each, and SIGKILL to those left after `deadline_s` seconds, which are returned. Blocks."""
     _signal_alive(processes, signal.SIGTERM)
     _wait_gone(processes, deadline_s, poll_s)
     killed = _signal_alive(processes, signal.SIGKILL)
@@ -71,7 +71,7 @@ def _wait_gone(processes: list[ProcessRef], deadline_s: float, poll_s: float) ->
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (state) on: the second, the name, may hold blanks and brackets."""
+    """The fields of /proc/PID/stat from the third (state) on. The second, the name, may hold blanks and brackets."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:

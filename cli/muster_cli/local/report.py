@@ -1,4 +1,4 @@
-"""What `muster local status` shows, put together from the store, the run record and the live pods. Pure."""
+"""The report of `muster local status`, from the store, the run record and the answers of the pods. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_operator.api.models import OffsetsPartition, PartitionState
 
 
 class PodLine(msgspec.Struct, frozen=True):
-    """`pid` is None, and `alive` False, for a pod that does not run now."""
+    """One pod. `pid` is None, and `alive` False, if it does not run now."""
 
     name: str
     pid: int | None
@@ -22,8 +22,9 @@ class PodLine(msgspec.Struct, frozen=True):
 
 
 class PartitionLine(msgspec.Struct, frozen=True):
-    """`leader` is the name of the pod that leads now, None if none does; `replicas` the pods that hold the log, the
-    preferred leader first; `followers` those that follow the leader now."""
+    """One partition. `leader`: the pod that leads now, or None. `replicas`: the pods that hold the log, the preferred
+    leader first. `followers`: the pods that follow the leader now.
+    """
 
     partition: int
     leader: str | None
@@ -34,7 +35,7 @@ class PartitionLine(msgspec.Struct, frozen=True):
 
 
 class StatusReport(msgspec.Struct, frozen=True):
-    """The object that `--json` prints: its names are a promise."""
+    """The object that `--json` prints. Its names stay compatible."""
 
     bootstrap: str
     pods: tuple[PodLine, ...]
@@ -48,9 +49,9 @@ class StatusReport(msgspec.Struct, frozen=True):
 def build_report(
     pods: Sequence[RunningPod], partitions: Sequence[OffsetsPartition], answers: Mapping[str, PodStatus]
 ) -> StatusReport:
-    """`partitions` is what the operator recorded; `answers` what each pod that could be asked says, by name.
+    """The report. `partitions`: as the operator recorded them. `answers`: of the pods that answered, by name.
 
-    A leader counts when its pod says so itself: the record may be older than the death of a pod.
+    A leader counts only if its pod says so itself: the record may be older than the end of the pod.
     """
     leaders = _leaders(answers)
     return StatusReport(
@@ -65,7 +66,7 @@ def build_report(
 
 
 def stall_causes(partitions: Sequence[OffsetsPartition]) -> dict[int, str]:
-    """Partition -> why nothing but a person can give it a leader, in the operator's words."""
+    """Partition -> why it needs a person to get a leader, in the operator's words."""
     return {
         each.spec.index: condition.message
         for each in partitions
@@ -82,7 +83,7 @@ def _pod_line(pod: RunningPod) -> PodLine:
 
 
 def _leaders(answers: Mapping[str, PodStatus]) -> dict[int, tuple[int, str]]:
-    """Partition -> (epoch, pod) of the highest epoch in which a pod is ACTIVE as leader."""
+    """Partition -> (epoch, pod) of the leader that serves in the highest epoch."""
     leaders: dict[int, tuple[int, str]] = {}
     for name, answer in answers.items():
         for partition in answer.partitions:

@@ -1,4 +1,4 @@
-"""`muster local status`."""
+"""`muster local status`: asks the store and the pods, and prints their report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASK_TIMEOUT_S = 1.0
 
 
 def run_local_status(data: DataDir, *, as_json: bool) -> None:
-    """Print the report on standard output. Raises CliError when nothing runs there."""
+    """Print the report to stdout, and warnings to stderr. Raises CliError if nothing runs there."""
     report, causes = collect_report(data)
     if as_json:
         click.echo(msgspec.json.encode(report))
@@ -34,14 +34,14 @@ def run_local_status(data: DataDir, *, as_json: bool) -> None:
     record = data.read_run()
     if record is not None and not record.supervisor.alive():
         click.echo(
-            f"warning: the `muster local up` that started these pods (pid {record.supervisor.pid}) is gone: nobody "
-            f"restarts or elects them. Start it again on {data.root}; it replaces them.",
+            f"warning: the `muster local up` that started these pods (pid {record.supervisor.pid}) is gone, "
+            f"and with it restarts and elections. Start it again on {data.root}: it replaces them.",
             err=True,
         )
 
 
 def collect_report(data: DataDir) -> tuple[StatusReport, dict[int, str]]:
-    """The report, and why partitions are stalled. Raises CliError when neither a pod nor a supervisor runs."""
+    """The report, and the cause of each stalled partition. Raises CliError if neither a pod nor a supervisor runs."""
     record = data.read_run()
     if record is None or not (record.supervisor.alive() or any(pod.alive for pod in record.pods)):
         raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
@@ -58,7 +58,7 @@ async def _collect(data: DataDir, pods: Sequence[RunningPod]) -> tuple[StatusRep
 
 
 async def _ask(pods: Sequence[RunningPod]) -> dict[str, PodStatus]:
-    """What each live pod says. One that does not answer in ASK_TIMEOUT_S is left out."""
+    """The answers of the pods by name, without pods that do not answer within `ASK_TIMEOUT_S` seconds."""
     alive = [pod for pod in pods if pod.alive]
     async with new_session() as session:
         calls = [PodClient(session, pod.name, pod.api_address).status(ASK_TIMEOUT_S) for pod in alive]

@@ -1,7 +1,7 @@
-"""Keeps one pod of embedded mode running as a process: what a kubelet does for a container.
+"""Keeps one pod of embedded mode running as a process, as a kubelet does with a container.
 
-A pod that dies is started again at once; one that keeps dying young waits longer each time. Pods run in sessions of
-their own, so that Ctrl-C in the terminal reaches the supervisor alone, and it decides in which order things stop.
+A pod that ends is started again, and later each time if it keeps ending soon after its start. Pods run in sessions of
+their own, so that Ctrl-C in the terminal reaches only the supervisor, which then stops things in order.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ MAX_LOG_BYTES = 16 << 20
 
 
 class RestartBackoff:
-    """How long to wait before the next start, from how long each run lasted. Pure.
-
-    `least_s`: where other pods take over, a start that waits for a moment leaves the processor to them.
-    """
+    """How long to wait before the next start, from how long each run lasted. Pure. `least_s`: the shortest wait."""
 
     STEADY_AFTER_S = 2.0
-    """A run of this length or more counts as healthy: its death is answered at once."""
+    """After a run of this many seconds or more the pod starts again without a growing delay."""
     FREE_RESTARTS = 2
-    """Deaths in a row, before STEADY_AFTER_S, that are still answered at once."""
+    """Shorter runs in a row that have no growing delay either."""
     FIRST_DELAY_S = 0.1
     MAX_DELAY_S = 5.0
 
@@ -41,6 +38,7 @@ class RestartBackoff:
         self._young_deaths = 0
 
     def delay_s(self, lived_s: float) -> float:
+        """Seconds to wait after a run of `lived_s` seconds."""
         return max(self._least_s, self._growing_s(lived_s))
 
     def _growing_s(self, lived_s: float) -> float:
@@ -57,9 +55,9 @@ class RestartBackoff:
 class PodSupervisor:
     """Runs a pod again and again until `stop`.
 
-    `command` gives the command line for the uid of one run: each process is another pod on the same directory.
-    `restart_after_s` is the least pause after a death. `on_change` is called after each start and each death, `report`
-    with a line for the person at the terminal.
+    `command` takes the uid of one run and returns its command line: each run counts as another pod on the same
+    directory. `restart_after_s`: seconds to wait at least before the pod starts again. `on_change` is called after each
+    start and each end; `report` takes lines for the person at the terminal.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class PodSupervisor:
         self._stopping = asyncio.Event()
         self._child: asyncio.subprocess.Process | None = None
         self.task: asyncio.Task[None] | None = None
-        """Ends after `stop` or `kill`, when the process is gone; None before `start`."""
+        """Ends when the process is gone after `stop` or `kill`; None before `start`."""
 
     def start(self) -> None:
         assert self.task is None
@@ -109,7 +107,7 @@ class PodSupervisor:
             await self._pause(f"{describe_exit(status)} after {lived_s:.1f} s", lived_s)
 
     def restart(self) -> None:
-        """Ask the pod to end (SIGTERM), and start it again."""
+        """Ask the pod to end (SIGTERM); it then starts again."""
         self._signal(signal.SIGTERM)
 
     def stop(self) -> None:
@@ -156,7 +154,7 @@ class PodSupervisor:
 
 
 async def stop_all(supervisors: Sequence[PodSupervisor], *, deadline_s: float) -> list[str]:
-    """SIGTERM to all, SIGKILL to what is left after deadline_s. Returns the names of those that had to be killed.
+    """Send SIGTERM to all pods, and SIGKILL to those left after `deadline_s` seconds, whose names are returned.
 
     All processes are gone when it returns.
     """
@@ -173,7 +171,7 @@ async def stop_all(supervisors: Sequence[PodSupervisor], *, deadline_s: float) -
 
 
 def describe_exit(status: int) -> str:
-    """The exit status of asyncio's subprocess in words."""
+    """The exit status of an asyncio subprocess in words."""
     if status >= 0:
         return f"exited with {status}"
     try:
@@ -183,12 +181,12 @@ def describe_exit(status: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without MUSTER_...: the pod process takes those as options, and here its command line says everything."""
+    """The environment without MUSTER_... variables: a pod takes these as options, and the command line has them all."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
 
 
 def rotate(log_file: Path) -> None:
-    """One old file is kept, so that logs of a crash loop do not fill the disk."""
+    """Rename a long log file, and keep one old file, so that the logs of a crash loop do not fill the disk."""
     with suppress(FileNotFoundError):
         if log_file.stat().st_size > MAX_LOG_BYTES:
             log_file.replace(log_file.with_name(log_file.name + ".1"))

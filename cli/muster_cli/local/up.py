@@ -1,12 +1,10 @@
-"""`muster local up`: pods as processes, and the operator over the SQLite store in this process, until Ctrl-C."""
+"""`muster local up`: runs pods as processes, and the operator with a SQLite store in this one, until Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 import click
 import uvloop
@@ -16,21 +14,20 @@ from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, decla
 from muster_cli.local.operator_loop import operator_running
 from muster_cli.local.ports import consecutive_ports, free_ports
 from muster_cli.local.procfs import own_process, stop_processes
-from muster_cli.local.report import stall_causes
+from muster_cli.local.readiness import Readiness
 from muster_cli.local.workload import LocalWorkload, PodNetwork, PodPorts
-from muster_operator.api.models import OffsetsTopicSpec, PartitionState
+from muster_operator.api.models import OffsetsTopicSpec
 from muster_operator.store.port import ClusterRecords
 from muster_operator.store.sqlite import SqliteStore
 
 LEFTOVER_DEADLINE_S = 5.0
-PROGRESS_EVERY_S = 2.0
-NO_EPOCH = -1
 RESTART_AFTER_S = 0.5
-"""With one replica the start is what everybody waits for; with more it would take the processor from the failover."""
+"""Seconds until a pod that ended starts again, if there are several replicas: the failover gets the CPU first. With one
+replica the pod starts at once, because its partitions wait for it."""
 
 
 def run_local_up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork] = ()) -> None:
-    """Returns when a signal asked it to stop and everything is stopped. Raises CliError, CliUsageError."""
+    """Run until a signal, and return when all processes have ended. Raises CliError, CliUsageError."""
     data.create()
     with data.locked():
         _stop_leftovers(data)
@@ -55,13 +52,13 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
         ports = choose_ports(options.base_port, cluster.spec.pods)
         await store.apply(cluster)
         await store.apply(topic)
-        await _Instance(data, store, ports, topic.spec, _led_epochs(before), networks).run()
+        await _Instance(data, store, ports, topic.spec, before, networks).run()
     finally:
         store.close()
 
 
 def choose_ports(base_port: int, pods: int) -> list[PodPorts]:
-    """Kafka ports as asked for; the others are free ones. Raises CliError for a port that is taken."""
+    """The ports of each pod: Kafka ports from `base_port` on, the others free. Raises CliError for a taken port."""
     kafka = consecutive_ports(base_port, pods) if base_port else free_ports(pods)
     others = free_ports(2 * pods, frozenset(kafka))
     return [
@@ -71,7 +68,7 @@ def choose_ports(base_port: int, pods: int) -> list[PodPorts]:
 
 
 class _Instance:
-    """One run: from the first pod started to the last one stopped."""
+    """One run of an instance, from the start of the first pod to the end of the last one."""
 
     def __init__(
         self,
@@ -79,15 +76,14 @@ class _Instance:
         store: SqliteStore,
         ports: list[PodPorts],
         topic: OffsetsTopicSpec,
-        led_before: Mapping[int, int],
+        before: ClusterRecords,
         networks: Sequence[PodNetwork],
     ) -> None:
         self._data = data
         self._store = store
-        self._led_before = led_before
         self._me = own_process()
         self._stop = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._readiness = Readiness(store, before, self._bootstrap, _report)
         self._workload = LocalWorkload(
             CLUSTER,
             data,
@@ -100,13 +96,13 @@ class _Instance:
 
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)
-        self._store.watch(lambda _key: self._changed.set())
+        self._store.watch(lambda _key: self._readiness.look_again())
         async with operator_running(self._store, self._workload, self._data.logs / "operator.log") as operator:
-            watcher = asyncio.create_task(self._tell_readiness())
+            readiness = asyncio.create_task(self._readiness.run())
             stop = asyncio.create_task(self._stop.wait())
-            await asyncio.wait([watcher, stop, operator], return_when=asyncio.FIRST_COMPLETED)
-            ended = [task for task in (watcher, operator) if task.done()]
-            for task in (watcher, stop):
+            await asyncio.wait([readiness, stop, operator], return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in (readiness, operator) if task.done()]
+            for task in (readiness, stop):
                 task.cancel()
         await self._stop_pods()
         for task in ended:
@@ -137,61 +133,14 @@ class _Instance:
             self._data.write_run(RunRecord(supervisor=self._me, pods=self._workload.running()))
         except OSError as error:  # a full disk must not end the supervision of pods
             _report(f"cannot write {self._data.root}: {error}")
-        self._changed.set()
+        self._readiness.look_again()
 
-    async def _tell_readiness(self) -> None:
-        """One line whenever all partitions have a leader, and progress while some have not."""
-        first, incomplete_since = True, time.monotonic()
-        next_progress = incomplete_since + PROGRESS_EVERY_S
-        complete = False
-        told: dict[int, str] = {}
-        while True:
-            self._changed.clear()
-            records = await self._store.observe(CLUSTER)
-            led = self._led(records)
-            for partition, cause in stall_causes(records.partitions).items():
-                if told.get(partition) != cause:
-                    _report(f"partition {partition} is stalled: {cause}")
-                    told[partition] = cause
-            now = time.monotonic()
-            wanted = len(_serving(records))
-            if led == wanted and not complete:
-                complete = True
-                _report(self._complete_line(first, wanted, now - incomplete_since))
-                first = False
-            elif led < wanted:
-                if complete:
-                    complete, incomplete_since, next_progress = False, now, now + PROGRESS_EVERY_S
-                if now >= next_progress:
-                    _report(f"{led} of {wanted} partitions have a leader")
-                    next_progress = now + PROGRESS_EVERY_S
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if complete else PROGRESS_EVERY_S)
-
-    def _complete_line(self, first: bool, partitions: int, took_s: float) -> str:
-        if first:
-            return "ready bootstrap=" + ",".join(pod.kafka_address for pod in self._workload.running())
-        return f"all {partitions} partitions have a leader again, after {took_s:.1f} s"
-
-    def _led(self, records: ClusterRecords) -> int:
-        # What the store says of an earlier run is about pods that are gone: only a later epoch is of this run.
-        led = _led_epochs(records)
-        return sum(led.get(i, NO_EPOCH) > self._led_before.get(i, NO_EPOCH) for i in _serving(records))
-
-
-def _serving(records: ClusterRecords) -> range:
-    return records.topics[0].layout.indexes
-
-
-def _led_epochs(records: ClusterRecords) -> dict[int, int]:
-    """Partition -> epoch, of those that are recorded as led."""
-    return {
-        each.spec.index: each.status.epoch for each in records.partitions if each.status.state is PartitionState.LED
-    }
+    def _bootstrap(self) -> str:
+        return ",".join(pod.kafka_address for pod in self._workload.running())
 
 
 def _report(line: str) -> None:
     try:
         click.echo(line)
-    except OSError:  # whoever read our output is gone; the pods stay
+    except OSError:  # the reader of the output is gone; the pods stay
         pass

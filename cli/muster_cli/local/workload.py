@@ -1,4 +1,4 @@
-"""The operator's Workload port for embedded mode: pods are processes of this machine, on loopback."""
+"""The operator's `Workload` in embedded mode: pods are processes of this machine, on loopback."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class PodPorts:
 
 @dataclass(frozen=True)
 class PodNetwork:
-    """Where a pod listens, and what is put before its command line (to run it in a network namespace, for instance)."""
+    """Where a pod listens. `prefix` comes before its command line, for instance to run it in a network namespace."""
 
     host: str = LOOPBACK
     prefix: tuple[str, ...] = ()
 
 
 def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapping[str, str]) -> list[str]:
-    """The pod process, by this interpreter. The data directory is an argument of its own: leftovers are known by it."""
+    """The command line of a pod. Its data directory is an argument, by which `DataDir.leftover_pods` recognizes it."""
     command = [sys.executable, "-m", "muster_coordinator.process.main"]
     command += ["--pod", pod.name, "--pod-uid", uid, "--node-id", str(pod.node_id)]
     command += ["--data-dir", str(data.pod(pod.name)), "--api-listen", pod.api_address]
@@ -44,10 +44,10 @@ def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapp
 
 
 class LocalWorkload:
-    """Pods `<cluster>-0` ... as supervised processes.
+    """The pods `<cluster>-0`, `<cluster>-1`, ... as supervised processes.
 
-    `ports` and `networks` are those of the pods by ordinal (no networks: loopback); `changed` is called after each
-    start and death of one, after the operator was notified; `report` gets lines for the person at the terminal.
+    `ports` and `networks`: by the ordinal of the pod; without networks all pods use loopback. `changed` is called after
+    each start and end of a pod, after the operator. `report` takes lines for the person at the terminal.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class LocalWorkload:
         self._notify.append(notify)
 
     async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
-        """Starts what is declared and not supervised yet. Keeping it alive is the supervisors' work."""
+        """Start the declared pods that have no supervisor yet. Supervisors keep them alive. Returns what was done."""
         missing = range(len(self.supervisors), min(cluster.spec.pods, len(self._ports)))
         for ordinal in missing:
             self._start(ordinal, pod_settings(cluster))
         return f"started {len(missing)} pods" if missing else f"{len(self.supervisors)} pods are supervised"
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
-        """See the port. A template that changes is for the next `muster local up`, so nothing asks for it here."""
+        """Restart the pod if it still has this uid. In embedded mode no rollout asks for it: pods have no template."""
         for supervisor in self.supervisors:
             if (supervisor.pod.name, supervisor.uid) == (name, uid):
                 supervisor.restart()
@@ -98,11 +98,11 @@ class LocalWorkload:
         return ",".join(pod.kafka_address for pod in pods)
 
     async def stop(self) -> list[str]:
-        """Ends all pods; returns the names of those that did not end by themselves in STOP_DEADLINE_S."""
+        """End all pods. Returns the names of those that had to be killed after `STOP_DEADLINE_S` seconds."""
         return await stop_all(self.supervisors, deadline_s=STOP_DEADLINE_S)
 
     def kill(self) -> None:
-        """Ends all pods without asking."""
+        """End all pods at once (SIGKILL)."""
         for supervisor in self.supervisors:
             supervisor.kill()
 

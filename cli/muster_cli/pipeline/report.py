@@ -132,7 +132,7 @@ def write(
 
 
 def _ends(file: Path | None, bootstrap: str | None, *, until_at: bool) -> EndsOf | None:
-    """``until_at``: as of a past moment, and nothing younger; otherwise where partitions end now."""
+    """`until_at`: as of a past moment, and nothing younger; otherwise where partitions end now."""
     import pyarrow.compute as pc
 
     from muster_pipeline.analytics.ends import ends_from_file, ends_from_kafka

@@ -55,7 +55,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def clear_errors(interrupted: str = "") -> Iterator[None]:
     """The pipeline's errors as the command's, also those that Spark wraps in pages of stack traces.
 
-    ``interrupted``: what Ctrl-C leaves behind, for the person who pressed it.
+    `interrupted`: what Ctrl-C leaves behind, for the person who pressed it.
     """
     try:
         from muster_pipeline.decode.errors import PipelineError

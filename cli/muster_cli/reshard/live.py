@@ -113,7 +113,7 @@ async def _until(
 
 
 class _Run:
-    """One re-shard, in ``work/reshard-<its number>``."""
+    """One re-shard, in `work/reshard-<its number>`."""
 
     def __init__(
         self, site: Site, http: aiohttp.ClientSession, reshard: ReshardStatus, work: Path, progress: Amount

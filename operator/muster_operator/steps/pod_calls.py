@@ -25,8 +25,8 @@ def call_pod(
     failed: str,
     rest_s: float = 0.0,
 ) -> None:
-    """``call`` says whether all of it was done; the next one of this kind comes ``rest_s`` after one that was not, or
-    that failed, which is logged as ``failed``. Nothing happens if nobody talks to the pod.
+    """`call` says whether all of it was done; the next one of this kind comes `rest_s` after one that was not, or
+    that failed, which is logged as `failed`. Nothing happens if nobody talks to the pod.
     """
     context.memory.busy.add((kind, pod))
     context.spawn(_call(context, kind, pod, call, failed, rest_s))
