@@ -71,7 +71,7 @@ class RunningPod:
     async def elect(self, partitions: Collection[int], epoch: int) -> None:
         """Make the pod lead ``partitions``, which all have a used log, and wait until they are ACTIVE."""
         elections = tuple(Election(p, epoch, (self.statuses[p].log_id,)) for p in partitions)
-        answer = await self.api.elect(ElectionsRequest(1, elections), timeout_s=CALL_S)
+        answer = await self.api.elect(ElectionsRequest(elections), timeout_s=CALL_S)
         refused = [r for r in answer.results if r.status not in (CallStatus.ACCEPTED, CallStatus.LOADING)]
         if refused:
             raise BenchError(f"the pod refused an election: {refused[0]}")

@@ -14,6 +14,7 @@ from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
@@ -149,6 +150,7 @@ class Reconciler:
         suspect_after_s = parse_duration(cluster.spec.failover.suspect_after) if cluster else SUSPECT_AFTER_S
         self._pods.sync(key, infos if cluster else (), suspect_after_s)
         pods = self._pods.views(key)
+        memory.token = token_above(max(memory.token, token), pods)
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
         return Observation(
@@ -159,7 +161,7 @@ class Reconciler:
             partitions=records.partitions,
             pods=pods,
             bootstrap=self._workload.bootstrap(cluster, infos) if cluster else "",
-            fencing_token=token,
+            fencing_token=memory.token,
             image=memory.image,
             image_number=memory.image_number,
             attempts=memory.attempts.view(self._clock.monotonic()),

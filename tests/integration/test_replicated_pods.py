@@ -218,7 +218,7 @@ async def test_draining_pod_leads_on_until_its_partitions_are_moved_then_ends(tm
                     break
             assert (await pods.status(0, 0)).state is ShardState.ACTIVE
             refused = Election(0, pods.leaders[0][1] + 1, pods.log_ids[0], force=True)
-            (result,) = (await leader.api.elect(ElectionsRequest(1, (refused,)))).results
+            (result,) = (await leader.api.elect(ElectionsRequest((refused,)))).results
             assert result.status is CallStatus.CANNOT_WRITE
             await pods.elect(0, 1, force=True)
             await committer.further()

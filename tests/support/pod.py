@@ -152,7 +152,7 @@ class SoloPod(PodProcess):
         elections = tuple(
             Election(r.partition, self.epoch, (r.log_id,), bootstrap=not r.used) for r in created.results if r.log_id
         )
-        call = ElectionsRequest(1, elections)
+        call = ElectionsRequest(elections)
         async with asyncio.timeout(ELECTION_TIMEOUT_S):
             response = await self.api.elect(call, timeout_s=ELECTION_TIMEOUT_S)
             # The pod waits about a second for the end of an election; the same call again joins the one under way.

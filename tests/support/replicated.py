@@ -110,7 +110,7 @@ class ReplicatedPods:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 call = Election(partition, epoch, self.log_ids[partition], bootstrap=bootstrap, force=force)
-                (result,) = (await self.pods[pod].api.elect(ElectionsRequest(1, (call,)), timeout_s=LIMIT_S)).results
+                (result,) = (await self.pods[pod].api.elect(ElectionsRequest((call,)), timeout_s=LIMIT_S)).results
                 if result.status is CallStatus.ACCEPTED:
                     break
                 if result.epoch >= epoch and result.status is not CallStatus.LOADING:
@@ -131,7 +131,7 @@ class ReplicatedPods:
             if status.role != "none":
                 return
             call = Election(partition, status.epoch + 1, self.log_ids[partition])
-            (result,) = (await self.pods[pod].api.elect(ElectionsRequest(1, (call,)), timeout_s=LIMIT_S)).results
+            (result,) = (await self.pods[pod].api.elect(ElectionsRequest((call,)), timeout_s=LIMIT_S)).results
         except PodApiError:  # it was killed meanwhile, say
             return
         begun = result.status in (CallStatus.ACCEPTED, CallStatus.LOADING)

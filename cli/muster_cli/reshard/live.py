@@ -49,6 +49,8 @@ class _Leader(msgspec.Struct):
     pod: str
     address: str
     status: ReplicaStatus
+    token: int
+    """Fencing token of the operator that the pod listens to, at the time at which it was asked."""
 
 
 async def reshard_cluster(
@@ -235,7 +237,15 @@ class _Run:
             if leader is None:
                 return False
             pod = PodClient(self._http, leader.pod, leader.address)
-            result = await pod.take_in(index, base, position, batches, last=last, timeout_s=CALL_TIMEOUT_S)
+            result = await pod.take_in(
+                index,
+                batches,
+                token=leader.token,
+                reshard=base,
+                position=position,
+                last=last,
+                timeout_s=CALL_TIMEOUT_S,
+            )
             if result.fence is not None:
                 self._leaders[index] = leader
                 found.append(result.fence)
@@ -288,10 +298,11 @@ class _Run:
 
     async def _ask(self, name: str, address: str) -> list[_Leader]:
         try:
-            statuses = await PodClient(self._http, name, address).partitions(ASK_TIMEOUT_S)
+            status = await PodClient(self._http, name, address).status(ASK_TIMEOUT_S)
         except PodApiError:
             return []  # what it led is led elsewhere, or waits for it
-        return [_Leader(name, address, each) for each in statuses if each.role is ReplicaRole.LEADER]
+        token = max(status.fencing_token, 0)
+        return [_Leader(name, address, each, token) for each in status.partitions if each.role is ReplicaRole.LEADER]
 
 
 def _segments_of(log: Path) -> list[Path]:

@@ -12,11 +12,13 @@ import structlog
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.fencing_token import FencingTokens
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.publishing import PartitionPublisher
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.pod.status import partition_status
 from muster_coordinator.podapi import models as p
+from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.replication.epochs import NOBODY
@@ -72,6 +74,7 @@ class Pod:
         self._last_image = last_image
         self._settings = settings
         self._hub = EventHub(self.status)
+        self.tokens = FencingTokens(refused=self._hub.publish_status)
         self._publisher = PartitionPublisher(self._hub, self._status_of, self._replicated)
         self._listening = False
         self._operator_heard_s: float | None = None  # on the loop's clock
@@ -86,6 +89,7 @@ class Pod:
     def remember(self, image: MetadataImage) -> None:
         """``image`` is the last one of an earlier run: the replicas go on with it at once, clients only when no
         operator came for a while (it knows better)."""
+        self.tokens.note(image.token)
         self._tell_replicas(image)
         after_ms = self._settings.self_nomination_after_ms
         if after_ms:
@@ -113,6 +117,7 @@ class Pod:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     async def create_replicas(self, request: p.ReplicasRequest) -> p.CallResults:
+        self.tokens.check(request.fencing_token)
         self.operator_heard()
         results = await asyncio.gather(
             *(self._manager.create_replica(r.partition, r.segment_bytes) for r in request.partitions)
@@ -121,6 +126,7 @@ class Pod:
         return p.CallResults(tuple(results))
 
     async def remove_replicas(self, request: p.RemovalsRequest) -> p.CallResults:
+        self.tokens.check(request.fencing_token)
         self.operator_heard()
         results = await asyncio.gather(*(self._remove(each) for each in request.removals))
         self._hub.publish_status()
@@ -156,20 +162,23 @@ class Pod:
         return p.CallResults(tuple(results))
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
+        self.tokens.check(image.token)
         self.operator_heard()
-        before, was_ready = self._view.topics, self.ready()[0]
-        accepted = self._view.update(image)
-        if accepted:
-            self._tell_replicas(image)
-            self._last_image.keep(image)
-            self._give_up_replaced(image)
+        topics, was_ready = self._view.topics, self.ready()[0]
+        if not self._view.update(image):
+            self._hub.publish_status()  # the operator learns which image is here
+            raise RefusedCallError(
+                409, "StaleImage", f"image {image.token}.{image.version} is older than the current one"
+            )
+        self._tell_replicas(image)
+        self._last_image.keep(image)
+        self._give_up_replaced(image)
         if self.ready()[0] != was_ready:
             self._hub.publish_status()
-        if accepted and self._delete_offsets and self._view.lacks_any_of(before):
+        if self._delete_offsets and self._view.lacks_any_of(topics):
             for shard in self._manager.shards.values():
                 shard.notify(TopicsDeleted(self._view.has))
-        current = self._view.image or image
-        return MetadataAnswer(accepted, current.token, current.version)
+        return MetadataAnswer(image.token, image.version)
 
     def _give_up_replaced(self, image: MetadataImage) -> None:
         """What a re-shard has replaced is led no more. It was closed before, so no client notices."""
@@ -199,7 +208,9 @@ class Pod:
         heard_s = self._operator_heard_s
         return heard_s is not None and asyncio.get_running_loop().time() - heard_s < OPERATOR_AWAY_S
 
-    async def drain(self) -> None:
+    async def drain(self, token: int | None = None) -> None:
+        if token is not None:
+            self.tokens.check(token)
         if self._drained is None:
             self._drained = asyncio.create_task(self._drain())
         await asyncio.shield(self._drained)
@@ -278,6 +289,7 @@ class Pod:
             metadata_version=image.version if image is not None else -1,
             partitions=self.partitions(),
             peer_address=self._network.address,
+            fencing_token=self.tokens.highest,
             lost_peers=self._network.lost,
         )
 

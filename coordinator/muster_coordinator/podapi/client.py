@@ -120,10 +120,18 @@ class PodClient:
         return await self._call("POST", "/v1/fences", FencesResponse, request, timeout_s)
 
     async def take_in(
-        self, partition: int, reshard: int, position: int, batches: bytes, *, last: bool, timeout_s: float
+        self,
+        partition: int,
+        batches: bytes,
+        *,
+        token: int,
+        reshard: int,
+        position: int,
+        last: bool,
+        timeout_s: float,
     ) -> FenceResult:
         """Record batches for a new partition; `last`: no more follow."""
-        query = f"?reshard={reshard}&position={position}" + ("&last" if last else "")
+        query = f"?token={token}&reshard={reshard}&position={position}" + ("&last" if last else "")
         return await self._answer("POST", f"/v1/imports/{partition}{query}", FenceResult, batches, timeout_s)
 
     async def status(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
@@ -133,11 +141,13 @@ class PodClient:
         return (await self._call("GET", "/v1/partitions", _Partitions, None, timeout_s)).partitions
 
     async def update_metadata(self, image: MetadataImage, timeout_s: float = CALL_TIMEOUT_S) -> MetadataAnswer:
-        """`accepted` False: the pod has a newer image."""
-        return await self._call("PUT", "/v1/metadata", MetadataAnswer, image, timeout_s, readable=(200, 409))
+        """Raises PodRefusedError (409) if the pod has seen a higher token, or has a newer image."""
+        return await self._call("PUT", "/v1/metadata", MetadataAnswer, image, timeout_s)
 
-    async def drain(self, timeout_s: float = CALL_TIMEOUT_S) -> PodStatus:
-        return await self._call("POST", "/v1/drain", PodStatus, None, timeout_s)
+    async def drain(self, timeout_s: float = CALL_TIMEOUT_S, *, token: int | None = None) -> PodStatus:
+        """`token`: of the operator that drains the pod; None for a person."""
+        query = "" if token is None else f"?token={token}"
+        return await self._call("POST", "/v1/drain" + query, PodStatus, None, timeout_s)
 
     async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
         """Events until the stream ends (the generator ends) or breaks (PodApiError).
@@ -164,10 +174,9 @@ class PodClient:
         answer: type[_A],
         request: Request | None,
         timeout_s: float,
-        readable: tuple[int, ...] = (200,),
     ) -> _A:
         body = msgspec.json.encode(request) if request is not None else None
-        return await self._answer(method, path, answer, body, timeout_s, readable)
+        return await self._answer(method, path, answer, body, timeout_s)
 
     async def _answer(
         self,
@@ -176,7 +185,6 @@ class PodClient:
         answer: type[_A],
         body: bytes | None,
         timeout_s: float,
-        readable: tuple[int, ...] = (200,),
     ) -> _A:
         try:
             try:
@@ -184,7 +192,7 @@ class PodClient:
             except aiohttp.ServerDisconnectedError:
                 # A kept connection that the pod closed meanwhile, as when it restarted; calls can be repeated.
                 status, content = await self._send(method, path, body, timeout_s)
-            if status not in readable:
+            if status != 200:
                 raise _refusal(status, content)
             return msgspec.json.decode(content, type=answer)
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from muster_coordinator.podapi.fields import Problem
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
     CallResults,
@@ -18,12 +19,24 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 
-__all__ = ["PodControl"]
+__all__ = ["PodControl", "RefusedCallError"]
+
+
+class RefusedCallError(Exception):
+    """A call that is refused as a whole: HTTP status, stable reason, message for people."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.problem = Problem(reason, message)
 
 
 class PodControl(Protocol):
-    """The pod itself. Every call is idempotent, gives one result per named partition, in the order of the request, and
-    raises nothing for what concerns a single partition: that goes into its result."""
+    """The pod itself. Every call is idempotent and gives one result per named partition, in the order of the request.
+
+    What concerns a single partition goes into its result. Calls that carry a fencing token raise RefusedCallError
+    (409, StaleToken) if the pod has seen a higher one.
+    """
 
     async def create_replicas(self, request: ReplicasRequest) -> CallResults:
         """Make sure that a log, its log id and its promise file exist for every partition named; durable on return."""
@@ -45,7 +58,8 @@ class PodControl(Protocol):
         """The replicas that are here, by partition index."""
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
-        """Take the image unless (token, version) is lower than the current one's."""
+        """Take the image. Raises RefusedCallError (409, StaleImage) if its (token, version) is lower than the current
+        one's."""
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         """Events from now on, the first one a `StatusEvent`. See `podapi.events.EventHub`."""
@@ -53,9 +67,9 @@ class PodControl(Protocol):
     def operator_heard(self) -> None:
         """The operator's watch stream is open: somebody is there who elects."""
 
-    async def drain(self) -> None:
+    async def drain(self, token: int | None) -> None:
         """Take no election from now on, give the operator a moment to move away what this pod leads, and resign from
-        the rest."""
+        the rest. `token` is None for a caller that is no operator: a person, or the end of the process."""
 
     def live(self) -> tuple[bool, str]:
         """Whether the process should stay, and one line that says why."""

@@ -80,8 +80,7 @@ class MetadataImage(Request, frozen=True, omit_defaults=True):
 
 
 class MetadataAnswer(Answer, frozen=True):
-    """`accepted` is False (HTTP 409) for an image older than the current one, which token and version then name."""
+    """Number of the image that the pod serves now."""
 
-    accepted: bool
     token: int
     version: int

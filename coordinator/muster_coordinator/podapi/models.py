@@ -89,7 +89,6 @@ class Election(Request, frozen=True):
 
 
 class ElectionsRequest(Request, frozen=True):
-    fencing_token: FencingToken
     elections: tuple[Election, ...]
 
 
@@ -104,7 +103,6 @@ class Resignation(Request, frozen=True):
 
 
 class ResignationsRequest(Request, frozen=True):
-    fencing_token: FencingToken
     resignations: tuple[Resignation, ...]
 
 
@@ -204,8 +202,9 @@ class PodStatus(Answer, frozen=True):
 
     `started`: the logs are open, so `partitions` is complete. Before that, a replica that is not listed may still be
     here. `draining`: the pod is about to end, and takes no election. `peer_address`: where other pods reach this one's
-    replicas. `lost_peers`: names of pods that share a partition with this one by the metadata image, and that it does
-    not hear (connection refused, closed or silent): evidence for failure detection.
+    replicas. `fencing_token`: the highest one that the pod has seen (-1: none). `lost_peers`: names of pods that share
+    a partition with this one by the metadata image, and that it does not hear (connection refused, closed or silent):
+    evidence for failure detection.
     """
 
     pod: str
@@ -221,6 +220,7 @@ class PodStatus(Answer, frozen=True):
     metadata_version: int = -1
     partitions: tuple[ReplicaStatus, ...] = ()
     peer_address: str = ""
+    fencing_token: int = -1
     lost_peers: tuple[str, ...] = ()
 
 

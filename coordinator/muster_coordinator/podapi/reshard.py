@@ -1,7 +1,7 @@
 """What a re-shard asks of pods: close and open partitions, and records for new ones (docs/resharding.md).
 
     POST /v1/fences                                                   FencesRequest -> FencesResponse
-    POST /v1/imports/<partition>?reshard=N&position=N[&last=1]        record batches -> FenceResult
+    POST /v1/imports/<partition>?token=N&reshard=N&position=N[&last]  record batches -> FenceResult
 
 Both go to the leader, can be repeated, and are answered when what they say is committed.
 """

@@ -1,7 +1,7 @@
 """HTTP side of the pod API: routes, decoding, and the watch stream around a `PodControl`.
 
 Per-partition outcomes are in the body of a 200. A call that is refused as a whole has a `Problem` for a body: 400 (the
-message names the field), 409 (an older metadata image), 413 (too large), 421 (meant for another pod).
+message names the field), 409 (an older fencing token or metadata image), 413 (too large), 421 (meant for another pod).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from muster_coordinator.podapi.control import PodControl
-from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Problem, Request
+from muster_coordinator.podapi.control import PodControl, RefusedCallError
+from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Request
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import (
     ElectionsRequest,
@@ -26,7 +26,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 
-__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "RefusedCallError", "body_of", "build_app", "json_answer"]
+__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "body_of", "build_app", "json_answer", "number_of"]
 
 HEARTBEAT_INTERVAL_S = 0.2
 """The longest silence of a watch stream."""
@@ -56,15 +56,6 @@ def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
     app.router.add_get("/metrics", api.metrics)
     app.on_shutdown.append(api.end_streams)
     return app
-
-
-class RefusedCallError(Exception):
-    """A call that is refused as a whole: its HTTP status, and a problem with its reason and message."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.problem = Problem(reason, message)
 
 
 class _Api:
@@ -102,11 +93,10 @@ class _Api:
         return json_answer(self._pod.status())
 
     async def metadata(self, request: web.Request) -> web.Response:
-        answer = self._pod.update_metadata(await body_of(request, MetadataImage))
-        return json_answer(answer, 200 if answer.accepted else 409)
+        return json_answer(self._pod.update_metadata(await body_of(request, MetadataImage)))
 
     async def drain(self, request: web.Request) -> web.Response:
-        await self._pod.drain()
+        await self._pod.drain(number_of(request, "token") if "token" in request.query else None)
         return json_answer(self._pod.status())
 
     async def health(self, request: web.Request) -> web.Response:
@@ -172,6 +162,14 @@ async def body_of(request: web.Request, kind: type[_R]) -> _R:
         raise RefusedCallError(400, "MalformedJson", str(error)) from error
     except web.HTTPRequestEntityTooLarge as error:
         raise RefusedCallError(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error
+
+
+def number_of(request: web.Request, name: str) -> int:
+    """A parameter of the query. For routes of others, too. Raises RefusedCallError (400) if it is no number."""
+    try:
+        return int(request.query[name])
+    except (KeyError, ValueError):
+        raise RefusedCallError(400, "InvalidRequest", f"{name} must be a number") from None
 
 
 def json_answer(answer: object, status: int = 200) -> web.Response:

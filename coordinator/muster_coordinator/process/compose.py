@@ -119,7 +119,8 @@ async def _start(
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
-    api.router.add_routes(fence_routes(Fencing(manager.shards, lambda one: manager.on_partition_change(one))))
+    fencing = Fencing(manager.shards, lambda one: manager.on_partition_change(one))
+    api.router.add_routes(fence_routes(fencing, pod.tokens))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()
     logger.info(

@@ -8,8 +8,8 @@ Four properties that electors of client libraries lack, and that this one is for
 - The work is cancelled when the deadline passes, whatever requests are under way, and not by the outcome of one.
 - The Lease is released on the way out, so that the next operator starts at once.
 
-Leadership here is for liveness only: two operators at once are safe, because every write is a compare-and-swap and
-every call carries an epoch. `leaseTransitions` is the fencing token that orders them.
+Leadership here is for liveness only: two operators at once are safe, because every write is a compare-and-swap, and
+every call of a pod carries an epoch or else the fencing token, `leaseTransitions`, which orders operators.
 """
 
 from __future__ import annotations

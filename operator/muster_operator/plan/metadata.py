@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
 from muster_operator.plan.observation import PUBLISH, Broker, Connection, Image, ImageNumber, Observation, PodView
 
-__all__ = ["publish"]
+__all__ = ["publish", "token_above"]
 
 
 def publish(
@@ -71,10 +71,21 @@ def _number(seen: Observation, image: Image) -> ImageNumber:
     always ends with this operator's image on all pods. Of two operators, the one that lives wins because it repeats.
     """
     served = _highest(seen.pods)
-    if seen.image == image and seen.image_number >= served:
+    if seen.image == image and seen.image_number >= max(served, (seen.fencing_token, 0)):
         return seen.image_number
     token, version = max(seen.image_number, served, (seen.fencing_token, 0))
     return (token, version + 1)
+
+
+def token_above(own: int, pods: Iterable[PodView]) -> int:
+    """The fencing token for the calls of this operator: `own`, or above every token that a pod has seen.
+
+    A pod refuses a token lower than one that it has seen. It has seen a higher one than ours after another operator
+    took over from this one, which then ends, or after the store, from which operators get their tokens, was restored
+    from a backup. In both cases the operator has seen the other one's token, and acts on what it observes from then on.
+    """
+    highest = max((pod.fencing_token for pod in pods), default=-1)
+    return highest + 1 if highest > own else own
 
 
 def _highest(pods: Sequence[PodView]) -> ImageNumber:

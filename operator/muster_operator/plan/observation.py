@@ -54,7 +54,8 @@ class PodView:
     """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election; `gone`: at any
     moment, because it was deleted by force.
 
-    `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it does not hear.
+    `steady_s`: seconds since it came UP, or since it was lost. `fencing_token`: the highest one that it has seen
+    (-1: none). `lost_peers`: pods that it does not hear.
     `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
     `cordoned`: its node is about to be emptied. `node_lost`: nothing is heard of its node, which is one witness more
     for the death of a pod that is SUSPECT. `uid`: which of the pods that had this name it is.
@@ -71,6 +72,7 @@ class PodView:
     draining: bool = False
     gone: bool = False
     peer_address: str = ""
+    fencing_token: int = -1
     lost_peers: frozenset[str] = frozenset()
     steady_s: float = 0.0
     node: str = ""

@@ -117,6 +117,7 @@ class PodSession:
             replicas=dict(self._replicas),
             detail=detail,
             peer_address="" if status is None else status.peer_address,
+            fencing_token=-1 if status is None else status.fencing_token,
             lost_peers=frozenset(() if status is None else status.lost_peers),
             steady_s=self._clock.monotonic() - self._steady_since,
             node=info.node,

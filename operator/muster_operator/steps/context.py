@@ -38,6 +38,8 @@ class Memory:
     failovers: Failovers
     image: Image | None = None
     image_number: ImageNumber = (-1, -1)
+    token: int = -1
+    """Fencing token of the last calls; it only rises."""
     busy: set[tuple[str, str]] = field(default_factory=set)
     runs: dict[str, int] = field(default_factory=dict)
     to_show: dict[str, WritePartitionStatus] = field(default_factory=dict)

@@ -44,7 +44,7 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
     if session is None:
         _give_up(context, elections, f"pod {pod} is gone")
         return
-    request = ElectionsRequest(context.seen.fencing_token, tuple(_call(each) for each in elections))
+    request = ElectionsRequest(tuple(_call(each) for each in elections))
     assert context.seen.cluster is not None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
     run = session.runs
@@ -102,7 +102,7 @@ async def _resign(context: Context, pod: str, resignations: tuple[Resignation, .
     if session is None:
         return
     try:
-        await session.client.resign(ResignationsRequest(context.seen.fencing_token, resignations), RESIGN_TIMEOUT_S)
+        await session.client.resign(ResignationsRequest(resignations), RESIGN_TIMEOUT_S)
     except PodApiError as error:
         log.info("former_leader_not_told", pod=pod, error=str(error))
 

@@ -13,6 +13,7 @@ from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_pod import FakePod
 
 from muster_coordinator.calls import CallStatus
+from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.image import MetadataImage, PartitionLeader, ReplicaPlace
 from muster_coordinator.podapi.models import (
     Election,
@@ -52,6 +53,7 @@ from muster_operator.plan.actions import (
     WritePartitionStatus,
     WriteTopicStatus,
 )
+from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
@@ -127,6 +129,7 @@ class Model:
             {each.partition: each for each in status.partitions},
             draining=status.draining,
             peer_address=status.peer_address,
+            fencing_token=status.fencing_token,
             lost_peers=frozenset(status.lost_peers),
             steady_s=self.steady_s,
         )
@@ -227,13 +230,15 @@ class Operator:
 
     def observe(self) -> Observation:
         model = self.model
+        pods = tuple(model.view(name) for name in sorted(model.running))
+        self.token = token_above(self.token, pods)
         return Observation(
             namespace="ns",
             name="c",
             cluster=model.cluster,
             topics=(model.topic,),
             partitions=tuple(model.objects[name] for name in sorted(model.objects)),
-            pods=tuple(model.view(name) for name in sorted(model.running)),
+            pods=pods,
             bootstrap="b:1",
             fencing_token=self.token,
             image=self.image,
@@ -262,6 +267,13 @@ class Operator:
         raise AssertionError(f"no end of plans: {self.replan()}")
 
     def _carry_out(self, action: Action) -> None:
+        try:
+            self._do(action)
+        except RefusedCallError as refused:
+            if refused.problem.reason not in ("StaleToken", "StaleImage"):
+                raise
+
+    def _do(self, action: Action) -> None:
         model = self.model
         match action:
             case RecordLeadership():
@@ -304,7 +316,7 @@ class Operator:
             force=action.force,
             allow_data_loss=action.allow_data_loss,
         )
-        answer = run(self.model.running[action.pod].elect(ElectionsRequest(self.token, (election,))))
+        answer = run(self.model.running[action.pod].elect(ElectionsRequest((election,))))
         (result,) = answer.results
         self.attempts[action.partition] = attempt_of(action.pod, action.epoch, result)
         if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING):
@@ -312,7 +324,7 @@ class Operator:
             former = self.model.running.get(action.resign)
             if former is not None and action.resign not in self.model.down:
                 resignation = Resignation(action.index, action.epoch)
-                run(former.resign(ResignationsRequest(self.token, (resignation,))))
+                run(former.resign(ResignationsRequest((resignation,))))
 
     def _publish(self, action: PublishMetadata) -> None:
         self.image, self.number = action.image, action.number

@@ -14,7 +14,8 @@ from muster_operator.api.conditions import Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod, WritePartitionStatus
-from muster_operator.plan.observation import Attempt, Connection, Observation
+from muster_operator.plan.metadata import token_above
+from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.planner import MOVES_AT_ONCE, plan
 
 
@@ -211,6 +212,27 @@ def test_persons_word_has_the_partition_led_from_what_is_left_and_is_spent_then(
     model.lose_volume("c-1")
     Operator(model, token=3).settle()
     assert model.objects["t-0"].status.state is PartitionState.STALLED
+
+
+@pytest.mark.parametrize(
+    ("own", "seen_by_pods", "token"), [(3, (), 3), (3, (-1, 2), 3), (3, (3, -1), 3), (3, (2, 8), 9), (0, (0,), 0)]
+)
+def test_fencing_token_goes_above_those_that_pods_have_seen_from_others(
+    own: int, seen_by_pods: tuple[int, ...], token: int
+) -> None:
+    pods = [PodView(f"c-{number}", number, Connection.UP, fencing_token=t) for number, t in enumerate(seen_by_pods)]
+    assert token_above(own, pods) == token
+
+
+def test_same_image_gets_a_new_number_when_the_fencing_token_has_risen() -> None:
+    model = Model()
+    operator = Operator(model)
+    operator.settle()
+    assert operator.number[0] == 1
+    model.running["c-0"].tokens.note(6)
+    operator.settle()
+    assert operator.number == (7, 1)
+    assert {pod.images[-1].token for pod in model.running.values()} == {7}
 
 
 def views(model: Model, **changes: object) -> Observation:

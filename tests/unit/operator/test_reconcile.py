@@ -325,6 +325,26 @@ async def test_operator_that_starts_again_changes_nothing_that_is_led(town: Worl
     assert [pod.election_calls for pod in town.pods.values()] == [1, 1, 1]
 
 
+async def test_operator_of_a_restored_store_goes_above_the_tokens_that_pods_have_seen(town: World) -> None:
+    """Its calls would be refused for ever: the token counts in the store, which is an old copy now."""
+    for number, pod in town.pods.items():
+        pod.tokens.note(40 + number)
+    async with town.operator():
+        await town.until_ready()  # logs were created
+        await eventually(lambda: {pod.images[-1].token for pod in town.pods.values() if pod.images} == {43})
+        assert {pod.tokens.highest for pod in town.pods.values()} == {43}
+
+
+async def test_operator_that_another_one_replaced_is_refused_until_it_has_seen_that(town: World) -> None:
+    async with town.operator():
+        await town.until_ready()
+        image = town.pods[0].images[-1]
+        for pod in town.pods.values():
+            pod.tokens.note(image.token + 1)
+        await town.pods[0].drain()  # another image for all of them
+        await eventually(lambda: all(pod.images[-1].token == image.token + 2 for pod in town.pods.values()))
+
+
 async def test_two_operators_at_once_never_give_one_epoch_to_two_pods(town: World) -> None:
     async with town.operator(), town.operator():
         await town.until_ready()

@@ -64,7 +64,7 @@ async def session(http: aiohttp.ClientSession, server: Server) -> AsyncIterator[
 async def led(pod: FakePod, session: PodSession, epoch: int = 0) -> None:
     await pod.create_replicas(ReplicasRequest(1, (ReplicaRequest(0),)))
     log_id = pod.volume.replicas[0].log_id
-    await pod.elect(ElectionsRequest(1, (Election(0, epoch, (log_id,), bootstrap=True),)))
+    await pod.elect(ElectionsRequest((Election(0, epoch, (log_id,), bootstrap=True),)))
     await eventually(lambda: 0 in session.view().replicas and session.view().replicas[0].epoch == epoch)
 
 

@@ -73,7 +73,9 @@ IMAGE = MetadataImage(
 )
 
 
-def draining_pod(tmp_path: Path, manager: FakeManager, drain_timeout_ms: int) -> Pod:
+def draining_pod(
+    tmp_path: Path, manager: FakeManager, drain_timeout_ms: int, image: MetadataImage | None = IMAGE
+) -> Pod:
     pod = Pod(
         PodIdentity("pod-0", 0, "uid", "boot", "1", "127.0.0.1:9092"),
         cast(Any, manager),
@@ -83,7 +85,8 @@ def draining_pod(tmp_path: Path, manager: FakeManager, drain_timeout_ms: int) ->
         PeerSettings(drain_timeout_ms=drain_timeout_ms),
         delete_offsets_of_removed_topics=False,
     )
-    pod.update_metadata(IMAGE)
+    if image is not None:
+        pod.update_metadata(image)
     return pod
 
 

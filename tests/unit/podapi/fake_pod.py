@@ -14,6 +14,8 @@ from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.pod.fencing_token import FencingTokens
+from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
@@ -67,9 +69,11 @@ class FakePod:
         self._led: dict[int, int] = {}  # partition -> epoch, of this run
         self._loading: set[int] = set()
         self._hub = EventHub(self.status)
+        self.tokens = FencingTokens(self._hub.publish_status)
         self.accepted: list[tuple[int, int]] = []  # (partition, epoch), promised by this run
 
     async def create_replicas(self, request: ReplicasRequest) -> CallResults:
+        self.tokens.check(request.fencing_token)
         results = []
         created = False
         for wanted in request.partitions:
@@ -94,6 +98,7 @@ class FakePod:
         return CallResults(tuple(results))
 
     async def remove_replicas(self, request: RemovalsRequest) -> CallResults:
+        self.tokens.check(request.fencing_token)
         results = tuple(self._remove(each) for each in request.removals)
         self._hub.publish_status()
         return CallResults(results)
@@ -235,6 +240,7 @@ class FakePod:
             self._publish(index)
 
     async def fence(self, request: FencesRequest) -> FencesResponse:
+        self.tokens.check(request.fencing_token)
         return FencesResponse(tuple(self._fence(each) for each in request.fences))
 
     def _fence(self, call: FenceCall) -> FenceResult:
@@ -299,6 +305,7 @@ class FakePod:
             metadata_version=self.images[-1].version if self.images else -1,
             partitions=self.partitions(),
             peer_address=f"127.0.0.1:{19092 + self.node_id}",
+            fencing_token=self.tokens.highest,
             lost_peers=self.lost_peers,
         )
 
@@ -362,13 +369,14 @@ class FakePod:
         self._hub.publish(self._partition(index))
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
+        self.tokens.check(image.token)
         current = self.images[-1] if self.images else None
         if current is not None and (image.token, image.version) < (current.token, current.version):
-            return MetadataAnswer(False, current.token, current.version)
+            raise RefusedCallError(409, "StaleImage", "there is a newer one")
         self.images.append(image)
         self._hub.publish_status()
         self.replicate()
-        return MetadataAnswer(True, image.token, image.version)
+        return MetadataAnswer(image.token, image.version)
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         return self._hub.subscribe()
@@ -376,7 +384,7 @@ class FakePod:
     def operator_heard(self) -> None:
         self.operator_heard_count += 1
 
-    async def drain(self) -> None:
+    async def drain(self, token: int | None = None) -> None:
         self.drained = True
         self._hub.publish_status()
         for index, epoch in tuple(self._led.items()):

@@ -56,7 +56,7 @@ def replicas(*indexes: int) -> ReplicasRequest:
 
 
 def election(index: int, epoch: int, log_id: str, *, bootstrap: bool = False) -> ElectionsRequest:
-    return ElectionsRequest(1, (Election(index, epoch, (log_id,), bootstrap=bootstrap),))
+    return ElectionsRequest((Election(index, epoch, (log_id,), bootstrap=bootstrap),))
 
 
 def image(version: int) -> MetadataImage:
@@ -91,7 +91,7 @@ async def test_elections_answer_per_partition_with_code_status_and_epoch(client:
 async def test_resignation_names_the_epoch_that_ended(client: PodClient) -> None:
     created = (await client.create_replicas(replicas(0))).results[0]
     await client.elect(election(0, 4, created.log_id, bootstrap=True))
-    answer = (await client.resign(ResignationsRequest(1, (Resignation(0, 5),)))).results[0]
+    answer = (await client.resign(ResignationsRequest((Resignation(0, 5),)))).results[0]
     assert (answer.status, answer.epoch, answer.ended_epoch) == (CallStatus.ACCEPTED, 5, 4)
 
 
@@ -101,11 +101,22 @@ async def test_status_and_partitions_show_the_same_replicas(client: PodClient) -
     assert [p.partition for p in await client.partitions()] == [1, 2]
 
 
-async def test_metadata_older_than_the_current_is_not_taken(client: PodClient, pod: FakePod) -> None:
-    assert (await client.update_metadata(image(2))).accepted
-    older = await client.update_metadata(image(1))
-    assert (older.accepted, older.token, older.version) == (False, 1, 2)
+async def test_metadata_older_than_the_current_is_refused(client: PodClient, pod: FakePod) -> None:
+    answer = await client.update_metadata(image(2))
+    assert (answer.token, answer.version) == (1, 2)
+    with pytest.raises(PodRefusedError) as caught:
+        await client.update_metadata(image(1))
+    assert (caught.value.status, caught.value.reason) == (409, "StaleImage")
     assert [i.version for i in pod.images] == [2]
+
+
+async def test_older_fencing_token_is_a_409_with_both_tokens_in_the_message(client: PodClient) -> None:
+    await client.create_replicas(ReplicasRequest(3, ()))
+    assert (await client.status()).fencing_token == 3
+    with pytest.raises(PodRefusedError, match="seen fencing token 3, yours is 2") as caught:
+        await client.create_replicas(ReplicasRequest(2, ()))
+    assert (caught.value.status, caught.value.reason) == (409, "StaleToken")
+    await client.create_replicas(ReplicasRequest(3, ()))
 
 
 async def test_drain_reaches_the_pod(client: PodClient, pod: FakePod) -> None:
@@ -118,15 +129,12 @@ async def test_drain_reaches_the_pod(client: PodClient, pod: FakePod) -> None:
     [
         pytest.param(b"{", "truncated", id="no-json"),
         pytest.param(b"[]", "object", id="wrong-top"),
-        pytest.param(b"{}", "fencingToken", id="field-missing"),
-        pytest.param(b'{"fencingToken":1,"elections":[{"partition":0,"epoch":"x","replicas":[]}]}', "epoch", id="type"),
-        pytest.param(
-            b'{"fencingToken":1,"elections":[{"partition":-1,"epoch":1,"replicas":[]}]}', "partition", id="low"
-        ),
-        pytest.param(b'{"fencingToken":1,"elections":[],"electoins":[]}', "electoins", id="unknown-field"),
-        pytest.param(
-            b'{"fencingToken":1,"elections":[{"partition":0,"epoch":2147483648,"replicas":[]}]}', "epoch", id="int32"
-        ),
+        pytest.param(b"{}", "elections", id="field-missing"),
+        pytest.param(b'{"elections":[{"partition":0,"epoch":"x","replicas":[]}]}', "epoch", id="type"),
+        pytest.param(b'{"elections":[{"partition":-1,"epoch":1,"replicas":[]}]}', "partition", id="low"),
+        pytest.param(b'{"elections":[],"electoins":[]}', "electoins", id="unknown-field"),
+        pytest.param(b'{"fencingToken":1,"elections":[]}', "fencingToken", id="no-token-where-an-epoch-decides"),
+        pytest.param(b'{"elections":[{"partition":0,"epoch":2147483648,"replicas":[]}]}', "epoch", id="int32"),
     ],
 )
 async def test_bad_input_is_a_400_that_names_the_field(

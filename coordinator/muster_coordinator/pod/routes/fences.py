@@ -8,6 +8,8 @@ from collections.abc import Awaitable
 import msgspec
 from aiohttp import web
 
+from muster_coordinator.pod.fencing_token import FencingTokens
+from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.models import FenceStatus
 from muster_coordinator.podapi.reshard import (
     MAX_IMPORT_BYTES,
@@ -16,15 +18,15 @@ from muster_coordinator.podapi.reshard import (
     FencesRequest,
     FencesResponse,
 )
-from muster_coordinator.podapi.server import RefusedCallError, body_of, json_answer
+from muster_coordinator.podapi.server import body_of, json_answer, number_of
 from muster_coordinator.records.control import Fence
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 
 __all__ = ["fence_routes"]
 
 
-def fence_routes(fencing: Fencing) -> list[web.RouteDef]:
-    api = _Api(fencing)
+def fence_routes(fencing: Fencing, tokens: FencingTokens) -> list[web.RouteDef]:
+    api = _Api(fencing, tokens)
     return [
         web.post("/v1/fences", api.fences),
         web.post(r"/v1/imports/{partition:\d{1,9}}", api.take_in),
@@ -32,11 +34,13 @@ def fence_routes(fencing: Fencing) -> list[web.RouteDef]:
 
 
 class _Api:
-    def __init__(self, fencing: Fencing) -> None:
+    def __init__(self, fencing: Fencing, tokens: FencingTokens) -> None:
         self._fencing = fencing
+        self._tokens = tokens
 
     async def fences(self, request: web.Request) -> web.Response:
         asked = await body_of(request, FencesRequest)
+        self._tokens.check(asked.fencing_token)
         return json_answer(FencesResponse(tuple(await asyncio.gather(*(self._fence(each) for each in asked.fences)))))
 
     async def _fence(self, call: FenceCall) -> FenceResult:
@@ -46,12 +50,11 @@ class _Api:
         return await _result(call.partition, closing)
 
     async def take_in(self, request: web.Request) -> web.Response:
-        """400 for what is no number, 413 for too much; what the re-shard's rules say is in the body of a 200."""
+        """400 for what is no number, 409 for an older fencing token, 413 for too much; what the re-shard's rules say is
+        in the body of a 200."""
         partition = int(request.match_info["partition"])
-        try:
-            reshard, position = int(request.query["reshard"]), int(request.query["position"])
-        except (KeyError, ValueError):
-            raise RefusedCallError(400, "InvalidRequest", "reshard and position must be numbers") from None
+        reshard, position = number_of(request, "reshard"), number_of(request, "position")
+        self._tokens.check(number_of(request, "token"))
         data = await request.read()
         if len(data) > MAX_IMPORT_BYTES:
             raise RefusedCallError(413, "TooLarge", f"the body is larger than {MAX_IMPORT_BYTES} bytes")
