@@ -92,7 +92,7 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     await store.create_partitions(records.topics[0], [0, 1])
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
-    recorded = await store.record_leadership(records.topics[0], {"0": LeadershipRecord("a-0", 1)})
+    recorded = await store.record_leadership(records.topics[0], {"0": LeadershipRecord("a-0", 1).line})
     for partition in records.partitions:
         await store.write_partition_status(partition, OffsetsPartitionStatus(epoch=1, leader="a-0"))
     await store.write_topic_status(recorded, OffsetsTopicStatus(1))

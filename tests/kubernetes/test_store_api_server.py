@@ -84,20 +84,21 @@ async def test_record_of_a_stale_topic_conflicts_writes_nothing_and_is_read_anew
 ) -> None:
     key = ClusterKey(namespace, "a")
     (seen,) = (await store.observe(key)).topics
-    first = {"0": LeadershipRecord("a-0", 1, replicas=(Replica("a-0", "log-1"),), uid="one")}
+    first = {"0": LeadershipRecord("a-0", 1, replicas=(Replica("a-0", "log-1"),), uid="one").line}
     other = KubeStore(api_server, lambda: 2, namespace)
     await other.load()
     written = await other.record_leadership(seen, first)
     assert written.status.leaderships == first
     with pytest.raises(ConflictError):
-        await store.record_leadership(seen, {"0": LeadershipRecord("a-1", 1)})
-    raw = json.loads(kubectl("get", "offsetstopic/t", "-n", namespace, "-o", "json").stdout)
-    assert raw["status"]["leaderships"]["0"]["leader"] == "a-0"
+        await store.record_leadership(seen, {"0": LeadershipRecord("a-1", 1).line})
+    shown = kubectl("get", "offsetstopic/t", "-n", namespace, "-o", "json", "--show-managed-fields").stdout
+    raw = json.loads(shown)
+    assert raw["status"]["leaderships"] == {"0": "epoch=1 led=-1 leader=a-0 replicas=a-0/log-1 uid=one"}
     (present,) = (await store.observe(key)).topics
     assert present.status == written.status
     # The whole record is replaced: what the new one does not have is gone.
-    again = await store.record_leadership(present, {"1": LeadershipRecord("a-0", 2)})
-    assert again.status.leaderships == {"1": LeadershipRecord("a-0", 2)}
+    again = await store.record_leadership(present, {"1": LeadershipRecord("a-0", 2).line})
+    assert again.status.leaderships == {"1": LeadershipRecord("a-0", 2).line}
     fields = next(each for each in raw["metadata"]["managedFields"] if each.get("subresource") == "status")
     assert fields["fieldsV1"]["f:status"]["f:leaderships"] == {}, "the record is one field"
 

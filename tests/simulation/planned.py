@@ -243,8 +243,8 @@ class PlannedOperator(OperatorProcess):
         before = action.seen.status.leaderships
         return {
             index
-            for index, each in action.leaderships.items()
-            if not _may_name(self._cluster.partitions[int(index)], before.get(index, LeadershipRecord()), each)
+            for index, line in action.leaderships.items()
+            if not _may_name(self._cluster.partitions[int(index)], before.get(index, LeadershipRecord().line), line)
         }
 
     def _record(self, action: RecordLeadership, withheld: set[str]) -> bool:
@@ -306,8 +306,9 @@ class PlannedOperator(OperatorProcess):
             self.world.send(self.name, name, _take_image(pod, action))
 
 
-def _may_name(partition: Partition, seen: LeadershipRecord, decided: LeadershipRecord) -> bool:
+def _may_name(partition: Partition, seen_line: str, decided_line: str) -> bool:
     """The fault budget: a set that is named keeps a majority. One that a person gave up for lost needs none."""
+    seen, decided = LeadershipRecord.parse(seen_line), LeadershipRecord.parse(decided_line)
     sets = Sets(log_ids(decided.replicas), log_ids(decided.previous_replicas))
     if partition.checker.loss_allowed or not sets.replicas or not all(sets.replicas):
         return True

@@ -18,7 +18,6 @@ from muster_operator.api.conditions import Condition, ConditionType, Reason, wit
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
-    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -96,7 +95,7 @@ class KubeStore:
 
         await asyncio.gather(*(create(index) for index in indexes))
 
-    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, str]) -> OffsetsTopic:
         """See the port. After a conflict the topic is read anew, so that the next plan is made from what is there."""
         status = replace(seen.status, leaderships=dict(leaderships))
         try:

@@ -9,7 +9,6 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
-    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -40,11 +39,11 @@ __all__ = [
 class RecordLeadership:
     """Compare-and-swap the record of the topic: all partitions whose leader, epoch or sets change, in one write.
 
-    `leaderships` is the whole record as it shall be, by partition number.
+    `leaderships` is the whole record as it shall be: lines of LeadershipRecords by partition number.
     """
 
     seen: OffsetsTopic
-    leaderships: Mapping[str, LeadershipRecord]
+    leaderships: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from muster_operator.api.conditions import PLANNED, Reason
 from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import (
     CoordinatorCluster,
+    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -137,7 +138,8 @@ def _sort(seen: Observation, topic: OffsetsTopic | None) -> _Sorted:
     wanted = frozenset(indexes(topic) if topic is not None else ())
     topics = {each.metadata.name for each in seen.topics}
     refused: list[tuple[OffsetsPartition, Reason, str]] = []
-    recorded = {each.uid for each in topic.status.leaderships.values()} if topic is not None else set()
+    lines = topic.status.leaderships.values() if topic is not None else ()
+    recorded = {LeadershipRecord.parse(line).uid for line in lines}
     # Of two objects with one index the one that has a place stays, then the older.
     ranked = sorted(
         seen.partitions,

@@ -39,8 +39,11 @@ def as_recorded(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPart
     was deleted and created again, or restored). An epoch never falls.
     """
     status = partition.status
-    recorded = topic.status.leaderships.get(str(partition.spec.index))
-    if recorded is None or recorded.epoch < status.epoch or recorded == leadership_of(status, recorded.uid):
+    line = topic.status.leaderships.get(str(partition.spec.index))
+    if line is None or line == leadership_of(status, partition.metadata.uid).line:
+        return partition
+    recorded = LeadershipRecord.parse(line)
+    if recorded.epoch < status.epoch:
         return partition
     if _begins_anew(recorded, partition):
         return replace(partition, status=replace(status, epoch=recorded.epoch))
@@ -71,20 +74,24 @@ def _begins_anew(recorded: LeadershipRecord, partition: OffsetsPartition) -> boo
 
 
 def next_record(
-    before: Mapping[str, LeadershipRecord],
+    before: Mapping[str, str],
     partitions: Mapping[int, OffsetsPartition],
     decided: Mapping[int, OffsetsPartitionStatus],
     retired: Collection[str],
-) -> dict[str, LeadershipRecord]:
+) -> dict[str, str]:
     """The record with what was `decided` of `partitions`, which are as they show themselves.
 
     Retired partitions leave the record: no election is ever about them again.
     """
-    found = {index: each for index, each in before.items() if index not in retired}
+    found = {index: line for index, line in before.items() if index not in retired}
     for index, status in decided.items():
-        recorded, partition = before.get(str(index)), partitions[index]
-        uid = partition.metadata.uid
+        line, partition = before.get(str(index)), partitions[index]
+        decision = leadership_of(status, partition.metadata.uid)
+        if decision.line == line:
+            continue
+        recorded = None if line is None else LeadershipRecord.parse(line)
         if recorded is not None and not _begins_anew(recorded, partition):
-            uid = recorded.uid
-        found[str(index)] = leadership_of(status, uid)
-    return {index: each for index, each in found.items() if each != LeadershipRecord(uid=each.uid)}
+            decision = leadership_of(status, recorded.uid)
+        if recorded is not None or decision != LeadershipRecord(uid=decision.uid):
+            found[str(index)] = decision.line
+    return found

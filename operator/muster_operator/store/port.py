@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
-    LeadershipRecord,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -87,7 +86,7 @@ class Store(Protocol):
     async def create_partitions(self, topic: OffsetsTopic, indexes: Sequence[int]) -> None:
         """Create the OffsetsPartitions of a topic, owned by it (deleted with it). Those that exist stay as they are."""
 
-    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, str]) -> OffsetsTopic:
         """Compare-and-swap the record of leaderships in the status of the topic as it was `seen`; return the new topic.
 
         On return the write is durable. Raises ConflictError if the topic has another resourceVersion, NotFoundError if

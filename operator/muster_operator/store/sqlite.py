@@ -25,7 +25,6 @@ from muster_operator.api.durations import format_time
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
-    LeadershipRecord,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
@@ -164,7 +163,7 @@ class SqliteStore:
 
         await self._call(create, writes=True)
 
-    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+    async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, str]) -> OffsetsTopic:
         return await self._swap_status(seen, msgspec.structs.replace(seen.status, leaderships=dict(leaderships)))
 
     async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:

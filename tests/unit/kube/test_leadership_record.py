@@ -102,8 +102,9 @@ async def issue(store: KubeStore, pod: str = "c-1") -> OffsetsTopic:
     """Record this pod as the leader of all three partitions, in the next epoch, as a plan would."""
     found = await seen(store)
     before = found.status.leaderships
-    records = [before.get(str(index), LeadershipRecord("c-0", 5, 5, REPLICAS)) for index in range(3)]
-    after = {str(index): replace(each, leader=pod, epoch=each.epoch + 1) for index, each in enumerate(records)}
+    first = LeadershipRecord("c-0", 5, 5, REPLICAS).line
+    records = [LeadershipRecord.parse(before.get(str(index), first)) for index in range(3)]
+    after = {str(index): replace(each, leader=pod, epoch=each.epoch + 1).line for index, each in enumerate(records)}
     return await store.record_leadership(found, after)
 
 
@@ -113,8 +114,8 @@ async def test_leaders_that_are_recorded_together_are_one_write_and_are_told(sto
     told.clear()
     after = await issue(store)
     assert api.writes == ["t"]
-    entry = api.objects[TOPIC]["status"]["leaderships"]["2"]
-    assert (entry["leader"], entry["epoch"], entry["ledEpoch"], len(entry["replicas"])) == ("c-1", 6, 5, 3)
+    line = "epoch=6 led=5 leader=c-1 replicas=c-0/log-0,c-1/log-1,c-2/log-2"
+    assert api.objects[TOPIC]["status"]["leaderships"] == {"0": line, "1": line, "2": line}
     assert api.objects[TOPIC]["status"]["led"] == 3, "the rest of the status stays"
     assert await seen(store) == after
     assert await leaders(store) == {("c-1", 6, PartitionState.ELECTING)}
@@ -129,7 +130,8 @@ async def test_two_operators_never_issue_one_epoch_to_two_pods(store: KubeStore,
     for each in (store, other):
         assert await leaders(each) == {(winner, 6, PartitionState.ELECTING)}, "the loser has read the record anew"
     await issue(other if winner == "c-1" else store, "c-0")
-    assert {each["epoch"] for each in api.objects[TOPIC]["status"]["leaderships"].values()} == {7}
+    lines = api.objects[TOPIC]["status"]["leaderships"].values()
+    assert {LeadershipRecord.parse(line).epoch for line in lines} == {7}
 
 
 async def test_next_operator_knows_what_was_recorded_and_is_not_shown(store: KubeStore, api: Objects) -> None:

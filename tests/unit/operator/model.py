@@ -161,7 +161,8 @@ class Model:
         """Have the record and the object say this."""
         self.objects[name] = replace(self.objects[name], status=status, metadata=self._meta(name))
         index = str(self.objects[name].spec.index)
-        leaderships = {**self.topic.status.leaderships, index: leadership_of(status, self.objects[name].metadata.uid)}
+        line = leadership_of(status, self.objects[name].metadata.uid).line
+        leaderships = {**self.topic.status.leaderships, index: line}
         status_of_topic = replace(self.topic.status, leaderships=leaderships)
         self.topic = replace(self.topic, status=status_of_topic, metadata=self._topic_meta())
 

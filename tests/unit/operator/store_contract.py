@@ -101,29 +101,29 @@ class StoreContract:
         replicas = (Replica("c-0", "log"), Replica("c-1", "other"))
         left = (Replica("c-2", "gone"),)
         record = {
-            "0": LeadershipRecord("c-0", 3, 2, replicas, replicas[:1], replicas[1:], left),
-            "2": LeadershipRecord(epoch=7),
+            "0": LeadershipRecord("c-0", 3, 2, replicas, replicas[:1], replicas[1:], left).line,
+            "2": LeadershipRecord(epoch=7).line,
         }
         after = await store[0].record_leadership(seen, record)
         assert after.status == replace(seen.status, leaderships=record)
         assert after.metadata.resource_version != seen.metadata.resource_version
         assert (await store[0].observe(KEY)).topics == (after,)
         without = await store[0].record_leadership(after, {"2": record["2"]})
-        assert without.status.leaderships == {"2": LeadershipRecord(epoch=7)}
+        assert without.status.leaderships == {"2": LeadershipRecord(epoch=7).line}
 
     async def test_second_record_of_the_same_version_conflicts_and_changes_nothing(self, store: Subject) -> None:
         seen = await self._topic(store)
         first = await store[0].record_leadership(
-            seen, {"0": LeadershipRecord("c-0", 1), "1": LeadershipRecord("c-1", 1)}
+            seen, {"0": LeadershipRecord("c-0", 1).line, "1": LeadershipRecord("c-1", 1).line}
         )
         with pytest.raises(ConflictError):
-            await store[0].record_leadership(seen, {"2": LeadershipRecord("c-2", 1)})
+            await store[0].record_leadership(seen, {"2": LeadershipRecord("c-2", 1).line})
         assert (await store[0].observe(KEY)).topics == (first,)
 
     async def test_concurrent_records_of_one_version_let_exactly_one_win(self, store: Subject) -> None:
         seen = await self._topic(store)
         results = await asyncio.gather(
-            *(store[0].record_leadership(seen, {"0": LeadershipRecord(f"c-{n}", 1)}) for n in range(8)),
+            *(store[0].record_leadership(seen, {"0": LeadershipRecord(f"c-{n}", 1).line}) for n in range(8)),
             return_exceptions=True,
         )
         won = [each for each in results if isinstance(each, OffsetsTopic)]
@@ -133,18 +133,18 @@ class StoreContract:
 
     async def test_status_of_the_topic_that_overlooks_a_record_conflicts(self, store: Subject) -> None:
         seen = await self._topic(store)
-        recorded = await store[0].record_leadership(seen, {"0": LeadershipRecord("c-0", 1)})
+        recorded = await store[0].record_leadership(seen, {"0": LeadershipRecord("c-0", 1).line})
         with pytest.raises(ConflictError):
             await store[0].write_topic_status(seen, replace(seen.status, led=1))
         await store[0].write_topic_status(recorded, replace(recorded.status, led=1))
         status = (await store[0].observe(KEY)).topics[0].status
-        assert (status.led, status.leaderships) == (1, {"0": LeadershipRecord("c-0", 1)})
+        assert (status.led, status.leaderships) == (1, {"0": LeadershipRecord("c-0", 1).line})
 
     async def test_record_for_a_topic_that_is_gone_is_not_found(self, store: Subject) -> None:
         seen = await self._topic(store)
         gone = replace(seen, metadata=replace(seen.metadata, name="gone"))
         with pytest.raises(NotFoundError):
-            await store[0].record_leadership(gone, {"0": LeadershipRecord("c-0", 1)})
+            await store[0].record_leadership(gone, {"0": LeadershipRecord("c-0", 1).line})
 
     async def test_status_of_a_partition_comes_back_as_written(self, store: Subject) -> None:
         [seen] = await self._partitions(store, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.operator.model import Model, Operator
 
 from muster_coordinator.states import ShardState
-from muster_operator.api.models import PartitionState
+from muster_operator.api.models import LeadershipRecord, PartitionState
 from muster_operator.plan.actions import Elect, RecordLeadership
 
 PODS = st.sampled_from(["c-0", "c-1", "c-2"])
@@ -44,7 +44,7 @@ def test_record_comes_before_its_election_in_every_plan() -> None:
         for at, action in enumerate(actions):
             if isinstance(action, Elect):
                 record = next(each for each in actions[:at] if isinstance(each, RecordLeadership))
-                entry = record.leaderships[str(action.index)]
+                entry = LeadershipRecord.parse(record.leaderships[str(action.index)])
                 assert (entry.leader, entry.epoch) == (action.pod, action.epoch)
         while operator.todo:
             operator.act()

@@ -157,10 +157,10 @@ async def test_409_that_no_event_announced_is_followed_by_a_higher_epoch(town: W
     assert town.metrics.elections.labels(CallStatus.STALE_EPOCH.value)._value.get() == 1
 
 
-def with_epoch(topic: OffsetsTopic, index: int, epoch: int) -> dict[str, LeadershipRecord]:
+def with_epoch(topic: OffsetsTopic, index: int, epoch: int) -> dict[str, str]:
     """The record as another operator would write it that gives this epoch to the pod that leads."""
     record = topic.status.leaderships
-    return {**record, str(index): replace(record[str(index)], epoch=epoch)}
+    return {**record, str(index): replace(LeadershipRecord.parse(record[str(index)]), epoch=epoch).line}
 
 
 async def test_lost_compare_and_swap_is_planned_again(town: World) -> None:
@@ -209,7 +209,7 @@ async def test_election_whose_record_was_lost_is_not_called(town: World) -> None
     record = town.store.record_leadership
     interfered: list[OffsetsTopic] = []
 
-    async def overtaken(seen: OffsetsTopic, leaderships: Mapping[str, LeadershipRecord]) -> OffsetsTopic:
+    async def overtaken(seen: OffsetsTopic, leaderships: Mapping[str, str]) -> OffsetsTopic:
         if not interfered:
             interfered.append(await record(seen, with_epoch(seen, 2, 30)))
         return await record(seen, leaderships)

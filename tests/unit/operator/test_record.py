@@ -32,7 +32,39 @@ PARTITION = OffsetsPartition(ObjectMeta("t-0", "ns"), OffsetsPartitionSpec(Topic
 
 
 def with_record(record: LeadershipRecord | None) -> OffsetsTopic:
-    return replace(topic(1), status=OffsetsTopicStatus(leaderships={} if record is None else {"0": record}))
+    return replace(topic(1), status=OffsetsTopicStatus(leaderships={} if record is None else {"0": record.line}))
+
+
+RECORDS = [
+    LeadershipRecord(),
+    LeadershipRecord("c-1", 6, 5, REPLICAS),
+    LeadershipRecord(None, 0, -1, (Replica("c-0"), Replica("", "lost")), uid="11d4-9"),
+    LeadershipRecord("c-1", 6, 5, REPLICAS[:2], REPLICAS[1:], REPLICAS[:1], REPLICAS[2:], "11d4-9"),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_line_of_a_record_is_parsed_to_the_same_record_and_taken_by_the_schema(record: LeadershipRecord) -> None:
+    assert LeadershipRecord.parse(record.line) == record
+    assert msgspec.convert({"leaderships": {"0": record.line}}, OffsetsTopicStatus).leaderships == {"0": record.line}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "epoch=6",
+        "epoch=x led=5",
+        "epoch=6 led=5 replicas=c-0",
+        "epoch=6 led=5 leader=",
+        "epoch=6 led=5 more=1",
+        "epoch=6 led=5 ",
+        "led=5 epoch=6",
+    ],
+)
+def test_line_that_could_not_be_parsed_is_refused_by_the_schema(line: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"leaderships": {"0": line}}, OffsetsTopicStatus)
 
 
 def test_leader_and_sets_are_those_of_the_record_and_the_rest_is_as_shown() -> None:
@@ -59,7 +91,7 @@ def test_topic_created_again_has_the_leaderships_of_its_partitions_and_pods_reco
     operator = Operator(model, token=2)
     (record,) = [each for each in operator.replan() if isinstance(each, RecordLeadership)]
     told = {str(each.spec.index): (each.status, each.metadata.uid) for each in model.objects.values()}
-    assert record.leaderships == {index: leadership_of(*each) for index, each in told.items()}
+    assert record.leaderships == {index: leadership_of(*each).line for index, each in told.items()}
     operator.settle()
     assert {name: each.status for name, each in model.objects.items()} == statuses
 
@@ -94,8 +126,8 @@ def test_older_object_that_a_cache_still_has_does_not_make_the_partition_begin_a
     record = LeadershipRecord("c-1", 5, 5, REPLICAS[:1], uid="newer")
     told = as_recorded(with_record(record), PARTITION)
     assert leadership_of(told.status, "newer") == record
-    after = next_record({"0": record}, {0: PARTITION}, {0: told.status}, ())
-    assert after == {"0": record}
+    after = next_record({"0": record.line}, {0: PARTITION}, {0: told.status}, ())
+    assert after == {"0": record.line}
 
 
 def test_all_partitions_that_a_dead_pod_has_led_are_one_record_before_their_elections_and_are_shown_after() -> None:
@@ -138,5 +170,5 @@ def test_record_of_the_largest_topic_fits_into_one_object() -> None:
     """etcd takes 1.5 MB, of which the API server needs a part for the other fields."""
     replicas = tuple(Replica(f"{'c' * 52}-{pod}", "f" * 32) for pod in range(5))
     record = LeadershipRecord(replicas[0].pod, 999_999, 999_999, replicas, uid="f" * 36)
-    leaderships = {str(index): record for index in range(MAX_PARTITIONS)}
-    assert len(msgspec.json.encode(OffsetsTopicStatus(leaderships=leaderships))) < 1_000_000
+    leaderships = {str(index): record.line for index in range(MAX_PARTITIONS)}
+    assert len(msgspec.json.encode(OffsetsTopicStatus(leaderships=leaderships))) < 600_000

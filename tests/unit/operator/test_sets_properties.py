@@ -17,7 +17,7 @@ from tests.unit.operator.fakes import topic
 from tests.unit.operator.model import Model, Operator
 from tests.unit.operator.test_planner_properties import finish_loads
 
-from muster_operator.api.models import PartitionState
+from muster_operator.api.models import LeadershipRecord, PartitionState
 from muster_operator.plan.actions import CreateReplicas, Elect, RecordLeadership, RemoveReplicas, WritePartitionStatus
 from muster_operator.plan.partition_view import log_ids
 
@@ -223,7 +223,7 @@ def test_log_that_is_to_be_deleted_is_no_new_replica_however_caught_up_it_looks(
     for action in Operator(model, token=3).replan():
         assert not isinstance(action, Elect)
         if isinstance(action, RecordLeadership):
-            entry = action.leaderships["0"]
+            entry = LeadershipRecord.parse(action.leaderships["0"])
             assert not left.intersection(log_ids((*entry.learners, *entry.replicas)))
     Operator(model, token=4).settle(60)
     assert model.all_led

@@ -29,7 +29,7 @@ def store(path: Path) -> Iterator[Subject]:
 
 class TestSqliteStore(StoreContract):
     async def test_records_survive_reopening(self, store: Subject, path: Path) -> None:
-        after = await store[0].record_leadership(await self._topic(store), {"0": LeadershipRecord("c-0", 4)})
+        after = await store[0].record_leadership(await self._topic(store), {"0": LeadershipRecord("c-0", 4).line})
         again = SqliteStore(path)
         assert (await again.observe(KEY)).topics == (after,)
         again.close()
@@ -43,9 +43,9 @@ class TestSqliteStore(StoreContract):
     async def test_two_stores_on_one_file_compare_and_swap_against_each_other(self, store: Subject, path: Path) -> None:
         seen = await self._topic(store)
         other = SqliteStore(path)
-        await other.record_leadership(seen, {"0": LeadershipRecord("c-1", 1)})
+        await other.record_leadership(seen, {"0": LeadershipRecord("c-1", 1).line})
         with pytest.raises(ConflictError):
-            await store[0].record_leadership(seen, {"0": LeadershipRecord("c-0", 1)})
+            await store[0].record_leadership(seen, {"0": LeadershipRecord("c-0", 1).line})
         other.close()
 
     async def test_file_of_a_newer_program_is_refused_and_left_as_it_is(self, path: Path) -> None:
