@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import structlog
 
 from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.state import ServerState
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
-
-if TYPE_CHECKING:
-    from muster_coordinator.listener.listener import KafkaListener
 
 logger = structlog.get_logger(__name__)
 
@@ -28,19 +26,22 @@ COUNTED_BYTES = 4 << 10
 
 
 class KafkaConnection(asyncio.Protocol):
-    def __init__(self, listener: KafkaListener) -> None:
-        self._listener = listener
-        self._reader = FrameReader(listener.settings.socket_request_max_bytes)
+    """Implements `state.Connection` and `exchange.AnsweringConnection`."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._reader = FrameReader(state.settings.socket_request_max_bytes)
+        self._loop = asyncio.get_running_loop()
         self._pending: deque[Exchange] = deque()
         self._out: list[bytes] = []
-        self._dirty = False
+        self._write_due = False
         self._paused_reading = False
         self._write_paused = False
         self._transport: asyncio.Transport | None = None
-        self._max_in_flight = listener.settings.max_in_flight_requests
+        self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
-        self.last_active_ms = listener.clock.monotonic_ms()
-        self.held_bytes = 0  # as the listener counts them: see ``_count``
+        self.last_active_ms = state.clock.monotonic_ms()
+        self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
         self._request_bytes = 0  # of the requests in flight
         self._ready_bytes = 0  # of the answers in ``_out``
@@ -55,22 +56,30 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = self._socket = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._host = f"/{peer[0]}" if peer else "/unknown"
-        self._listener.opened(self)
+        self._state.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = self._socket = None
         self._drop()
-        self._listener.closed(self)
+        self._state.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        listener = self._listener
-        self.last_active_ms = listener.now_ms
+        state = self._state
+        self.last_active_ms = state.now_ms
         try:
             for frame in self._reader.feed(data):
                 if self._transport is None:
                     return
                 try:
-                    self._receive(frame)
+                    header = read_header(frame)
+                    api = header.api
+                    request = api.decode_request(header, frame, self._host)
+                    size = len(frame)
+                    exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+                    self._pending.append(exchange)
+                    self._request_bytes += size
+                    state.requests[api.key] += 1
+                    state.handlers[type(request)](request, exchange)
                 except UnsupportedRequestError as error:
                     self._unsupported(error)
         except FrameTooLargeError as error:
@@ -94,38 +103,26 @@ class KafkaConnection(asyncio.Protocol):
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: bytes) -> None:
-        listener = self._listener
-        header = read_header(frame)
-        api = header.api
-        request = api.decode_request(header, frame, self._host)
-        size = len(frame)
-        exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
-        self._pending.append(exchange)
-        self._request_bytes += size
-        listener.requests[api.key] += 1
-        listener.handlers[type(request)](request, exchange)
-
     def _unsupported(self, error: UnsupportedRequestError) -> None:
         """ApiVersions of an unknown version is answered in version 0 with what is served (KIP-511), in its turn; others
         are closed."""
         if error.answer is None:
             self._reject("unsupported_request", error)
             return
-        self._listener.connection_errors["unsupported_api_versions"] += 1
+        self._state.connection_errors["unsupported_api_versions"] += 1
         exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0)
         self._pending.append(exchange)
         self.complete(exchange, error.answer)
 
     def _reject(self, reason: str, error: Exception) -> None:
-        self._listener.connection_errors[reason] += 1
+        self._state.connection_errors[reason] += 1
         logger.warning("connection_closed", client=self._host, reason=reason, error=str(error))
         self.close()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def complete(self, exchange: Exchange, frame: bytes) -> None:
-        """``exchange`` is answered by ``frame``; it leaves once every earlier request of the connection is answered."""
+        """See `AnsweringConnection`. What becomes ready in one turn of the loop leaves with one write."""
         pending = self._pending
         if not pending:
             return  # the connection is gone
@@ -137,9 +134,9 @@ class KafkaConnection(asyncio.Protocol):
             out.append(frame)
             while pending and pending[0].frame is not None:
                 out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
-            if not self._dirty:
-                self._dirty = True
-                self._listener.write_soon(self)
+            if not self._write_due:
+                self._write_due = True
+                self._loop.call_soon(self.write)
             if self._paused_reading:
                 self._resume_reading()
         else:
@@ -148,8 +145,8 @@ class KafkaConnection(asyncio.Protocol):
             self._count()
 
     def write(self) -> None:
-        """Write what became ready in this turn, once."""
-        self._dirty = False
+        """Write what is ready."""
+        self._write_due = False
         out = self._out
         transport = self._transport
         if transport is None or not out:
@@ -168,7 +165,7 @@ class KafkaConnection(asyncio.Protocol):
         if transport is not None:
             self._transport = None
             self._drop()
-            self.closing_since_ms = self._listener.now_ms
+            self.closing_since_ms = self._state.now_ms
             transport.close()
 
     def abort(self) -> None:
@@ -194,7 +191,7 @@ class KafkaConnection(asyncio.Protocol):
         if held <= COUNTED_BYTES:
             held = 0
         before, self.held_bytes = self.held_bytes, held
-        self._listener.held(held - before)
+        self._state.held(held - before)
 
     def _drop(self) -> None:
         self._pending.clear()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.refusals import refusal
-from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
 
-if TYPE_CHECKING:
-    from muster_coordinator.listener.connection import KafkaConnection
+
+class AnsweringConnection(Protocol):
+    """The connection, as an exchange knows it."""
+
+    def complete(self, exchange: Exchange, frame: bytes) -> None:
+        """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered."""
+        ...
+
+    def close(self) -> None:
+        """Close after what is ready has been written; requests in flight are not answered any more."""
+        ...
 
 
 class Exchange:
-    """Implements `shard.ports.Answer`. One object per request: the only one that the hot path makes."""
+    """Implements `shard.ports.Answer`. The only object that the hot path makes for a request."""
 
     __slots__ = ("api", "connection", "correlation_id", "frame", "request", "size", "version")
 
     def __init__(
-        self, connection: KafkaConnection, api: Api, version: int, correlation_id: int, request: Any, size: int
+        self, connection: AnsweringConnection, api: Api, version: int, correlation_id: int, request: Any, size: int
     ) -> None:
         self.connection = connection
         self.api = api
@@ -40,41 +47,3 @@ class Exchange:
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self.request, code))
-
-
-class Gather:
-    """Collects the answers of several shards for one request and passes them on together, in the order of the parts.
-
-    ``combine`` gets the list of responses; a part that is refused contributes its refusal.
-    """
-
-    def __init__(self, count: int, combine: Callable[[Sequence[Any]], None]) -> None:
-        self._responses: list[Any] = [None] * count
-        self._missing = count
-        self._combine = combine
-        if count == 0:
-            combine(())
-
-    def part(self, index: int, request: Any) -> Answer:
-        return _Part(self, index, request)
-
-    def complete(self, index: int, response: Any) -> None:
-        self._responses[index] = response
-        self._missing -= 1
-        if self._missing == 0:
-            self._combine(self._responses)
-
-
-class _Part:
-    __slots__ = ("_gather", "_index", "_request")
-
-    def __init__(self, gather: Gather, index: int, request: Any) -> None:
-        self._gather = gather
-        self._index = index
-        self._request = request
-
-    def answer(self, response: Any) -> None:
-        self._gather.complete(self._index, response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        self._gather.complete(self._index, refusal(self._request, code))

@@ -45,8 +45,8 @@ class PodCollector(Collector):
         yield from self._peers()
 
     def _connections(self) -> Iterator[Metric]:
-        listener = self._listener
-        yield GaugeMetricFamily("muster_connections", "Open Kafka connections.", listener.connection_count)
+        listener = self._listener.state
+        yield GaugeMetricFamily("muster_connections", "Open Kafka connections.", len(listener.connections))
         yield CounterMetricFamily("muster_connections_accepted", "Kafka connections accepted.", listener.accepted)
         yield GaugeMetricFamily(
             "muster_connection_bytes",

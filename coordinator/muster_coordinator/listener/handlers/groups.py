@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange, Gather
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.gather import Gather
 from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m

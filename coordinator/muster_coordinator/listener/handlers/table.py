@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers, SubmitEarly
 from muster_coordinator.listener.handlers.topics import TopicHandlers
-from muster_coordinator.listener.listener import Handler
+from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m

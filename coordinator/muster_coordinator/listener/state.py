@@ -1,0 +1,82 @@
+"""What the listener and its connections share: settings, handlers, counters, and which connections are open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.settings import ListenerSettings
+from muster_coordinator.shard.ports import Clock
+
+logger = structlog.get_logger(__name__)
+
+Handler = Callable[[Any, Exchange], None]
+"""(decoded request, where its answer goes)."""
+
+
+class Connection(Protocol):
+    """What the listener asks of a connection."""
+
+    held_bytes: int
+    """Bytes of requests and answers, as last reported by `ServerState.held`."""
+    last_active_ms: int
+    closing_since_ms: int | None
+
+    @property
+    def is_idle(self) -> bool:
+        """No request waits for its answer."""
+        ...
+
+    def close(self) -> None:
+        """Close after what is ready has been written; requests in flight are not answered any more."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once; what was not written is dropped."""
+        ...
+
+
+class ServerState:
+    """One per listener. `handlers` maps the type of a decoded request to what carries it out."""
+
+    def __init__(self, settings: ListenerSettings, clock: Clock, handlers: Mapping[type, Handler]) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.handlers = handlers
+        self.now_ms = clock.monotonic_ms()  # as of the last housekeeping: idle times need no more
+        self.requests: Counter[int] = Counter()  # by API key
+        self.connection_errors: Counter[str] = Counter()  # by reason
+        self.accepted = 0
+        self.held_bytes = 0  # sum over the connections
+        self.connections: set[Connection] = set()
+
+    def opened(self, connection: Connection) -> None:
+        """Count a new connection, and close it at once if it is one too many."""
+        self.accepted += 1
+        self.connections.add(connection)
+        if len(self.connections) > self.settings.max_connections:
+            self.connection_errors["too_many_connections"] += 1
+            logger.warning("connection_refused", reason="too_many_connections", limit=self.settings.max_connections)
+            connection.close()
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+    def held(self, change: int) -> None:
+        """A connection holds `change` bytes more, or fewer. Above the limit the largest connection is closed."""
+        self.held_bytes += change
+        while change > 0 and self.held_bytes > self.settings.max_buffered_bytes:
+            largest = max(self.connections, key=lambda connection: connection.held_bytes)
+            self.connection_errors["too_many_bytes"] += 1
+            logger.warning(
+                "connection_closed",
+                client=repr(largest),
+                reason="too_many_bytes",
+                held=largest.held_bytes,
+                limit=self.settings.max_buffered_bytes,
+            )
+            largest.abort()
