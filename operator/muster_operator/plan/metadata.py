@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
-from muster_operator.plan.observation import PUBLISH, Broker, Connection, Image, ImageNumber, Observation, PodView
+from muster_operator.plan.observation import Broker, CallKind, Connection, Image, ImageNumber, Observation, PodView
 
 __all__ = ["publish", "token_above"]
 
@@ -20,7 +20,7 @@ def publish(
     behind = tuple(
         pod.name
         for pod in seen.pods
-        if pod.connection is Connection.UP and pod.image != number and (PUBLISH, pod.name) not in seen.busy
+        if pod.connection is Connection.UP and pod.image != number and (CallKind.PUBLISH, pod.name) not in seen.busy
     )
     return PublishMetadata(behind, number, image) if behind else None
 

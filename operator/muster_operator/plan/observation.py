@@ -1,4 +1,4 @@
-"""What a plan is made from: declared objects, pods as their streams show them, and what is already under way."""
+"""The input of a plan: declared objects, pods as their status streams show them, and the calls under way."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, FailoverRecord, OffsetsPartition, OffsetsTopic
 
 __all__ = [
-    "CREATE",
-    "FENCE",
-    "PUBLISH",
-    "REFRESH",
-    "REMOVE",
-    "RESTART",
     "Attempt",
     "Broker",
+    "CallKind",
     "Connection",
     "Image",
     "ImageNumber",
@@ -27,22 +22,24 @@ __all__ = [
 ]
 
 
-CREATE = "create"
-FENCE = "fence"
-PUBLISH = "publish"
-REFRESH = "refresh"
-REMOVE = "remove"
-RESTART = "restart"
-"""Kinds of calls, next to elections, that can be under way for a pod."""
+class CallKind(Enum):
+    """A call to a pod, other than an election, that can be under way."""
+
+    CREATE = "create"
+    FENCE = "fence"
+    PUBLISH = "publish"
+    REFRESH = "refresh"
+    REMOVE = "remove"
+    RESTART = "restart"
 
 
 class Connection(Enum):
-    """What the failure detector says about a pod."""
+    """The failure detector's view of a pod."""
 
-    UP = "up"  # its stream delivers; what the view says is current
-    UNSURE = "unsure"  # the stream ended a moment ago, the reconnect is under way: wait
-    SUSPECT = "suspect"  # silent or unreachable from here: dead only if the other pods do not hear it either
-    DOWN = "down"  # refused, or no pod at all
+    UP = "up"  # its status stream delivers: the view is current
+    UNSURE = "unsure"  # the stream ended a moment ago and is being reconnected: wait
+    SUSPECT = "suspect"  # silent or unreachable from here: dead only if the other pods have lost it too
+    DOWN = "down"  # it refuses connections, or does not exist
 
 
 ImageNumber = tuple[int, int]
@@ -51,14 +48,14 @@ ImageNumber = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod. `detail` says why it is not UP. `draining`: it is about to end, and takes no election; `gone`: at any
-    moment, because it was deleted by force.
+    """One pod as its status stream and Kubernetes show it.
 
-    `steady_s`: seconds since it came UP, or since it was lost. `fencing_token`: the highest one that it has seen
-    (-1: none). `lost_peers`: pods that it does not hear.
-    `node`, `zone`: where it runs, "" if that is not known. `outdated`: it runs an older template than is declared.
-    `cordoned`: its node is about to be emptied. `node_lost`: nothing is heard of its node, which is one witness more
-    for the death of a pod that is SUSPECT. `uid`: which of the pods that had this name it is.
+    `detail`: why it is not UP. `draining`: it is about to end and takes no election. `gone`: it was deleted by force,
+    and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it
+    does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs, "" if
+    unknown. `outdated`: it runs an older template than declared. `cordoned`: its node is about to be emptied.
+    `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
+    of the same name apart.
     """
 
     name: str
@@ -89,11 +86,11 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The elections of a partition since it was last led: what is under way, and what the answers say.
+    """The elections of a partition since it was last led.
 
-    `reason`, `message`: of the call while it is `in_flight`, then of its answer. `held_back`: the next one has to wait.
-    `refused`: pods that said lately that they cannot lead. `better`: the log id that an answer named as the better one.
-    `sets`: (replicas, previous replicas) that the log names, if an answer says.
+    `in_flight`: a call is under way. `reason`, `message`: of that call, or else of the last answer. `held_back`: the
+    next call has to wait. `refused`: pods that lately answered that they cannot lead. `better`: the log id that an
+    answer named as the better one. `sets`: (replicas, previous replicas) that the log names, if an answer has them.
     """
 
     in_flight: bool
@@ -116,24 +113,28 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Content of a metadata image: what every pod tells its clients. `leaders`: (node id or -1, epoch) by partition."""
+    """The content of a metadata image, which every pod tells its clients.
+
+    `leaders`: (node id or -1, epoch) by partition, from partition `offsets_base` on. `peers`: (pod, address for replica
+    traffic). `places`: (partition, log id, pod) of each replica.
+    """
 
     cluster_id: str
     brokers: tuple[Broker, ...]
     leaders: tuple[tuple[int, int], ...]
     topics: tuple[tuple[str, int], ...]
     any_topic: bool
-    peers: tuple[tuple[str, str], ...] = ()  # (pod, address) where its replicas are reached
-    places: tuple[tuple[int, str, str], ...] = ()  # (partition, log id, pod)
-    offsets_base: int = 0  # the partition of the first of `leaders`
+    peers: tuple[tuple[str, str], ...] = ()
+    places: tuple[tuple[int, str, str], ...] = ()
+    offsets_base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything under one key at one moment.
+    """Everything that belongs to one cluster at one moment.
 
-    Objects that do not belong (`topics[1:]`, strange indexes) are in it too, to be told so. `busy`: (kind, pod) of
-    calls under way, CREATE and the like. `failovers`: those that this operator brought about, newest first.
+    It includes objects that do not count (`topics[1:]`, partitions of other indexes), because their status says so.
+    `busy`: calls under way, with their pods. `failovers`: those that this operator carried out, newest first.
     """
 
     namespace: str
@@ -147,5 +148,5 @@ class Observation:
     image: Image | None = None
     image_number: ImageNumber = (-1, -1)
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
-    busy: frozenset[tuple[str, str]] = frozenset()
+    busy: frozenset[tuple[CallKind, str]] = frozenset()
     failovers: tuple[FailoverRecord, ...] = ()

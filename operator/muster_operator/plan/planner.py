@@ -35,7 +35,7 @@ from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision, stalled
 from muster_operator.plan.metadata import publish
-from muster_operator.plan.observation import CREATE, REFRESH, REMOVE, Connection, Observation
+from muster_operator.plan.observation import CallKind, Connection, Observation
 from muster_operator.plan.placement import place
 from muster_operator.plan.record import as_recorded, next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
@@ -287,7 +287,7 @@ def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, De
     creating = {index: decision.create_on for index, decision in decisions.items() if decision.create_on}
     for pod in seen.pods if creating else ():
         indexes = tuple(index for index, pods in creating.items() if pod.name in pods)
-        if indexes and (CREATE, pod.name) not in seen.busy:
+        if indexes and (CallKind.CREATE, pod.name) not in seen.busy:
             yield CreateReplicas(pod.name, indexes, topic.spec.segment_bytes)
 
 
@@ -306,13 +306,13 @@ def _removals(seen: Observation, objects: _Sorted, decisions: Mapping[int, Decis
             for index, status in left
             if (view := pod.replicas.get(index)) is not None and removable(status, pod.name, view)
         ]
-        if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
+        if removals and pod.is_up and (CallKind.REMOVE, pod.name) not in seen.busy:
             yield RemoveReplicas(pod.name, tuple(removals))
 
 
 def _refreshes(seen: Observation, decisions: Mapping[int, Decision]) -> Iterator[Action]:
     for pod in sorted({decision.refresh for decision in decisions.values() if decision.refresh}):
-        if (REFRESH, pod) not in seen.busy:
+        if (CallKind.REFRESH, pod) not in seen.busy:
             yield Refresh(pod)
 
 

@@ -25,7 +25,7 @@ from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
-from muster_operator.plan.observation import FENCE, REMOVE, Observation, PodView
+from muster_operator.plan.observation import CallKind, Observation, PodView
 
 __all__ = ["REASONS", "dropped", "indexes", "is_retired", "next_phase", "set_fences"]
 
@@ -229,7 +229,7 @@ def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
     by_pod: dict[str, list[SetFence]] = defaultdict(list)
     for index in indexes(topic):
         pod, view = leaders.get(index, (None, None))
-        if pod is None or view is None or (FENCE, pod.name) in seen.busy:
+        if pod is None or view is None or (CallKind.FENCE, pod.name) in seen.busy:
             continue
         fence = _wanted(index, view.fence, topic, reshard)
         if fence is not None:
@@ -267,7 +267,7 @@ def dropped(seen: Observation, topic: OffsetsTopic) -> Iterator[RemoveReplicas]:
             for index in sorted(pod.replicas.keys() - kept)
             if is_retired(topic, index) and (view := pod.replicas[index]).log_id and view.leader_epoch < 0
         )
-        if removals and pod.is_up and (REMOVE, pod.name) not in seen.busy:
+        if removals and pod.is_up and (CallKind.REMOVE, pod.name) not in seen.busy:
             yield RemoveReplicas(pod.name, removals)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState
 from muster_operator.plan.actions import RestartPod
 from muster_operator.plan.cluster_facts import ClusterFacts
-from muster_operator.plan.observation import RESTART, Connection, Observation, PodView
+from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
 
 __all__ = ["next_to_restart", "restart"]
 
@@ -39,11 +39,11 @@ def restart(
             pod.outdated
             and pod.connection is Connection.DOWN
             and not pod.draining
-            and (RESTART, pod.name) not in seen.busy
+            and (CallKind.RESTART, pod.name) not in seen.busy
         ):
             yield RestartPod(pod.name, pod.uid)
             return
-    if not facts.emptying or (RESTART, facts.emptying) in seen.busy:
+    if not facts.emptying or (CallKind.RESTART, facts.emptying) in seen.busy:
         return
     pod = facts.pods[facts.emptying]
     if all(_is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()):

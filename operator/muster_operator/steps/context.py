@@ -11,7 +11,7 @@ from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import WritePartitionStatus
-from muster_operator.plan.observation import Image, ImageNumber, Observation
+from muster_operator.plan.observation import CallKind, Image, ImageNumber, Observation
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
@@ -40,7 +40,7 @@ class Memory:
     image_number: ImageNumber = (-1, -1)
     token: int = -1
     """Fencing token of the last calls; it only rises."""
-    busy: set[tuple[str, str]] = field(default_factory=set)
+    busy: set[tuple[CallKind, str]] = field(default_factory=set)
     runs: dict[str, int] = field(default_factory=dict)
     to_show: dict[str, WritePartitionStatus] = field(default_factory=dict)
     """Statuses of the last plan that are still to be written, by name, in that order."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_operator.plan.actions import Action, PublishMetadata
-from muster_operator.plan.observation import PUBLISH, Image
+from muster_operator.plan.observation import CallKind, Image
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
@@ -27,12 +27,12 @@ async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outco
     todo = next((each for each in actions if isinstance(each, PublishMetadata)), None)
     if todo is None:
         return None
-    if _only_leaders_are_new(context.memory.image, todo.image) and not context.has_turn(PUBLISH, LEADERS_EVERY_S):
+    if _only_leaders_are_new(context.memory.image, todo.image) and not context.has_turn("publish", LEADERS_EVERY_S):
         return None
     context.memory.image, context.memory.image_number = todo.image, todo.number
     image = _encoded(todo)
     for pod in todo.pods:
-        call_pod(context, PUBLISH, pod, partial(_put, image), failed="metadata not taken")
+        call_pod(context, CallKind.PUBLISH, pod, partial(_put, image), failed="metadata not taken")
     return Outcome("Published", f"metadata image {todo.number[0]}.{todo.number[1]} to {', '.join(todo.pods)}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from muster_coordinator.podapi.client import PodApiError
+from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context
 
@@ -18,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 def call_pod(
     context: Context,
-    kind: str,
+    kind: CallKind,
     pod: str,
     call: Callable[[PodSession], Awaitable[bool]],
     *,
@@ -33,7 +34,12 @@ def call_pod(
 
 
 async def _call(
-    context: Context, kind: str, pod: str, call: Callable[[PodSession], Awaitable[bool]], failed: str, rest_s: float
+    context: Context,
+    kind: CallKind,
+    pod: str,
+    call: Callable[[PodSession], Awaitable[bool]],
+    failed: str,
+    rest_s: float,
 ) -> None:
     try:
         session = context.pods.get(context.key, pod)

@@ -9,7 +9,7 @@ import structlog
 
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.actions import Action, Refresh, RestartPod
-from muster_operator.plan.observation import REFRESH, RESTART
+from muster_operator.plan.observation import CallKind
 from muster_operator.steps.context import Context, Outcome
 
 __all__ = ["ensure_pods", "refresh", "restart_pods"]
@@ -35,8 +35,8 @@ async def restart_pods(context: Context, actions: Sequence[Action]) -> Outcome |
     if todo is None:
         return None
     await context.workload.restart_pod(context.key, todo.pod, todo.uid)
-    context.memory.busy.add((RESTART, todo.pod))
-    context.spawn(_rest(context, (RESTART, todo.pod), RESTART_EVERY_S))
+    context.memory.busy.add((CallKind.RESTART, todo.pod))
+    context.spawn(_rest(context, (CallKind.RESTART, todo.pod), RESTART_EVERY_S))
     return Outcome("PodRestarted", f"pod {todo.pod} is replaced by one of the declared template")
 
 
@@ -44,7 +44,7 @@ async def refresh(context: Context, actions: Sequence[Action]) -> Outcome | None
     """In the background; the plan that follows has the answer. A pod is asked at most once in REFRESH_EVERY_S."""
     pods = [each.pod for each in actions if isinstance(each, Refresh)]
     for pod in pods:
-        context.memory.busy.add((REFRESH, pod))
+        context.memory.busy.add((CallKind.REFRESH, pod))
         context.spawn(_refresh(context, pod))
     return None
 
@@ -57,9 +57,9 @@ async def _refresh(context: Context, pod: str) -> None:
             session.learn_partitions(run, await session.client.partitions())
     except PodApiError as error:
         log.info("positions not known", pod=pod, error=str(error))
-    context.spawn(_rest(context, (REFRESH, pod), REFRESH_EVERY_S))
+    context.spawn(_rest(context, (CallKind.REFRESH, pod), REFRESH_EVERY_S))
 
 
-async def _rest(context: Context, what: tuple[str, str], pause_s: float) -> None:
+async def _rest(context: Context, what: tuple[CallKind, str], pause_s: float) -> None:
     await asyncio.sleep(pause_s)
     context.memory.busy.discard(what)

@@ -15,7 +15,7 @@ from muster_coordinator.podapi.models import (
     ReplicasRequest,
 )
 from muster_operator.plan.actions import Action, CreateReplicas, RemoveReplicas
-from muster_operator.plan.observation import CREATE, REMOVE
+from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
@@ -39,7 +39,7 @@ async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcom
         return None
     for each in todo:
         creating = partial(_create, context, each)
-        call_pod(context, CREATE, each.pod, creating, failed="replicas not created", rest_s=RETRY_S)
+        call_pod(context, CallKind.CREATE, each.pod, creating, failed="replicas not created", rest_s=RETRY_S)
     return Outcome("ReplicasCreated", ", ".join(f"{len(each.indexes)} on {each.pod}" for each in todo))
 
 
@@ -62,7 +62,7 @@ async def remove_replicas(context: Context, actions: Sequence[Action]) -> Outcom
         return None
     for each in todo:
         removing = partial(_remove, context, each)
-        call_pod(context, REMOVE, each.pod, removing, failed="replicas not removed", rest_s=REMOVE_RETRY_S)
+        call_pod(context, CallKind.REMOVE, each.pod, removing, failed="replicas not removed", rest_s=REMOVE_RETRY_S)
     return Outcome("RemovalsAsked", ", ".join(f"{len(each.removals)} on {each.pod}" for each in todo))
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from muster_coordinator.podapi.reshard import FenceCall, FencesRequest
 from muster_operator.plan.actions import Action, RecordReshard, SetFences
-from muster_operator.plan.observation import FENCE
+from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
@@ -41,7 +41,9 @@ async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | N
     """The pods' status says what came of it."""
     todo = [each for each in actions if isinstance(each, SetFences)]
     for each in todo:
-        call_pod(context, FENCE, each.pod, partial(_set, context, each), failed="fences not set", rest_s=RETRY_S)
+        call_pod(
+            context, CallKind.FENCE, each.pod, partial(_set, context, each), failed="fences not set", rest_s=RETRY_S
+        )
     return Outcome("FencesAsked", ", ".join(f"{len(each.fences)} at {each.pod}" for each in todo)) if todo else None
 
 
