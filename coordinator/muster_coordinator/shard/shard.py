@@ -220,8 +220,8 @@ class Shard:
             self._end_live(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def answer_when_committed(self, answer: Answer, response: object) -> None:
-        """Send `response` when all that the log holds now is committed."""
-        self._parked.append((self.writer.end_offset, 0, answer, response))
+        """Send `response` when all that the log holds now is committed and a majority has confirmed this leader."""
+        self._parked.append((self.writer.end_offset, self.writer.confirm_read(), answer, response))
         self._release()
         self._scheduler.drain_soon(self)
 

@@ -58,6 +58,17 @@ async def test_closed_partition_answers_nobody_and_keeps_what_it_acknowledged(po
     assert await pods[0].commit(42) == 0
 
 
+async def test_leader_that_was_deposed_without_knowing_answers_no_fence_call(pods: ReplicaPods) -> None:
+    """Its successor has opened the partition again: an answer from the old state would say that it is closed."""
+    await fencing(pods[0]).close(0, 7, importing=False)
+    await pods.caught_up()
+    pods.network.isolate("pod-0")
+    deposed = asyncio.ensure_future(refused(fencing(pods[0]).close(0, 7, importing=False)))
+    await pods.elect(1, force=True)
+    assert await fencing(pods[1]).open(0, 7) == Fence(7, closed=False)
+    assert await asyncio.wait_for(deposed, 10) == "NotLeader"
+
+
 async def test_what_was_on_its_way_when_the_partition_closed_is_answered_as_it_ends(pods: ReplicaPods) -> None:
     asked = pods[0].ask_commit(41)
     closing = asyncio.ensure_future(fencing(pods[0]).close(0, 1, importing=False))
