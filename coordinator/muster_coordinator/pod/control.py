@@ -4,7 +4,7 @@ view."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -12,6 +12,7 @@ import structlog
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.drain import Drain, led_partitions, resign_from
 from muster_coordinator.pod.fencing_token import FencingTokens
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.publishing import PartitionPublisher
@@ -21,22 +22,10 @@ from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
-from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.requests.groups import TopicsDeleted
 from muster_coordinator.settings import PeerSettings
-from muster_coordinator.states import LEADING_STATES
 
 logger = structlog.get_logger(__name__)
-
-OPERATOR_AWAY_S = 1.0
-"""An operator that was heard within this time may still move partitions away; its streams give a sign every 200 ms."""
-
-DRAIN_POLL_S = 0.02
-LONGEST_DRAIN_S = 20.0
-"""A drain whose moves go on is not broken off before that: Kubernetes leaves a pod 30 s."""
-
-HAND_OVER_S = 1.0
-"""How long a drained pod stays for new leaders that have not committed anything yet."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +65,9 @@ class Pod:
         self._hub = EventHub(self.status)
         self.tokens = FencingTokens(refused=self._hub.publish_status)
         self._publisher = PartitionPublisher(self._hub, self._status_of, self._replicated)
+        self._drain = Drain(manager, self._replicated, self._hub.publish_status, settings.drain_timeout_ms)
         self._listening = False
-        self._operator_heard_s: float | None = None  # on the loop's clock
         self._places: dict[int, tuple[str, ...]] = {}  # log ids by partition, as the image has them
-        self._drained: asyncio.Task[None] | None = None
         self._recalling: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.Task[None] | None = None
         manager.on_partition_change = self._publisher.changed
@@ -182,9 +170,9 @@ class Pod:
 
     def _give_up_replaced(self, image: MetadataImage) -> None:
         """What a re-shard has replaced is led no more. It was closed before, so no client notices."""
-        replaced = [partition for partition in self._led() if partition < image.offsets_base]
+        replaced = [partition for partition in led_partitions(self._manager) if partition < image.offsets_base]
         if replaced:
-            self._giving_up = asyncio.get_running_loop().create_task(self._resign(replaced))
+            self._giving_up = asyncio.create_task(resign_from(self._manager, replaced))
 
     def _tell_replicas(self, image: MetadataImage) -> None:
         """Where the others are, and whom a leader here feeds besides those that its log counts."""
@@ -200,75 +188,13 @@ class Pod:
             self._manager.set_learners(partition, self._places.get(partition, ()))
 
     def operator_heard(self) -> None:
-        self._operator_heard_s = asyncio.get_running_loop().time()
+        self._drain.operator_heard()
         self._manager.operator_heard()
-
-    @property
-    def _operator_is_near(self) -> bool:
-        heard_s = self._operator_heard_s
-        return heard_s is not None and asyncio.get_running_loop().time() - heard_s < OPERATOR_AWAY_S
 
     async def drain(self, token: int | None = None) -> None:
         if token is not None:
             self.tokens.check(token)
-        if self._drained is None:
-            self._drained = asyncio.create_task(self._drain())
-        await asyncio.shield(self._drained)
-
-    async def _drain(self) -> None:
-        """Partitions of one replica have nowhere to go: they are given up at once. The others are led on until the
-        operator has moved them away, so that their clients wait for an election and no longer. And the pod stays until
-        the new leaders have committed: what they lack of their log they may be fetching from here."""
-        self._manager.draining = True
-        self._hub.publish_status()  # first of all, so that nobody elects this pod for what it gives up now
-        replicated = set(self._replicated()).intersection(self._led())
-        await self._resign(p for p in self._led() if p not in replicated)
-        if not await self._moved_away(replicated, self._settings.drain_timeout_ms / 1000):
-            logger.warning("drain_not_finished", partitions=sorted(replicated.intersection(self._led())))
-        await self._resign(self._led())
-        await self._while_operator_is_near(lambda: all(self._led_elsewhere(p) for p in replicated), HAND_OVER_S)
-        self._hub.publish_status()
-
-    async def _moved_away(self, partitions: set[int], timeout_s: float) -> bool:
-        """Wait until none of them is led here, for as long as the next one goes within the time."""
-        loop = asyncio.get_running_loop()
-        ends_s = loop.time() + max(timeout_s, LONGEST_DRAIN_S)
-        left = partitions
-
-        def some_moved() -> bool:
-            nonlocal left
-            before, left = left, left.intersection(self._led())
-            return left != before
-
-        while left:
-            if not await self._while_operator_is_near(some_moved, min(timeout_s, ends_s - loop.time())):
-                return False
-        return True
-
-    async def _while_operator_is_near(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until ``done``; whether it was."""
-        deadline_s = asyncio.get_running_loop().time() + timeout_s
-        while not done():
-            if not self._operator_is_near or asyncio.get_running_loop().time() >= deadline_s:
-                return False
-            await asyncio.sleep(DRAIN_POLL_S)
-        return True
-
-    def _led_elsewhere(self, partition: int) -> bool:
-        """Another replica leads, and this one knows a record of its epoch to be committed."""
-        host = self._manager.hosts.get(partition)
-        core = host.core if host is not None else None
-        if core is None:
-            return True
-        own_or_nobody = core.promise.leader in (core.log_id, NOBODY)
-        return not own_or_nobody and core.log.epoch_before(core.commit_point) == core.promise.epoch
-
-    async def _resign(self, partitions: Iterable[int]) -> None:
-        replicas = self._manager.replicas
-        await asyncio.gather(*(self._manager.resign(p, replicas[p].promised.epoch + 1) for p in partitions))
-
-    def _led(self) -> list[int]:
-        return [s.partition for s in self._manager.shards.values() if s.state in LEADING_STATES]
+        await self._drain.run()
 
     # -- status -------------------------------------------------------------------------------------------------------
 

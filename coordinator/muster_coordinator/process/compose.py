@@ -29,8 +29,9 @@ from muster_coordinator.pod.chores.archiving import ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.pod.control import LONGEST_DRAIN_S, Pod, PodIdentity
+from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.data_directory import StorageSettings
+from muster_coordinator.pod.drain import LONGEST_DRAIN_S
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
 from muster_coordinator.pod.replica_manager import ReplicaManager

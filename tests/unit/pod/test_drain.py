@@ -14,7 +14,7 @@ from tests.support.peers import until
 
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
-from muster_coordinator.pod import control as pod_module
+from muster_coordinator.pod import drain as drain_module
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.last_image import LastImage
@@ -93,7 +93,7 @@ def draining_pod(
 async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 3600.0)
+    monkeypatch.setattr(drain_module, "OPERATOR_AWAY_S", 3600.0)
     manager = FakeManager()
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
     draining = asyncio.create_task(pod.drain())
@@ -101,7 +101,7 @@ async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(
     assert manager.draining
     for _ in range(5):
         pod.operator_heard()
-        await asyncio.sleep(pod_module.DRAIN_POLL_S)
+        await asyncio.sleep(drain_module.DRAIN_POLL_S)
     assert not draining.done()
     del manager.shards[0]  # another pod was elected
     await draining
@@ -120,8 +120,8 @@ async def test_replicas_hear_of_the_operator_and_of_their_places(tmp_path: Path)
 
 
 async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 3600.0)
-    monkeypatch.setattr(pod_module, "HAND_OVER_S", 3600.0)
+    monkeypatch.setattr(drain_module, "OPERATOR_AWAY_S", 3600.0)
+    monkeypatch.setattr(drain_module, "HAND_OVER_S", 3600.0)
     manager, core = FakeManager(), FakeCore()
     manager.hosts = {0: SimpleNamespace(core=core)}
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
@@ -130,7 +130,7 @@ async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path, monk
     del manager.shards[0]  # sealed by the new leader, which fetches what it lacks
     for _ in range(5):
         pod.operator_heard()
-        await asyncio.sleep(pod_module.DRAIN_POLL_S)
+        await asyncio.sleep(drain_module.DRAIN_POLL_S)
     assert not draining.done()
     core.committed = True
     await draining
@@ -140,7 +140,7 @@ async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path, monk
 async def test_pod_stays_no_longer_than_the_limit_for_a_leader_that_does_not_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_module, "HAND_OVER_S", 0.05)
+    monkeypatch.setattr(drain_module, "HAND_OVER_S", 0.05)
     manager = FakeManager()
     manager.hosts = {0: SimpleNamespace(core=FakeCore())}
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=0)
@@ -179,15 +179,15 @@ async def test_drain_goes_on_for_as_long_as_partitions_are_moved(
             del manager.shards[1 + len(waits)]
         return done()
 
-    monkeypatch.setattr(pod, "_while_operator_is_near", move_one)
+    monkeypatch.setattr(pod._drain, "_while_operator_is_near", move_one)
     await pod.drain()
-    assert waits == [timeout_s] * (moves + 1) + [pod_module.HAND_OVER_S]
+    assert waits == [timeout_s] * (moves + 1) + [drain_module.HAND_OVER_S]
     assert manager.resigned == [(1, 5), (0, 5)], "what nobody moved"
     await pod.stop()
 
 
 async def test_without_an_operator_nothing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_module, "OPERATOR_AWAY_S", 0.05)
+    monkeypatch.setattr(drain_module, "OPERATOR_AWAY_S", 0.05)
     manager = FakeManager()
     pod = draining_pod(tmp_path, manager, drain_timeout_ms=60_000)
     await pod.drain()
