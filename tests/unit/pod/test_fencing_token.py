@@ -11,7 +11,9 @@ import msgspec
 import pytest
 from tests.unit.pod.test_drain import IMAGE, FakeManager, draining_pod
 
+from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.pod.control import Pod
+from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import RemovalsRequest, ReplicasRequest, StatusEvent
@@ -87,7 +89,7 @@ async def test_token_of_the_last_image_outlives_the_process(tmp_path: Path) -> N
     pod.update_metadata(image(7))
     await pod.stop()
     again, _ = idle(tmp_path, None)
-    kept = again._last_image.load()
+    kept = LastImage(OsDisk(), tmp_path).load()
     assert kept is not None
     again.remember(kept)
     assert (again.status().fencing_token, again.status().metadata_token) == (7, -1)
