@@ -66,11 +66,11 @@ class Reconciler:
         self._crashed: asyncio.Future[None] | None = None
 
     def enqueue(self, key: ClusterKey) -> None:
-        """Have this key reconciled soon."""
+        """Reconcile this key soon."""
         self._queue.add(key)
 
     async def run(self) -> None:
-        """Until it is cancelled, or a bug raises what no step may raise. Ends its calls to pods, not the sessions."""
+        """Reconcile until cancelled, or until a bug raises what no step may raise. Ends calls to pods, not sessions."""
         self._store.watch(self.enqueue)
         self._workload.watch(self.enqueue)
         self._pods.watch(self.enqueue, self._crash)
@@ -114,7 +114,7 @@ class Reconciler:
             self._queue.done(key)
 
     async def reconcile(self, key: ClusterKey) -> None:
-        """Once: observe, plan, steps. On a StoreError the steps after the one that failed were not tried."""
+        """Observe, plan, carry out the steps once. Raises StoreError; the steps after a failed one do not run."""
         memory = self._memory.get(key)
         if memory is None:
             memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics))
@@ -214,7 +214,7 @@ class Reconciler:
         task.add_done_callback(self._tasks.discard)
 
     def _crash(self, error: BaseException) -> None:
-        """A bug: the loop ends with it. To go on half alive would look like health."""
+        """End the loop with a bug's exception. An operator that went on with a part of its work would look healthy."""
         if self._crashed is not None and not self._crashed.done():
             self._crashed.set_exception(error)
 

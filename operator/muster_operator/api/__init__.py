@@ -1,1 +1,2 @@
-"""The custom resources: models, conditions, durations, and the definitions made of them. Imports nothing of ours."""
+"""The custom resources: models, conditions, durations, and the definitions made of them. They import no other
+package of this repository."""

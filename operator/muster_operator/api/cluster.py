@@ -84,20 +84,21 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     rebalance_after: Annotated[
         Duration,
         Meta(
-            description="Partitions go back to their preferred leaders when no pod came or went for so long. 0s: never."
+            description="Partitions go back to their preferred leaders when no pod has come or gone for this time. 0s:"
+            " never."
         ),
     ] = "10s"
     replace_after: Annotated[
         Duration,
         Meta(
-            description="Replicas of a pod that has been away for so long are replaced on another pod, if there is one"
-            " that does not hold the partition yet. 0s: never. A lost volume is replaced at once."
+            description="Replicas of a pod that has been away for this time are replaced on another pod, if there is"
+            " one that does not hold the partition yet. 0s: never. A lost volume is replaced at once."
         ),
     ] = "10m"
     nominate_after: Annotated[
         Duration,
         Meta(
-            description="Replicas that have heard neither operator nor leader for so long (up to twice this time) elect"
+            description="Replicas that have heard neither operator nor leader for this time (up to twice as long) elect"
             " one of themselves. 0s: never."
         ),
     ] = "10s"
@@ -124,7 +125,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     pods: Annotated[int, Meta(ge=1, le=MAX_PODS, description="Number of coordinator pods.")] = 3
     image: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Image of the pods; that of the operator if absent."),
+        Meta(description="Image of the pods; the operator's own image if absent."),
     ] = None
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"], Meta(description="imagePullPolicy of the coordinator container.")
@@ -177,7 +178,9 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     ] = Failover()
     resources: Resources = Resources()
     pod_template: PodTemplate = PodTemplate()
-    suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects nobody.")] = False
+    suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects no leader.")] = (
+        False
+    )
 
 
 class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,7 +2,7 @@
 
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
-says what a pod has found in its log, also where nobody notices because others lead.
+says what a pod has found in its log, also if no client notices because another pod leads.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     type: Annotated[str, Meta(max_length=316, description="Ready, Reconciling, Stalled or Damaged.")]
     status: ConditionStatus
     reason: Annotated[str, Meta(min_length=1, max_length=1024, description="A stable code for programs.")]
-    message: Annotated[
-        str, Meta(max_length=32768, description="What is so, and what to do about it, for a person.")
-    ] = ""
+    message: Annotated[str, Meta(max_length=32768, description="The state, and what to do about it, for a person.")] = (
+        ""
+    )
     last_transition_time: Annotated[
         str, Meta(description="When status last changed.", extra_json_schema={"format": "date-time"})
     ] = ""
@@ -144,7 +144,7 @@ def condition_status(conditions: Iterable[Condition], type_: str) -> ConditionSt
 
 
 def with_condition(conditions: tuple[Condition, ...], condition: Condition, now: str) -> tuple[Condition, ...]:
-    """The conditions with this one put in, in place of one of its type.
+    """The conditions with this one added, or in the place of the one with its type.
 
     lastTransitionTime becomes `now` (RFC 3339) only if the status differs from before: the result equals the input when
     nothing changed, so a converged status is not written again.

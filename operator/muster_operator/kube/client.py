@@ -1,10 +1,10 @@
-"""A thin client over the API client of `kubernetes.aio`: plain JSON in and out, our errors.
+"""A thin client over the API client of `kubernetes.aio`: JSON objects in and out, and the errors of the store port.
 
-The generated API classes build a model object per answer; the operator decodes what it needs with msgspec instead, and
-compare-and-swap of 50 statuses should cost the time of the API server, not ours.
+The generated API classes of the library build a model object for each answer. The operator decodes only what it needs,
+with msgspec, so that a write of 50 statuses costs the API server's time and little of its own.
 
-Errors (see store.port): KubeError is a StoreError with the HTTP status; 409 on a write with a resourceVersion is a
-ConflictError, 404 a NotFoundError.
+Errors (see `store.port`): KubeError is a StoreError with the HTTP status. The API server's 409 to a write with a
+resourceVersion is a ConflictError, its 404 a NotFoundError.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.request import getproxies
 
 import aiohttp
 import msgspec
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
+from muster_operator.kube.connections import ApiServerConnections
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
 __all__ = ["FIELD_MANAGER", "KubeClient", "KubeError", "connect"]
@@ -27,13 +26,8 @@ __all__ = ["FIELD_MANAGER", "KubeClient", "KubeError", "connect"]
 FIELD_MANAGER = "muster-operator"
 """The one field manager of everything that the operator applies."""
 
-CONNECTIONS = 32
-"""Requests in parallel to the API server. Connections stay open, so that a failover pays no TLS handshake."""
-
-KEEP_ALIVE_S = 300.0
-READ_BUFFER_BYTES = 2 << 20
-"""As the library has it: a list of many objects is more than aiohttp's own buffer."""
 REQUEST_TIMEOUT_S = 10.0
+"""The longest wait for one answer, in seconds, if the caller names no other."""
 
 Json = dict[str, Any]
 
@@ -46,19 +40,6 @@ class KubeError(StoreError):
         self.status = status
 
 
-class _Connections(RESTClientObject):
-    """Keeps idle connections for longer than aiohttp's 15 s, and looks for the environment's proxies and ~/.netrc only
-    where there are proxies: done at each request, that took a tenth of the operator's time in a failover."""
-
-    def _create_connector(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self.ssl_context, keepalive_timeout=KEEP_ALIVE_S)
-
-    def _create_pool_manager(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=self._create_connector(), trust_env=bool(getproxies()), read_bufsize=READ_BUFFER_BYTES
-        )
-
-
 async def connect() -> KubeClient:
     """A client by the service account of this pod, or else by KUBECONFIG."""
     configuration = Configuration()
@@ -67,7 +48,7 @@ async def connect() -> KubeClient:
     except config.ConfigException as error:
         raise KubeError(0, f"no way to a Kubernetes API server: run in a pod, or set KUBECONFIG ({error})") from error
     api = ApiClient(configuration)
-    api.rest_client = _Connections(configuration)
+    api.rest_client = ApiServerConnections(configuration)
     return KubeClient(api)
 
 
@@ -110,12 +91,12 @@ class KubeClient:
         return await self._request("PUT", path, [("fieldManager", FIELD_MANAGER)], body, timeout=timeout)
 
     async def apply(self, path: str, body: Json) -> Json:
-        """Server-side apply as the one field manager; takes over fields that somebody else set."""
+        """Server-side apply as the one field manager; takes over fields that others have set."""
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
         return await self._request("PATCH", path, query, body, {"Content-Type": "application/apply-patch+yaml"})
 
     async def delete(self, path: str, uid: str) -> None:
-        """Delete this very object; one that is gone, or another one of its name, is left alone."""
+        """Delete the object with this uid. Does nothing if it is gone, also if another object has its name."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         try:
             await self._request("DELETE", path, body=body)

@@ -42,7 +42,7 @@ class ElectorSettings:
     """The work is cancelled this long after the last renewal that succeeded was *sent*."""
 
     retry_period: float = 1.0
-    """Pause between two renewals, and between two looks at somebody else's Lease; jittered by a fifth."""
+    """Pause between two renewals, and between two looks at the Lease of another holder; jittered by a fifth."""
 
     def __post_init__(self) -> None:
         if not self.lease_duration > self.renew_deadline > 2 * self.retry_period > 0:
@@ -50,7 +50,7 @@ class ElectorSettings:
 
     @property
     def request_timeout(self) -> float:
-        """So short that two attempts fit into a renew deadline."""
+        """In seconds; two attempts fit into a renew deadline."""
         return (self.renew_deadline - self.retry_period) / 2
 
 
@@ -126,7 +126,7 @@ class Elector:
         except NotFoundError:
             return await self._take({"metadata": {"name": self._name}, "spec": {}}, new=True)
         holder = lease["spec"].get("holderIdentity") or ""
-        # Our own name means an earlier run of this process, which is over: there is nobody to wait for.
+        # Our own name means an earlier run of this process, which is over: its Lease need not expire first.
         if holder in ("", self._identity) or self._expired(lease):
             return await self._take(lease, new=False)
         return False
@@ -153,7 +153,7 @@ class Elector:
         return True
 
     async def _write(self, lease: Json, *, new: bool = False) -> bool:
-        """False if somebody was faster."""
+        """False if another process was faster."""
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
         timeout = self._settings.request_timeout
         try:
@@ -175,7 +175,7 @@ class Elector:
                     current = await self._client.get(self._path, self._settings.request_timeout)
                     if current["spec"].get("holderIdentity") != self._identity:
                         return
-                    self._lease = current  # somebody edited it (labels, say): it is still ours
+                    self._lease = current  # edited by a person (labels, say): it is still ours
                     continue
             except NotFoundError:
                 return
@@ -203,5 +203,5 @@ async def _stop(task: asyncio.Future[None]) -> None:
 
 
 def _micro_time() -> str:
-    """metav1.MicroTime; for people, nobody compares it."""
+    """Now as metav1.MicroTime, for people: no elector compares it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -35,7 +35,7 @@ class ObjectsSeen:
     # What is fed
 
     def replace(self, resource: type[T], listed: Json) -> None:
-        """Take a full list. Nobody is told: see `tell_all`."""
+        """Take a full list, without a notification (see `tell_all`)."""
         decoded: dict[Name, tuple[str, T]] = {}
         for raw in listed["items"]:
             value = self._decode(resource, raw)
@@ -58,7 +58,7 @@ class ObjectsSeen:
             self._tell(value)
 
     def take(self, resource: type[T], raw: Json) -> T:
-        """Take the answer to a read or write of ours, and return it decoded."""
+        """Take the API server's answer to a read or write of this operator, and return it decoded."""
         value = decode(resource, raw)
         name, version = identity(raw)
         if self._cache(resource).put(name, version, value):
@@ -98,6 +98,7 @@ class ObjectsSeen:
         self._notify.clear()
 
     def tell_all(self) -> None:
+        """Notify of every key."""
         for key in self.keys():
             for notify in self._notify:
                 notify(key)
@@ -114,6 +115,7 @@ class ObjectsSeen:
         return self._cache(resource).version(name)
 
     def keys(self) -> tuple[ClusterKey, ...]:
+        """Every key that has objects."""
         values: list[Resource] = [*self._clusters.values(), *self._topics.values(), *self._partitions.values()]
         # The empty name stands for partitions without a topic; a topic alone is no reason to look for them.
         return tuple(sorted({self._keys_of(value)[0] for value in values}))

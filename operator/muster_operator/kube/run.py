@@ -32,9 +32,10 @@ log = structlog.get_logger(__name__)
 LEASE_NAME = "muster-operator"
 
 RESYNC_S = 300.0
-"""Everything is listed again after this time: what a broken watch missed is repaired."""
+"""Everything is listed again after this time, in seconds, which repairs what a broken watch has missed."""
 
 RETRY_S = 1.0
+"""Between two attempts to reach the API server at the start, in seconds."""
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class KubeOptions:
     watch_namespace: str | None = None
     """The namespace to look after; None: all."""
     image: str = ""
-    """Image for clusters that name none; "": that of this pod."""
+    """Image for clusters that name none; "": the image of this pod."""
     health_host: str = "0.0.0.0"
     health_port: int = 9641
 
@@ -70,7 +71,7 @@ class KubeOptions:
 
 
 async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes]) -> None:
-    """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile while the Lease is ours.
+    """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile while holding the Lease.
 
     `metrics` gives the page for /metrics.
     """

@@ -1,8 +1,8 @@
 """The store port over the Kubernetes API.
 
-Reads come from caches that a full list fills and watch events keep warm; every answer to a write of ours goes into them
-too, so that `observe` shows at least our own writes. The statuses of topics, which hold the record of leaderships, and
-of partitions are compared and swapped by resourceVersion; the status of clusters is applied server-side.
+Reads come from caches that a full list fills and watch events keep warm. The answers to this operator's own writes go
+into them too, so that `observe` shows at least these writes. The statuses of topics, which hold the record of
+leaderships, and of partitions are compared and swapped by resourceVersion; those of clusters are applied server-side.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ __all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
 log = structlog.get_logger(__name__)
 
 NODES_EVERY_S = 5.0
+"""The nodes of the pods are read this often, in seconds."""
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
@@ -104,9 +105,9 @@ class KubeWorkload:
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
-        """Take a watch event of a StatefulSet: somebody else's change of its spec makes us apply ours again.
+        """Take a watch event of a StatefulSet. If another writer has changed its spec, ours is applied again.
 
-        Its update revision says which pods are of an older template (see ADR 0005).
+        Its update revision says which pods have an older template (ADR 5).
         """
         key = cluster_of(raw)
         status = raw.get("status", {})
@@ -132,7 +133,7 @@ class KubeWorkload:
         self._notify.append(notify)
 
     def unwatch(self) -> None:
-        """Forget every `notify`: whoever called `watch` no longer acts."""
+        """Forget every `notify`: the reconciler that called `watch` no longer acts."""
         self._notify.clear()
 
     async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
@@ -152,7 +153,7 @@ class KubeWorkload:
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
-        """See the port. Answers from memory. A pod that somebody else gave our label is not one of ours."""
+        """See the port. Answers from memory. A pod with our label and another name is not part of the cluster."""
         if key not in self._infos:
             name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
             ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
@@ -174,8 +175,8 @@ class KubeWorkload:
             await asyncio.sleep(NODES_EVERY_S)
 
     async def _learn_nodes(self, *, known_too: bool = True) -> None:
-        """Without the right to read nodes the operator spreads over nodes only, moves leaders when pods are evicted,
-        and takes the word of the other pods alone for the death of a pod.
+        """Read the nodes of the pods. Without the right to do so the operator spreads replicas over nodes but not over
+        zones, moves leaders when pods are evicted, and relies on the other pods alone to find out that a pod is dead.
         """
         holders: dict[str, set[ClusterKey]] = defaultdict(set)
         for raw in self._pods.values():
@@ -195,7 +196,7 @@ class KubeWorkload:
         self._nodes = {name: node for name, node in self._nodes.items() if name in holders}
 
     async def _read_node(self, name: str, known: _Node) -> _Node:
-        """What was known of it, if that does not work: said once, until it works again."""
+        """The node, or what was known of it if it cannot be read, which is logged once until it works again."""
         try:
             raw = await self._client.get(f"/api/v1/nodes/{name}?resourceVersion=0")
         except NotFoundError:
@@ -222,8 +223,10 @@ def cluster_of(raw: Json) -> ClusterKey:
 
 
 def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> PodInfo:
-    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name. `revision`: that of the
-    declared template, "" if it is not known; `nodes` by name."""
+    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name.
+
+    `revision`: of the declared template, "" if it is not known. `nodes`: by name.
+    """
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
     key = cluster_of(raw)
@@ -263,7 +266,7 @@ def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
 
 
 def _kafka_address(raw: Json, ip: str, key: ClusterKey) -> str:
-    """What this very pod advertises: its own environment says it, whatever the cluster declares by now."""
+    """What the pod advertises: its own environment says it, also if the cluster declares something else by now."""
     container = raw["spec"]["containers"][0]
     advertise = next((each["value"] for each in container.get("env", ()) if each["name"] == "MUSTER_ADVERTISE"), "")
     host, _, port = advertise.rpartition(":")

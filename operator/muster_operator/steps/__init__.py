@@ -1,7 +1,7 @@
 """The steps of a reconcile, in their order: each carries out its kinds of actions and says in one line what it did.
 
 LeadershipRecord comes first: a failover must not queue after the upkeep of pods or the writing of status.
-Calls to pods run in the background, so that a pod that hangs delays nobody; their end starts the next reconcile.
+Calls to pods run in the background, so that a pod that hangs delays no other; their end starts the next reconcile.
 """
 
 from __future__ import annotations

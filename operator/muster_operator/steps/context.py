@@ -24,7 +24,7 @@ TELL_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step did, in one line. `code` is stable (CamelCase); NOTHING for a step that had nothing to do."""
+    """What a step did, in one line. `code` is stable (CamelCase)."""
 
     code: str
     text: str

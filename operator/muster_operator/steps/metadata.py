@@ -16,14 +16,16 @@ from muster_operator.steps.pod_calls import call_pod
 __all__ = ["publish_metadata"]
 
 LEADERS_EVERY_S = 0.1
-"""An image in which only leaders are new follows the last one after this time: many partitions that move one after the
-other are few images. The pods that have a log of a partition learn of its leader from the leader itself.
+"""An image in which only leaders are new follows the last one after this time, in seconds: partitions that move one
+after the other share an image. Pods with a log of a partition learn of its leader from the leader itself.
 """
 
 
 async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """After leadership, so that clients are sent to leaders that are recorded. A pod refuses an older image, and the
-    same one again changes nothing."""
+    """Give the image to pods that do not have it: after leadership, so that clients are sent to recorded leaders.
+
+    A pod refuses an older image, and the same one again changes nothing.
+    """
     todo = next((each for each in actions if isinstance(each, PublishMetadata)), None)
     if todo is None:
         return None
@@ -32,7 +34,7 @@ async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outco
     context.memory.image, context.memory.image_number = todo.image, todo.number
     image = _encoded(todo)
     for pod in todo.pods:
-        call_pod(context, CallKind.PUBLISH, pod, partial(_put, image), failed="metadata not taken")
+        call_pod(context, CallKind.PUBLISH, pod, partial(_put, image), failed="metadata_not_taken")
     return Outcome("Published", f"metadata image {todo.number[0]}.{todo.number[1]} to {', '.join(todo.pods)}")
 
 

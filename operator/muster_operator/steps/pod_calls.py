@@ -27,7 +27,7 @@ def call_pod(
     rest_s: float = 0.0,
 ) -> None:
     """`call` says whether all of it was done; the next one of this kind comes `rest_s` after one that was not, or
-    that failed, which is logged as `failed`. Nothing happens if nobody talks to the pod.
+    that failed, which is logged as the event `failed`. Nothing happens if there is no session with the pod.
     """
     context.memory.busy.add((kind, pod))
     context.spawn(_call(context, kind, pod, call, failed, rest_s))

@@ -17,12 +17,13 @@ __all__ = ["ensure_pods", "refresh", "restart_pods"]
 log = structlog.get_logger(__name__)
 
 REFRESH_EVERY_S = 0.1
+"""A pod is asked for positions at most this often, in seconds."""
 RESTART_EVERY_S = 5.0
-"""The next one is not begun before the failure detector has seen the last one end."""
+"""From one restart to the next, in seconds: the failure detector has noticed by then that the last pod has ended."""
 
 
 async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Always asks the workload, which knows if anything is to be done; behind leadership, because it can be slow."""
+    """Ask the workload in every reconcile: it knows if anything is to be done. After leadership, as it can be slow."""
     cluster = context.seen.cluster
     if cluster is None or cluster.spec.suspend:
         return None
@@ -30,7 +31,7 @@ async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | 
 
 
 async def restart_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """One at a time, by the plan. Raises StoreError."""
+    """Restart the pod that the plan names; a plan names one at a time. Raises StoreError."""
     todo = next((each for each in actions if isinstance(each, RestartPod)), None)
     if todo is None:
         return None
@@ -41,7 +42,7 @@ async def restart_pods(context: Context, actions: Sequence[Action]) -> Outcome |
 
 
 async def refresh(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """In the background; the plan that follows has the answer. A pod is asked at most once in REFRESH_EVERY_S."""
+    """Ask leaders in the background how far their followers are; the next plan has the answer."""
     pods = [each.pod for each in actions if isinstance(each, Refresh)]
     for pod in pods:
         context.memory.busy.add((CallKind.REFRESH, pod))
@@ -56,7 +57,7 @@ async def _refresh(context: Context, pod: str) -> None:
             run = session.runs
             session.learn_partitions(run, await session.client.partitions())
     except PodApiError as error:
-        log.info("positions not known", pod=pod, error=str(error))
+        log.info("positions_not_known", pod=pod, error=str(error))
     context.spawn(_rest(context, (CallKind.REFRESH, pod), REFRESH_EVERY_S))
 
 

@@ -25,21 +25,24 @@ __all__ = ["create_replicas", "remove_replicas"]
 log = structlog.get_logger(__name__)
 
 RETRY_S = 0.5
+"""From a call that failed to the next one, in seconds."""
 REMOVE_RETRY_S = 5.0
-"""Nothing waits for it."""
+"""The same for removals: nothing waits for them."""
 CREATE_TIMEOUT_S = 30.0
-"""A thousand logs with their fsyncs on a slow disk."""
+"""In seconds: enough for a thousand logs with their fsyncs on a slow disk."""
 
 
 async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """The place is recorded before the log exists, so a log that nobody recorded is found again by the next plan, which
-    records its id; a log that is there already is kept by the pod."""
+    """Have pods create logs on the places that are recorded for them. A pod keeps a log that it has already.
+
+    After a crash between this call and the record of the log's id, the next plan finds the log by its place.
+    """
     todo = [each for each in actions if isinstance(each, CreateReplicas)]
     if not todo:
         return None
     for each in todo:
         creating = partial(_create, context, each)
-        call_pod(context, CallKind.CREATE, each.pod, creating, failed="replicas not created", rest_s=RETRY_S)
+        call_pod(context, CallKind.CREATE, each.pod, creating, failed="replicas_not_created", rest_s=RETRY_S)
     return Outcome("ReplicasCreated", ", ".join(f"{len(each.indexes)} on {each.pod}" for each in todo))
 
 
@@ -51,18 +54,21 @@ async def _create(context: Context, todo: CreateReplicas, session: PodSession) -
     session.learn_replicas(run, response.results)
     refused = [result for result in response.results if result.status is not CallStatus.ACCEPTED]
     for result in refused:
-        log.warning("replica not created", pod=todo.pod, partition=result.partition, message=result.message)
+        log.warning("replica_not_created", pod=todo.pod, partition=result.partition, message=result.message)
     return not refused
 
 
 async def remove_replicas(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """That they left is recorded, and the pod keeps a log that may count again; its status says when one is gone."""
+    """Have pods delete logs whose replicas are recorded as gone from their sets.
+
+    A pod keeps a log that may count again; its status says when a log is gone.
+    """
     todo = [each for each in actions if isinstance(each, RemoveReplicas)]
     if not todo:
         return None
     for each in todo:
         removing = partial(_remove, context, each)
-        call_pod(context, CallKind.REMOVE, each.pod, removing, failed="replicas not removed", rest_s=REMOVE_RETRY_S)
+        call_pod(context, CallKind.REMOVE, each.pod, removing, failed="replicas_not_removed", rest_s=REMOVE_RETRY_S)
     return Outcome("RemovalsAsked", ", ".join(f"{len(each.removals)} on {each.pod}" for each in todo))
 
 
@@ -72,5 +78,5 @@ async def _remove(context: Context, todo: RemoveReplicas, session: PodSession) -
     refused = [result for result in response.results if result.status is not CallStatus.ACCEPTED]
     context.metrics.removals.inc(len(response.results) - len(refused))
     for result in refused:
-        log.info("replica not removed", pod=todo.pod, partition=result.partition, message=result.message)
+        log.info("replica_not_removed", pod=todo.pod, partition=result.partition, message=result.message)
     return not refused

@@ -20,10 +20,11 @@ __all__ = ["record_reshard", "set_fences"]
 log = structlog.get_logger(__name__)
 
 RETRY_S = 0.2
+"""From a call that failed to the next one, in seconds."""
 
 
 async def record_reshard(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """By compare-and-swap; whoever loses plans anew. Raises StoreError."""
+    """Compare-and-swap the next phase. An operator that was overtaken plans anew. Raises StoreError."""
     todo = next((each for each in actions if isinstance(each, RecordReshard)), None)
     if todo is None:
         return None
@@ -38,11 +39,11 @@ async def record_reshard(context: Context, actions: Sequence[Action]) -> Outcome
 
 
 async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """The pods' status says what came of it."""
+    """Ask the leaders in the background; their status shows the result."""
     todo = [each for each in actions if isinstance(each, SetFences)]
     for each in todo:
         call_pod(
-            context, CallKind.FENCE, each.pod, partial(_set, context, each), failed="fences not set", rest_s=RETRY_S
+            context, CallKind.FENCE, each.pod, partial(_set, context, each), failed="fences_not_set", rest_s=RETRY_S
         )
     return Outcome("FencesAsked", ", ".join(f"{len(each.fences)} at {each.pod}" for each in todo)) if todo else None
 
@@ -52,5 +53,5 @@ async def _set(context: Context, todo: SetFences, session: PodSession) -> bool:
     response = await session.client.fence(FencesRequest(context.seen.fencing_token, calls))
     refused = [result for result in response.results if result.fence is None]
     for result in refused:
-        log.info("fence refused", pod=todo.pod, partition=result.partition, why=result.reason, text=result.message)
+        log.info("fence_refused", pod=todo.pod, partition=result.partition, why=result.reason, text=result.message)
     return not refused

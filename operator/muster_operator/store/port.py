@@ -2,8 +2,8 @@
 
 Errors:
 
-    StoreError              the store, or the way to it, failed: nothing is known of the outcome; observe again
-    +-- ConflictError       the object changed since it was read: nothing was written; observe and plan again
+    StoreError              the store, or the way to it, failed: the outcome is unknown; observe again
+    +-- ConflictError       the object has changed since it was read: nothing was written; observe and plan again
     +-- NotFoundError       the object is gone
 """
 
@@ -30,7 +30,7 @@ class StoreError(Exception):
 
 
 class ConflictError(StoreError):
-    """A compare-and-swap lost: the object has another resourceVersion than the one that was read."""
+    """A compare-and-swap lost: the object does not have the resourceVersion that was read any more."""
 
 
 class NotFoundError(StoreError):
@@ -38,7 +38,7 @@ class NotFoundError(StoreError):
 
 
 class ClusterKey(NamedTuple):
-    """What one reconcile is about: everything that refers to this CoordinatorCluster, whether that exists or not.
+    """What one reconcile is about: all objects that refer to this CoordinatorCluster, whether it exists or not.
 
     The key with an empty name stands for the OffsetsPartitions of a namespace whose topic does not exist.
     """
@@ -75,13 +75,13 @@ class Store(Protocol):
         """Call `notify` for every key that exists now and then for every change, own writes included."""
 
     async def fencing_token(self) -> int:
-        """Orders operators: rises whenever another one takes over (Lease transitions, or a counter of starts)."""
+        """A number that rises whenever another operator takes over (Lease transitions, or a counter of starts)."""
 
     async def clusters(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""
 
     async def observe(self, key: ClusterKey) -> ClusterRecords:
-        """What is there now; reflects at least every write that this store object has returned from."""
+        """The present objects; at least as they were after the last write that this store object has returned from."""
 
     async def create_partitions(self, topic: OffsetsTopic, indexes: Sequence[int]) -> None:
         """Create the OffsetsPartitions of a topic, owned by it (deleted with it). Those that exist stay as they are."""

@@ -56,7 +56,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _COLUMNS = "namespace, name, uid, version, generation, created, spec, status"
 
 OTHERS_S = 0.5
-"""How soon a change by another process is noticed."""
+"""A change by another process is noticed within this time, in seconds."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Resource)
@@ -97,7 +97,7 @@ class SqliteStore:
             self._file.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Close the file after the calls that are under way."""
         for teller in self._tellers:
             teller.cancel()
         self._thread.shutdown(wait=True)
@@ -120,7 +120,7 @@ class SqliteStore:
         self._tellers.append(asyncio.get_running_loop().create_task(self._tell(notify)))
 
     async def _tell(self, notify: Notify) -> None:
-        """Everything first, and everything again when another process has written: a command of a person."""
+        """Notify of every key at first, and again when another process has written, such as a command of a person."""
         version = -1
         while True:
             before = version
@@ -351,7 +351,7 @@ class SqliteStore:
 
 
 class _Call(Generic[_T]):
-    """Work for the thread, and who waits for it."""
+    """Work for the thread, and the future of its caller."""
 
     def __init__(self, work: Callable[[_Keys], _T], writes: bool, future: asyncio.Future[_T]) -> None:
         self.work = work
@@ -362,7 +362,7 @@ class _Call(Generic[_T]):
 
     def resolve(self) -> None:
         if self._future.done():
-            return  # whoever asked was cancelled
+            return  # the caller was cancelled
         if self.error is not None:
             self._future.set_exception(self.error)
         else:

@@ -27,7 +27,7 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """One pod as whoever runs it sees it.
+    """One pod as Kubernetes, or the supervisor of the embedded mode, sees it.
 
     `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
     host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
@@ -58,10 +58,10 @@ class Workload(Protocol):
         """Make the declared pods exist; return, before they run, one line that says what was done or found."""
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
-        """Have this very pod, and no later one of its name, ended and replaced by one of the declared template."""
+        """Have the pod with this uid, and no later one of its name, replaced by one of the declared template."""
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
-        """The pods that there are now, by node id."""
+        """The present pods, by node id."""
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """bootstrap.servers for clients of this cluster."""
