@@ -18,7 +18,7 @@ import servers
 from builds import BenchError
 
 from muster_cli.demo.bare_client import call, string
-from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.records.partitioner import partition_for
 
 FIND_COORDINATOR, DESCRIBE_GROUPS = (10, 0), (15, 0)  # API key and version
 DEADLINE_S = 120.0

@@ -20,7 +20,6 @@ from builds import cache
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import CheckpointHead, CheckpointWriter
 from muster_coordinator.log.disk import OsDisk
@@ -34,6 +33,7 @@ from muster_coordinator.records.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile

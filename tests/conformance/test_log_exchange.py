@@ -19,10 +19,10 @@ from tests.support.replicas import AnyTopic
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog
+from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics

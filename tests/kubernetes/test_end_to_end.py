@@ -11,7 +11,7 @@ from tests.support.muster_cluster import MusterCluster, Partition, Pod, wait_unt
 
 from muster_cli.demo.consumers import GroupConsumer, committed_offsets
 from muster_cli.demo.meter import Meter
-from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.records.partitioner import partition_for
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
 

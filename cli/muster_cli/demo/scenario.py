@@ -13,7 +13,7 @@ from muster_cli.demo.consumers import GroupConsumer, committed_offsets
 from muster_cli.demo.meter import Meter
 from muster_cli.demo.screen import DemoFailure, Screen
 from muster_cli.local.report import PartitionLine
-from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.records.partitioner import partition_for
 
 PODS = 3
 REPLICAS = 3

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.java_hash_map import java_hash_map_order
 from muster_coordinator.groups.member import Member, Protocols
-from muster_coordinator.groups.partitioner import java_hash_map_order
 from muster_coordinator.groups.states import GroupEvent, GroupState, next_state
 from muster_coordinator.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,

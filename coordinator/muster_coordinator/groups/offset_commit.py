@@ -61,14 +61,9 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
             timers = group.members[request.member_id].session_timers
     retention_ms = request.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
-    topics, records, known = _commit_topics(state, group, request.group_id, request.topics, now_ms, expire_ms, code)
-    if code or not known:
+    topics, records, accepted = _commit_topics(state, group, request.group_id, request.topics, now_ms, expire_ms, code)
+    if not accepted:
         return Result(response=OffsetCommitResponse(topics))
-    if _is_too_large(records, state.config.max_record_bytes):
-        return Result(response=OffsetCommitResponse(_too_large(topics)))
-    if group is None and state.create_group(request.group_id, now_ms) is None:
-        return Result(response=OffsetCommitResponse(_refused(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
-    state.counters.offset_commits += len(records)
     return Result(records, OffsetCommitResponse(topics), (), timers)
 
 
@@ -87,14 +82,9 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
         code = _group_error(
             group, request.member_id, request.group_instance_id, request.generation_id, Api.TXN_OFFSET_COMMIT
         )
-    topics, records, known = _commit_topics(state, group, request.group_id, request.topics, now_ms, -1, code)
-    if code or not known:
+    topics, records, accepted = _commit_topics(state, group, request.group_id, request.topics, now_ms, -1, code)
+    if not accepted:
         return Result(response=TxnOffsetCommitResponse(topics))
-    if _is_too_large(records, state.config.max_record_bytes):
-        return Result(response=TxnOffsetCommitResponse(_too_large(topics)))
-    if group is None and state.create_group(request.group_id, now_ms) is None:
-        return Result(response=TxnOffsetCommitResponse(_refused(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
-    state.counters.offset_commits += len(records)
     transaction = Transaction(request.producer_id, request.producer_epoch)
     return Result(records, TxnOffsetCommitResponse(topics), transaction=transaction)
 
@@ -108,7 +98,8 @@ def _commit_topics(
     expire_ms: int,
     code: int,
 ) -> tuple[ResponseTopics, list[Record], bool]:
-    """Answer and records of the partitions, and whether one of them exists: if none does, Kafka does not ask the group.
+    """Answer and records of the partitions, and whether the commit is accepted: the group takes it, a partition of it
+    exists (if none does, Kafka does not ask the group), and it fits into one batch. Then the group exists too.
 
     ``code`` is the group's error, which every partition that exists gets. Those that do not exist come first, as in
     Kafka, which answers them before it asks the group.
@@ -147,9 +138,15 @@ def _commit_topics(
                 )
         if codes:
             answers.append((topic, tuple(codes)))
-    if known and unknown:
-        return unknown_first(answers), records, known
-    return tuple(answers), records, known
+    answer = unknown_first(answers) if known and unknown else tuple(answers)
+    if code or not known:
+        return answer, records, False
+    if _is_too_large(records, state.config.max_record_bytes):
+        return _too_large(answer), records, False
+    if group is None and state.create_group(group_id, now_ms) is None:
+        return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
+    state.counters.offset_commits += len(records)
+    return answer, records, True
 
 
 def unknown_first(answers: list[tuple[str, tuple[tuple[int, int], ...]]]) -> ResponseTopics:

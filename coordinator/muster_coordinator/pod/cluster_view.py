@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.podapi.image import Broker, MetadataImage
+from muster_coordinator.records.partitioner import partition_for
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _TOPIC_ID_NAMESPACE = uuid.UUID("6e7b6f2c-0a4c-5d7e-9b1a-4d7573746572")

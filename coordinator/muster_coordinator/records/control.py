@@ -20,7 +20,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from muster_coordinator.records.compact import encode_strings, read_strings, read_tagged
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.varint import encode_unsigned, read_unsigned
 
 __all__ = [
     "NOT_IMPORTING",
@@ -105,17 +107,15 @@ def encode_end_txn_marker(marker: EndTxnMarker) -> tuple[bytes, bytes]:
 
 def encode_leader_change(change: LeaderChange) -> tuple[bytes, bytes]:
     """(key, value)."""
-    sets = (
-        _encode_strings((change.leader,)) + _encode_strings(change.replicas) + _encode_strings(change.previous_replicas)
-    )
+    sets = encode_strings((change.leader,)) + encode_strings(change.replicas) + encode_strings(change.previous_replicas)
     no_voters = b"\x01\x01"  # two empty compact arrays
-    tagged = b"\x01" + _encode_unsigned(SETS_TAG) + _encode_unsigned(len(sets)) + sets
+    tagged = b"\x01" + encode_unsigned(SETS_TAG) + encode_unsigned(len(sets)) + sets
     return _KEY.pack(0, LEADER_CHANGE_TYPE), _LEADER_CHANGE_HEAD.pack(0, _NO_LEADER_ID) + no_voters + tagged
 
 
 def encode_replica_set(replica_set: ReplicaSet) -> tuple[bytes, bytes]:
     """(key, value)."""
-    return _KEY.pack(0, REPLICA_SET_TYPE), b"\x00\x00" + _encode_strings(replica_set.replicas)
+    return _KEY.pack(0, REPLICA_SET_TYPE), b"\x00\x00" + encode_strings(replica_set.replicas)
 
 
 def encode_fence(fence: Fence) -> tuple[bytes, bytes]:
@@ -141,7 +141,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
         raise RecordDecodeError(f"control record of type {control_type} with the value {value!r}")
     try:
         return _decode_leader_change(value) if control_type == LEADER_CHANGE_TYPE else _decode_replica_set(value)
-    except (IndexError, UnicodeDecodeError) as exc:
+    except (IndexError, ValueError) as exc:
         raise RecordDecodeError(f"control record of type {control_type} is cut off or no text: {exc}") from exc
 
 
@@ -151,16 +151,16 @@ def _decode_leader_change(value: bytes) -> LeaderChange:
         raise UnsupportedValueVersionError("LeaderChangeMessage", version)
     position = _LEADER_CHANGE_HEAD.size
     for _ in range(2):  # voters, granting voters
-        count, position = _decode_unsigned(value, position)
+        count, position = read_unsigned(value, position)
         for _ in range(count - 1):
             position += 4 if version == 0 else 20  # id i32; from version 1 on a directory uuid as well
-            _, position = _skip_tagged(value, position)
-    sets, _ = _skip_tagged(value, position)
+            _, position = read_tagged(value, position, SETS_TAG)
+    sets, _ = read_tagged(value, position, SETS_TAG)
     if sets is None:
         return LeaderChange("", ())
-    leader, at = _decode_strings(sets, 0)
-    replicas, at = _decode_strings(sets, at)
-    previous, _ = _decode_strings(sets, at)
+    leader, at = read_strings(sets, 0)
+    replicas, at = read_strings(sets, at)
+    previous, _ = read_strings(sets, at)
     return LeaderChange(leader[0], replicas, previous)
 
 
@@ -168,7 +168,7 @@ def _decode_replica_set(value: bytes) -> ReplicaSet:
     version = int.from_bytes(value[:2], "big", signed=True)
     if version != 0:
         raise UnsupportedValueVersionError("ReplicaSet", version)
-    return ReplicaSet(_decode_strings(value, 2)[0])
+    return ReplicaSet(read_strings(value, 2)[0])
 
 
 def _decode_fence(value: bytes | None) -> Fence:
@@ -178,58 +178,3 @@ def _decode_fence(value: bytes | None) -> Fence:
     if version != 0:
         raise UnsupportedValueVersionError("Fence", version)
     return Fence(reshard, bool(flags & _CLOSED), imported, bool(flags & _COMPLETE))
-
-
-def _skip_tagged(value: bytes, position: int) -> tuple[bytes | None, int]:
-    """(content of our tagged field, position behind all of them)."""
-    sets = None
-    count, position = _decode_unsigned(value, position)
-    for _ in range(count):
-        tag, position = _decode_unsigned(value, position)
-        size, position = _decode_unsigned(value, position)
-        if position + size > len(value):
-            raise IndexError(f"tagged field of {size} bytes")
-        if tag == SETS_TAG:
-            sets = value[position : position + size]
-        position += size
-    return sets, position
-
-
-def _encode_unsigned(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _decode_unsigned(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-        shift += 7
-        if shift > 28:
-            raise IndexError("varint of more than five bytes")
-
-
-def _encode_strings(texts: tuple[str, ...]) -> bytes:
-    raw = [text.encode() for text in texts]
-    return _encode_unsigned(len(raw) + 1) + b"".join(_encode_unsigned(len(one) + 1) + one for one in raw)
-
-
-def _decode_strings(data: bytes, position: int) -> tuple[tuple[str, ...], int]:
-    count, position = _decode_unsigned(data, position)
-    out = []
-    for _ in range(count - 1):
-        size, position = _decode_unsigned(data, position)
-        end = position + size - 1
-        if end > len(data):
-            raise IndexError(f"string of {size - 1} bytes")
-        out.append(data[position:end].decode())
-        position = end
-    return tuple(out), position

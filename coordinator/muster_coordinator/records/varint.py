@@ -1,19 +1,26 @@
-"""Zig-zag variable-length integers of record batch v2. Source: org.apache.kafka.common.utils.ByteUtils."""
+"""Variable-length integers: unsigned, and zig-zag as in record batch v2.
+
+Source: org.apache.kafka.common.utils.ByteUtils.
+"""
 
 from __future__ import annotations
 
-__all__ = ["SMALL", "encode_varint", "read_varint"]
+__all__ = ["SMALL", "encode_unsigned", "encode_varint", "read_unsigned", "read_varint"]
+
+
+def encode_unsigned(value: int) -> bytes:
+    """Any integer of up to 64 bits that is not negative."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def encode_varint(value: int) -> bytes:
     """Any signed integer of up to 64 bits."""
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
+    return encode_unsigned((value << 1) ^ (value >> 63))
 
 
 SMALL = tuple(encode_varint(n) for n in range(4096))
@@ -21,7 +28,10 @@ SMALL = tuple(encode_varint(n) for n in range(4096))
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """(value, position behind it). IndexError at the end of the buffer, ValueError on more than ten bytes."""
+    """(value, position after it). IndexError at the end of the buffer, ValueError on more than ten bytes.
+
+    A loop of its own and not `read_unsigned`: three of these are read for every record of a log.
+    """
     result = shift = 0
     while True:
         byte = buffer[position]
@@ -32,3 +42,17 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("varint of more than ten bytes")
+
+
+def read_unsigned(buffer: bytes, position: int) -> tuple[int, int]:
+    """(value, position after it). IndexError at the end of the buffer, ValueError on more than five bytes."""
+    result = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+        shift += 7
+        if shift > 28:
+            raise ValueError("varint of more than five bytes")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 
+from muster_coordinator.records.varint import read_unsigned
 from muster_coordinator.wire.errors import WireError
 
 INT16 = struct.Struct(">h")
@@ -34,16 +35,10 @@ def text(raw: bytes) -> str:
 
 def uvarint(frame: bytes, position: int) -> tuple[int, int]:
     """Unsigned varint of up to five bytes. No length or count of a frame can be above 2^31 - 1, so neither can this."""
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise WireError(f"a varint of more than five bytes at byte {position - 5}")
+    try:
+        value, position = read_unsigned(frame, position)
+    except ValueError:
+        raise WireError(f"a varint of more than five bytes at byte {position}") from None
     if value > 0x7FFFFFFF:
         raise WireError(f"a varint of {value} before byte {position}")
     return value, position

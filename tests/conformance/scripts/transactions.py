@@ -16,7 +16,7 @@ from tests.conformance.registry import script
 from tests.conformance.servers import PARTITIONS
 from tests.conformance.session import Session
 
-from muster_coordinator.groups.partitioner import partition_for
+from muster_coordinator.records.partitioner import partition_for
 
 _ids = itertools.count(1_000_000)
 _ids_by_script: dict[tuple[str, int], int] = {}

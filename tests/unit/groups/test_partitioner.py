@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster_coordinator.groups.partitioner import java_hash_map_order, java_string_hash, partition_for
+from muster_coordinator.groups.java_hash_map import java_hash_map_order
+from muster_coordinator.records.partitioner import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster_coordinator.groups.partitioner import partition_for
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
 from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
 
 IMAGE = MetadataImage(

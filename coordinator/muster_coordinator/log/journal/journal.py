@@ -156,10 +156,6 @@ class Journal:
         return self._announced and size <= bytes_max and self._has_room(size)
 
     @property
-    def has_staged(self) -> bool:
-        return bool(self._parts)
-
-    @property
     def wants_spare(self) -> bool:
         """The current file is more than half full and there is none to follow: time for ``prepare_spare``."""
         return not self._has_spare and self._position * 2 > self._settings.file_bytes
