@@ -38,7 +38,7 @@ def at(seconds: float) -> int:
 
 
 class HandMadeLog:
-    """One offsets partition; times are seconds after START_MS. ``topic`` is "orders" throughout."""
+    """One offsets partition; times are seconds after START_MS. `topic` is "orders" throughout."""
 
     def __init__(self, partition: int = 0) -> None:
         self.partition = partition
@@ -70,7 +70,7 @@ class HandMadeLog:
         *,
         joined: float | None = None,
     ) -> None:
-        """``members``: partitions of each. ``joined``: when the join ended, by default at once."""
+        """`members`: partitions of each. `joined`: when the join ended, by default at once."""
         value = GroupMetadataValue(
             "consumer",
             number,

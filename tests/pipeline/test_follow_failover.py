@@ -26,7 +26,7 @@ from muster_pipeline.decode.decoder import Decoder
 from muster_pipeline.decode.schema import SCHEMA
 from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.follow import Positions, advance, ranges
-from muster_pipeline.source.places import open_segment
+from muster_pipeline.source.locations import open_segment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -58,7 +58,7 @@ class Follower:
 
 
 def read_until(follower: Follower, consumer: GroupConsumer, more: int) -> None:
-    """Until ``more`` further commits were acknowledged and seen by the follower."""
+    """Until `more` further commits were acknowledged and seen by the follower."""
     wanted = consumer.acknowledged.get(0, 0) + more
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while follower.read() < wanted:
@@ -126,7 +126,7 @@ class Pods:
         return found[0]
 
     def freeze_next(self, name: str, pid: int) -> int:
-        """Stops the process that comes after ``pid`` as soon as there is one, and returns its pid."""
+        """Stops the process that comes after `pid` as soon as there is one, and returns its pid."""
         wait_until(lambda: self.pid(name) not in (-1, pid), "the killed pod was started again")
         os.kill(self.pid(name), signal.SIGSTOP)
         return self.pid(name)
@@ -143,7 +143,7 @@ async def commits(address: str, first: int, last: int) -> None:
 async def commits_without_answer(
     address: str, offset: int, count: int, followers: Sequence[int], appended: Callable[[], bool]
 ) -> None:
-    """``count`` commits of ``offset`` that the leader writes, and cannot answer: its ``followers`` (pids) are frozen.
+    """`count` commits of `offset` that the leader writes, and cannot answer: its `followers` (pids) are frozen.
 
     At the last moment: it steps down when it has not heard them for a second, and must have the commits before.
     """

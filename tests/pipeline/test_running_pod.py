@@ -20,7 +20,7 @@ from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.follow import LogPosition, Positions, advance, ranges
-from muster_pipeline.source.places import open_segment
+from muster_pipeline.source.locations import open_segment
 
 pytestmark = pytest.mark.integration
 READINGS = 20
@@ -58,7 +58,7 @@ class Follower:
 
 
 async def commit_all(client: KafkaClient, offset: int) -> int:
-    """``offset`` for every group; the next one."""
+    """`offset` for every group; the next one."""
     for group in GROUPS:
         assert await client.commit(group, offset, partition=offset % 3) == 0
     return offset + 1

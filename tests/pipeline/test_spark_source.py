@@ -1,4 +1,4 @@
-"""``spark.read.format("muster_offsets")`` gives what the decoder gives: whole, in splits, selected, filtered."""
+"""`spark.read.format("muster_offsets")` gives what the decoder gives: whole, in splits, selected, filtered."""
 
 from __future__ import annotations
 

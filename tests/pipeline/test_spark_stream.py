@@ -1,4 +1,4 @@
-"""``spark.readStream.format("muster_offsets")``: every record once over appends, rolls, and restarts."""
+"""`spark.readStream.format("muster_offsets")`: every record once over appends, rolls, and restarts."""
 
 from __future__ import annotations
 

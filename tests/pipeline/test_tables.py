@@ -349,7 +349,7 @@ def test_quality_lists_damage_once_and_a_tail_as_it_is_now(spark: SparkSession, 
     log.write(3)
     known = {"file": "x", "kind": "damaged", "problem": "journal_only", "problem_bytes": 7}
     for _ in range(2):
-        run_tables(spark, [str(source)], target, beside=lambda segments: [known] * len(segments))
+        run_tables(spark, [str(source)], target, extra_problems=lambda segments: [known] * len(segments))
         problems = [row["problem"] for row in table(spark, target, "quality").collect()]
         assert sorted(problems) == ["bad_crc", "journal_only"]
     manifest = run_tables(NoSpark(), [str(source)], target)  # type: ignore[arg-type]

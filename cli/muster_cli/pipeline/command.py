@@ -165,7 +165,7 @@ def _make_tables(session: SparkSession, logs: Sequence[str], output: Path, fail_
     from muster_pipeline.tables.run import run_tables
 
     with steps(_TABLE_STEPS, session.sparkContext) as say:
-        return run_tables(session, logs, output, fail_fast=fail_fast, beside=unflushed_rows, say=say)
+        return run_tables(session, logs, output, fail_fast=fail_fast, extra_problems=unflushed_rows, say=say)
 
 
 def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> None:

@@ -1,4 +1,4 @@
-"""What the tables tell about groups: DataFrame in, DataFrame out; nothing here reads or writes but ``ends``.
+"""Analytics of groups: DataFrame in, DataFrame out. Only `ends` reads or writes.
 
 history      the records of a group's generations, numbered
 spans        the one pass over all commits: what was committed per partition and generation; the rest works on that
@@ -7,5 +7,5 @@ rates        commits per group, outliers                 groups  stalled, idle, 
 regressions  offsets that went back, and why             timeline  rebalances: who, why, how long
 skew         load of the offsets partitions, now and with another number of them
 
-Times are milliseconds since 1970 in UTC, durations milliseconds. Imports ``tables`` and ``decode``.
+Times are milliseconds since 1970 in UTC, durations milliseconds. Imports `tables` and `decode`.
 """

@@ -66,7 +66,7 @@ def ends_from_file(path: Path) -> pa.Table:
 
 
 def ends_from_kafka(bootstrap: str, partitions: Iterable[tuple[str, int]], at_ms: int) -> pa.Table:
-    """Where the logs of ``partitions`` (topic, number) ended in a Kafka cluster at ``at_ms``, and at ``LOOK_BACK_MS``
+    """Where the logs of `partitions` (topic, number) ended in a Kafka cluster at `at_ms`, and at `LOOK_BACK_MS`
     before.
 
     Partitions that the cluster does not have any more are left out. Raises EndOffsetsError. ListOffsets by timestamp
@@ -79,8 +79,8 @@ def ends_from_kafka(bootstrap: str, partitions: Iterable[tuple[str, int]], at_ms
 
 
 def mirror(bootstrap: str, directory: Path, now_ms: int, topics: Iterable[str] = ()) -> tuple[Path, int]:
-    """Adds where the logs of all topics but internal ones, or of ``topics``, end now; the first time also where they
-    ended at ``LOOK_BACK_MS`` before. Returns the new file and its number of rows. Raises EndOffsetsError, OSError.
+    """Adds where the logs of all topics but internal ones, or of `topics`, end now; the first time also where they
+    ended at `LOOK_BACK_MS` before. Returns the new file and its number of rows. Raises EndOffsetsError, OSError.
     """
     admin = _admin(bootstrap)
     wanted = set(topics)

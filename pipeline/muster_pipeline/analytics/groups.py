@@ -14,14 +14,14 @@ _DAY_MS = 24 * 60 * _MINUTE_MS
 
 
 class GroupState:
-    """Values of the column ``state``, from what needs a person to what does not."""
+    """Values of the column `state`, from what needs a person to what does not."""
 
     STALLED = "stalled"
-    """Has members and lag, and a partition with lag has not moved for ``stalled_after_ms``."""
+    """Has members and lag, and a partition with lag has not moved for `stalled_after_ms`."""
     ABANDONED = "abandoned"
-    """Without members, and without a commit for ``abandoned_after_ms``."""
+    """Without members, and without a commit for `abandoned_after_ms`."""
     IDLE = "idle"
-    """No commit for ``idle_after_ms``, though it has members, or is of consumers that need no group."""
+    """No commit for `idle_after_ms`, though it has members, or is of consumers that need no group."""
     EMPTY = "empty"
     """Without members, but not for long."""
     ACTIVE = "active"
@@ -29,7 +29,7 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Milliseconds. ``retention_ms`` is the coordinator's offsets.retention.minutes; its default is Kafka's."""
+    """Milliseconds. `retention_ms` is the coordinator's offsets.retention.minutes; its default is Kafka's."""
 
     stalled_after_ms: int = 10 * _MINUTE_MS
     idle_after_ms: int = 60 * _MINUTE_MS
@@ -46,7 +46,7 @@ def group_states(
     at_ms: int,
     thresholds: Thresholds,
 ) -> DataFrame:
-    """One row for each group that has offsets or members at ``at_ms``. Without ``lags`` no group is called stalled."""
+    """One row for each group that has offsets or members at `at_ms`. Without `lags` no group is called stalled."""
     latest = _latest(history)
     offsets = _offsets(current_offsets, latest, spans, lags, at_ms, thresholds)
     moved = spans.groupBy("group").agg(

@@ -13,7 +13,7 @@ GROUP = ["offsets_partition", "group"]
 
 
 def group_history(generations: DataFrame, tombstones: DataFrame) -> DataFrame:
-    """Generation records and removals of the group, ``era`` 1, 2, ... for each group: what was committed between two of
+    """Generation records and removals of the group, `era` 1, 2, ... for each group: what was committed between two of
     them belongs to one set of members. A removal has a null generation and no members.
     """
     columns = ["generation", "protocol_type", "protocol", "state_timestamp_ms", "members"]

@@ -13,10 +13,10 @@ _PLACE = ["topic", "partition"]
 def lag(current_offsets: DataFrame, ends: DataFrame) -> DataFrame:
     """One row for each committed offset whose partition's end is known.
 
-    ``lag``: records between the committed offset and the newest end; 0 where the end is below it. ``time_lag_ms``: how
+    `lag`: records between the committed offset and the newest end; 0 where the end is below it. `time_lag_ms`: how
     long before that newest end the log ended where the group stands, on a straight line between the two ends around it;
-    ``at_least``: the group stands before the oldest end that is known, so it is that much or more. Null: the only end
-    known is the newest, which says nothing of time. ``end_below_committed``: the log ends before what was committed, so
+    `at_least`: the group stands before the oldest end that is known, so it is that much or more. Null: the only end
+    known is the newest, which says nothing of time. `end_below_committed`: the log ends before what was committed, so
     it was truncated or the topic was made anew.
     """
     order = Window.partitionBy(*_PLACE).orderBy("timestamp_ms")

@@ -22,15 +22,15 @@ def commit_counts(commits: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def commits_over_time(counts: DataFrame, groups: list[str]) -> DataFrame:
-    """Commits by stretch of time; of groups that are not in ``groups`` together, under a null group."""
+    """Commits by stretch of time; of groups that are not in `groups` together, under a null group."""
     shown = F.when(F.col("group").isin(groups), F.col("group"))
     return counts.groupBy(shown.alias("group"), "bucket_ms").agg(F.sum("commits").alias("commits"))
 
 
 def commit_rates(counts: DataFrame, spans: DataFrame, bucket_ms: int, span_ms: int) -> DataFrame:
-    """Per group: commits, per second over ``span_ms`` and in the busiest bucket, and the share that said nothing new.
+    """Per group: commits, per second over `span_ms` and in the busiest bucket, and the share that said nothing new.
 
-    ``score``: modified z-score of the logarithm of the rate, ``outlier`` above ``OUTLIER_SCORE``. Null of fewer than
+    `score`: modified z-score of the logarithm of the rate, `outlier` above `OUTLIER_SCORE`. Null of fewer than
     FEWEST_GROUPS groups, and when all are equal.
     """
     seconds = max(span_ms, 1) / 1000

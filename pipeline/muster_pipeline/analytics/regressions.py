@@ -12,7 +12,7 @@ __all__ = ["Cause", "regressions"]
 
 
 class Cause:
-    """Values of the column ``cause``. The log does not hold who asked for what: each is what the records around it
+    """Values of the column `cause`. The log does not hold who asked for what: each is what the records around it
     speak for, checked in this order.
     """
 
@@ -38,7 +38,7 @@ class Cause:
 def regressions(spans: DataFrame, history: DataFrame, ends: DataFrame | None = None) -> DataFrame:
     """One row for each commit below the one before it of the same group and partition.
 
-    ``reread``: records between the two, 0 for a late commit. ``gap_ms``: since the commit before.
+    `reread`: records between the two, 0 for a late commit. `gap_ms`: since the commit before.
     """
     back = spans.select(*KEY, "era", F.explode("back").alias("_back")).select(*KEY, "era", "_back.*")
     owned = owners(history).select(*GROUP, "era", "topic", "partition", "member_id")

@@ -14,11 +14,11 @@ from muster_pipeline.analytics.history import GROUP
 __all__ = ["group_load", "partition_load", "what_if"]
 
 _HASHES = 2**31
-"""``partition_for`` among as many is the non-negative hash itself."""
+"""`partition_for` among as many is the non-negative hash itself."""
 
 
 def group_load(counts: DataFrame) -> DataFrame:
-    """Commits per group, out of ``rates.commit_counts``."""
+    """Commits per group, out of `rates.commit_counts`."""
     return counts.groupBy(*GROUP).agg(F.sum("commits").alias("commits"))
 
 
@@ -35,7 +35,7 @@ def partition_load(load: DataFrame) -> DataFrame:
 def what_if(load: DataFrame, partition_counts: Sequence[int]) -> DataFrame:
     """For each number of offsets partitions: the load of the busiest, and how even it is.
 
-    Groups go where Kafka's hash puts them. ``busiest_share`` is of all commits, ``times_mean`` the busiest's load by
+    Groups go where Kafka's hash puts them. `busiest_share` is of all commits, `times_mean` the busiest's load by
     that of the mean, at best 1.0; the largest group bounds it, which no number of partitions divides.
     """
     groups = load.groupBy("group").agg(F.sum("commits").alias("commits"))

@@ -17,11 +17,11 @@ KEY = [*GROUP, "topic", "partition"]
 
 
 def spans(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame, history: DataFrame) -> DataFrame:
-    """One row for each group, topic, partition and ``era`` (the generation record that the commits came after; 0:
+    """One row for each group, topic, partition and `era` (the generation record that the commits came after; 0:
     before any) with commits in it. Commits of transactions that were aborted or are open are left out.
 
-    ``commits``, ``repeated`` (those that said the offset again), ``first_ms``, ``last_ms``, ``last_advance_ms`` (the
-    newest that went forward; null: none), ``back``: every commit below the one before it.
+    `commits`, `repeated` (those that said the offset again), `first_ms`, `last_ms`, `last_advance_ms` (the
+    newest that went forward; null: none), `back`: every commit below the one before it.
     """
     in_group = Window.partitionBy(*GROUP).orderBy("offset")
     of_key = Window.partitionBy(*KEY).orderBy("offset")

@@ -15,7 +15,7 @@ _SELDOM = 2
 
 
 class Departure:
-    """Values of ``departed.how``. The log says that a member is gone, not why: a member that was silent for its session
+    """Values of `departed.how`. The log says that a member is gone, not why: a member that was silent for its session
     timeout while the others went on committing timed out.
     """
 
@@ -28,7 +28,7 @@ class Departure:
 def timeline(rebalances: DataFrame, history: DataFrame, spans: DataFrame) -> DataFrame:
     """One row for each rebalance, with the members that departed.
 
-    ``assign_ms``: from the end of the join to the assignment in the log. ``pause_ms``: from the last commit before to
+    `assign_ms`: from the end of the join to the assignment in the log. `pause_ms`: from the last commit before to
     the first one after, the upper bound of what consumers felt; null where there were no members before or are none
     after.
     """

@@ -31,7 +31,7 @@ class MemoryBytes:
 
 
 class FileBytes:
-    """A local file as long as it was when opened: what is appended meanwhile is the next run's.
+    """A local file with the size that it had when opened. Bytes appended later belong to the next run.
 
     Raises SegmentReadError when it is away, or becomes shorter while it is read.
     """

@@ -1,6 +1,6 @@
 """numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once.
 
-Arrays are put together from buffers, and taken apart: ``pa.array``, ``pa.scalar`` and ``to_numpy`` import pandas, which
+Arrays are put together from buffers, and taken apart: `pa.array`, `pa.scalar` and `to_numpy` import pandas, which
 costs every Python process that Spark starts half a second.
 """
 
@@ -61,7 +61,7 @@ class Source:
         return self._i64[positions].astype(np.int64)
 
     def varints(self, positions: Ints, max_bytes: int) -> tuple[Ints, Ints, Mask | None]:
-        """(values, places behind them, which are too long): zig-zag varints at ``positions``. No mask: none is."""
+        """(values, places behind them, which are too long): zig-zag varints at `positions`. No mask: none is."""
         first = self.buffer[positions].astype(np.int64)
         raw = first & 0x7F
         behind = positions + 1
@@ -82,7 +82,7 @@ class Source:
 
 
 def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: Mask | None) -> pa.Array:
-    """The bytes from ``starts`` to ``ends`` (rising, not overlapping), copied once.
+    """The bytes from `starts` to `ends` (rising, not overlapping), copied once.
 
     An Arrow array of all fields *and* the gaps between them needs no copy: its offsets are the places in the buffer.
     Taking every other element copies only the fields.
@@ -112,7 +112,7 @@ def mask_of(column: pa.Array) -> Mask:
 
 
 def number_array(values: NDArray[np.integer], kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
-    """``values`` as an Arrow array of ``kind``, without a copy where they are of it; null where not ``valid``."""
+    """`values` as an Arrow array of `kind`, without a copy where they are of it; null where not `valid`."""
     content = np.ascontiguousarray(values, kind.to_pandas_dtype())
     missing = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(content)])

@@ -1,6 +1,6 @@
 """Decompression with a limit: a few kilobytes of a damaged or hostile file must not become gigabytes.
 
-The codecs are those of ``muster_coordinator.records.compression``; snappy's framing is read there, after its claimed
+The codecs are those of `muster_coordinator.records.compression`; snappy's framing is read there, after its claimed
 sizes were added up here.
 """
 
@@ -24,7 +24,7 @@ class TooLargeError(ValueError):
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """At most ``limit`` bytes. Raises TooLargeError, ValueError on an unknown codec or bytes that do not decompress."""
+    """At most `limit` bytes. Raises TooLargeError, ValueError on an unknown codec or bytes that do not decompress."""
     if codec == _SNAPPY:
         if _snappy_size(data) > limit:
             raise TooLargeError(f"snappy data of {_snappy_size(data)} bytes, the limit is {limit}")

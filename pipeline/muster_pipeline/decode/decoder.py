@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of a segment from ``origin.position`` to byte ``end``."""
+    """A part of a segment from `origin.position` to byte `end`."""
 
     window: Window
     damages: list[Damage]
@@ -59,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Decoder:
-    """``fail_fast``: raise SegmentDamagedError instead of giving rows that name a problem."""
+    """`fail_fast`: raise SegmentDamagedError instead of giving rows that name a problem."""
 
     selection: Selection = field(default_factory=Selection)
     fail_fast: bool = False
@@ -69,9 +69,9 @@ class Decoder:
     def decode(
         self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the batches that begin from byte ``start`` on and before ``end`` (None: the end of the file).
+        """Rows of the batches that begin from byte `start` on and before `end` (None: the end of the file).
 
-        A batch begins at ``start``; ``splits`` finds such places. Raises SegmentReadError, SegmentDamagedError.
+        A batch begins at `start`; `splits` finds such places. Raises SegmentReadError, SegmentDamagedError.
         """
         for stretch in self.stretches(source, offsets_partition, start, end):
             yield from self._rows(stretch.window, stretch.damages, stretch.origin)
@@ -127,7 +127,7 @@ class Decoder:
     def _slice(
         self, window: Window, records: Records, damages: list[tuple[int, Damage]], origin: Origin
     ) -> Iterator[pa.RecordBatch]:
-        """``damages`` with the number of the record that each lies in front of."""
+        """`damages` with the number of the record that each lies in front of."""
         parse = parse_records(window, records)
         chosen = self._chosen(parse)
         fast = np.flatnonzero(chosen & ~parse.slow)
@@ -188,7 +188,7 @@ def decode_segment(
     selection: Selection | None = None,
     fail_fast: bool = False,
 ) -> pa.Table:
-    """All rows of a segment's bytes. Raises SegmentDamagedError with ``fail_fast``."""
+    """All rows of a segment's bytes. Raises SegmentDamagedError with `fail_fast`."""
     decoder = Decoder(selection or Selection(), fail_fast)
     batches = decoder.decode(MemoryBytes(data, file), offsets_partition)
     return pa.Table.from_batches(batches, decoder.selection.schema)

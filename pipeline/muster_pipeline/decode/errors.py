@@ -1,4 +1,4 @@
-"""What reading segments can end with.
+"""Errors of reading segments.
 
 PipelineError
 ├── SegmentReadError      the file is away, cut shorter while it is read, or cannot be read
@@ -23,7 +23,7 @@ class SegmentReadError(PipelineError):
 
 
 class SegmentDamagedError(PipelineError):
-    """``problem`` is a code of ``schema.Problem``."""
+    """`problem` is a code of `schema.Problem`."""
 
     def __init__(self, file: str, position: int, problem: str, detail: str) -> None:
         super().__init__(f"{file}, byte {position}: {problem}: {detail}")

@@ -1,10 +1,10 @@
 """Rows of the records that numpy reads on its own: committed offsets of value versions 0-3, tombstones, markers,
-record types of other protocols. Everything else, and whatever looks wrong, is left to ``slow_rows``, which knows why.
+record types of other protocols. Everything else, and whatever looks wrong, is left to `slow_rows`, which knows why.
 
 What a record is gets decided from its bytes alone, before any column or row is selected: texts are checked too when
 nobody asked for them.
 
-Layouts in ``muster_coordinator.records.offset_commit``, ``group_metadata`` and ``control``.
+Layouts in `muster_coordinator.records.offset_commit`, `group_metadata` and `control`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HAS_TOPIC = np.array([True, True, False, False, False, False, False, False])
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a window comes from. ``position``: of its first byte in the file."""
+    """Where a window comes from. `position`: of its first byte in the file."""
 
     file: str
     offsets_partition: int | None
@@ -61,7 +61,7 @@ class Origin:
 class Parse:
     """The kind of every record (index into KIND_NAMES) and the places of its fields.
 
-    ``slow``: not for numpy; the kind is then what it looks like, and ``group`` its group if it can be read at all.
+    `slow`: not for numpy; the kind is then what it looks like, and `group` its group if it can be read at all.
     Texts are null where a record has none. Places lie inside the record even where they mean nothing, and rise from
     record to record.
     """
@@ -87,7 +87,7 @@ def _taken(column: pa.Array | NDArray[Any], index: Ints) -> pa.Array | NDArray[A
 def parse_records(window: Window, records: Records) -> Parse:
     source = window.source
     key_start, key_end = records.key_start, np.maximum(records.key_end, records.key_start)
-    # What a place holds is read before it is sure that it exists: the buffer is padded, and ``slow`` says what counts.
+    # What a place holds is read before it is sure that it exists: the buffer is padded, and `slow` says what counts.
     record_type = source.int16(key_start)
     slow = key_end - key_start < 2
     kind = _kinds(record_type, records.value_end < 0)
@@ -145,7 +145,7 @@ def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
 
 
 def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[Ints, Ints, Mask]:
-    """(start, end, wrong) of the int16-length strings at ``at``, with ``behind`` more bytes before ``end``."""
+    """(start, end, wrong) of the int16-length strings at `at`, with `behind` more bytes before `end`."""
     size = source.int16(np.minimum(at, end))
     start = np.minimum(at + 2, end)
     stop = at + 2 + size
@@ -154,7 +154,7 @@ def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[In
 
 
 def fast_rows(window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
-    """One row for each record; none of them is ``slow``."""
+    """One row for each record; none of them is `slow`."""
     columns = _columns(window, records, parse, origin)
     return pa.record_batch([columns[field.name]() for field in schema], schema=schema)
 

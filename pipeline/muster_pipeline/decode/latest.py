@@ -1,4 +1,4 @@
-"""Only the last of the records that replace each other: what the current offsets are made of.
+"""Keeps only the last of the records that replace each other, to compute the current offsets.
 
 A plain offset commit, or the removal of an offset, says all there is about its group, topic and partition, until the
 next one. So of those that are read together only the one with the highest offset is needed to know the offsets of now;
@@ -31,7 +31,7 @@ HELD_ROWS = 1 << 18
 def last_only(
     decode: Callable[[Selection], Iterable[pa.RecordBatch]], selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that ``decode`` gives for ``selection``, without those that another one of them replaced.
+    """The rows that `decode` gives for `selection`, without those that another one of them replaced.
 
     What is left out does not depend on the selection: a commit that an unselected removal replaced is not given.
     """
@@ -66,7 +66,7 @@ def _held_back(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def without_replaced(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that no other one of the batch replaces, in their order."""
+    """Return the rows that no later row of the batch replaces, in their order."""
     replaceable = mask_of(_is_in(batch["kind"], _REPLACEABLE)) & mask_of(batch["producer_id"].is_null())
     rows = np.flatnonzero(replaceable)
     chosen = batch if len(rows) == batch.num_rows else batch.take(number_array(rows, pa.int64()))

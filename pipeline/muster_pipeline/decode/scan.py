@@ -30,8 +30,8 @@ _HEAD = np.dtype({"names": ["magic", "crc"], "formats": ["u1", ">u4"], "offsets"
 
 @dataclass(frozen=True)
 class Damage:
-    """``position`` within the window or the file, as the holder says; ``size`` in bytes, to the end of the file if
-    ``to_end``.
+    """`position` within the window or the file, as the holder says; `size` in bytes, to the end of the file if
+    `to_end`.
     """
 
     position: int
@@ -43,7 +43,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Scan:
-    """``positions`` and ``sizes`` of the right batches; ``consumed``: bytes from the start of the window that are dealt
+    """`positions` and `sizes` of the right batches; `consumed`: bytes from the start of the window that are dealt
     with; what is left needs a longer window.
     """
 
@@ -54,7 +54,7 @@ class Scan:
 
 
 def claimed_size(data: bytes | memoryview, position: int) -> int:
-    """Of the batch at ``position``, as its header says; a header's at least."""
+    """Of the batch at `position`, as its header says; a header's at least."""
     if len(data) - position < LENGTH_OVERHEAD:
         return HEADER_BYTES
     length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
@@ -62,7 +62,7 @@ def claimed_size(data: bytes | memoryview, position: int) -> int:
 
 
 def header_problem(size: int, magic: int, available: int, max_batch_bytes: int) -> tuple[str, str, bool] | None:
-    """(problem, detail, whether all behind it is unreadable as well) of a batch of which ``available`` bytes of the
+    """(problem, detail, whether all behind it is unreadable as well) of a batch of which `available` bytes of the
     file are left.
     """
     if size < HEADER_BYTES:
@@ -79,8 +79,8 @@ def header_problem(size: int, magic: int, available: int, max_batch_bytes: int) 
 
 
 def scan(data: bytes | memoryview, file_left: int, max_batch_bytes: int, stop: int) -> Scan:
-    """Find and check the batches of ``data`` that begin before byte ``stop``. From the start of ``data`` on the file
-    has ``file_left`` bytes: all of ``data``, or more.
+    """Find and check the batches of `data` that begin before byte `stop`. From the start of `data` on the file
+    has `file_left` bytes: all of `data`, or more.
 
     Ends at the first batch that the window does not hold whole, or with a Damage that reaches to the end of the file.
     """
@@ -103,7 +103,7 @@ def scan(data: bytes | memoryview, file_left: int, max_batch_bytes: int, stop: i
 
 
 def _chain(data: bytes | memoryview, stop: int) -> tuple[array[int], array[int], int]:
-    """(starts, CRCs, place behind the last) of the batches that ``data`` holds whole and whose length can be one.
+    """(starts, CRCs, place behind the last) of the batches that `data` holds whole and whose length can be one.
 
     With one record in a batch, as light load leaves them, this loop is half of the decoder.
     """
@@ -124,7 +124,7 @@ def _chain(data: bytes | memoryview, stop: int) -> tuple[array[int], array[int],
 
 
 def _heads(data: bytes | memoryview, at: Ints) -> NDArray[np.void]:
-    """The fields of ``_HEAD`` of the batches at ``at``."""
+    """The fields of `_HEAD` of the batches at `at`."""
     places = max(0, len(data) - HEADER_BYTES + 1)
     return np.ndarray((places,), f"V{_HEAD.itemsize}", data, strides=(1,))[at].view(_HEAD)
 
@@ -132,7 +132,7 @@ def _heads(data: bytes | memoryview, at: Ints) -> NDArray[np.void]:
 def _behind_chain(
     data: bytes | memoryview, position: int, file_left: int, max_batch_bytes: int, damages: list[Damage]
 ) -> int:
-    """Up to where bytes are dealt with, where a batch is not whole in ``data``: adds what is wrong there."""
+    """Up to where bytes are dealt with, where a batch is not whole in `data`: adds what is wrong there."""
     if len(data) - position < HEADER_BYTES:
         if 0 < file_left - position < HEADER_BYTES:
             detail = f"{file_left - position} bytes are no batch header"

@@ -12,7 +12,7 @@ __all__ = ["KINDS", "PROBLEM_KINDS", "SCHEMA", "Kind", "Problem", "select_schema
 
 
 class Kind:
-    """Values of the column ``kind``."""
+    """Values of the column `kind`."""
 
     OFFSET_COMMIT = "offset_commit"
     OFFSET_TOMBSTONE = "offset_tombstone"
@@ -23,11 +23,11 @@ class Kind:
     CONTROL = "control"
     """Any other control record: a leader change, a replica set."""
     UNKNOWN = "unknown"
-    """A record type that belongs to another protocol; ``record_type`` says which."""
+    """A record type that belongs to another protocol; `record_type` says which."""
     UNREADABLE = "unreadable"
-    """A record of a known type whose bytes do not parse, or of an unknown value version; ``problem`` says why."""
+    """A record of a known type whose bytes do not parse, or of an unknown value version; `problem` says why."""
     DAMAGED = "damaged"
-    """Bytes that are no valid batch; ``problem``, ``position`` and ``problem_bytes`` say what and where."""
+    """Bytes that are no valid batch; `problem`, `position` and `problem_bytes` say what and where."""
 
 
 KINDS = frozenset(value for name, value in vars(Kind).items() if name.isupper())
@@ -35,7 +35,7 @@ PROBLEM_KINDS = frozenset({Kind.UNREADABLE, Kind.DAMAGED})
 
 
 class Problem:
-    """Values of the column ``problem``."""
+    """Values of the column `problem`."""
 
     ZERO_TAIL = "zero_tail"
     """The rest of the file is zeros: preallocated, or lost with a page cache."""
@@ -108,7 +108,7 @@ SCHEMA = pa.schema(
 
 
 def select_schema(columns: list[str] | None) -> pa.Schema:
-    """The schema of ``columns`` in their order, of all for None. ValueError names columns that do not exist."""
+    """The schema of `columns` in their order, of all for None. ValueError names columns that do not exist."""
     if columns is None:
         return SCHEMA
     unknown = [name for name in columns if name not in SCHEMA.names]

@@ -49,7 +49,7 @@ def damage_row(damage: Damage, origin: Origin) -> Row:
 
 
 def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[Row]:
-    """One row for each of the records at ``indexes``, with all columns that it has."""
+    """One row for each of the records at `indexes`, with all columns that it has."""
     chosen = records[indexes]
     headers = window.headers[chosen.batch]
     data = window.source.data

@@ -3,7 +3,7 @@
 Kafka's record layout is a chain: each record's length says where the next begins. Record j of every batch is found in
 one numpy step, so the number of steps is that of the records of the largest batch, not of all; when few batches are
 left, a plain loop is quicker. Everything behind the chain works on all records at once.
-Source: DefaultRecord, DefaultRecordBatch; layout in ``muster_coordinator.records.batch``.
+Source: DefaultRecord, DefaultRecordBatch; layout in `muster_coordinator.records.batch`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ CONTROL = 0x20
 
 @dataclass(frozen=True)
 class Records:
-    """Column arrays, one element per record. Places are in ``Window.source``; a null key or value ends at -1.
+    """Column arrays, one element per record. Places are in `Window.source`; a null key or value ends at -1.
 
-    ``fields``: where the key's length begins; key and value, with their lengths, lie from there on without a gap.
+    `fields`: where the key's length begins; key and value, with their lengths, lie from there on without a gap.
     """
 
     batch: Ints  # index into the headers of the window
@@ -76,7 +76,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Window:
-    """``headers``: structured array, one element per batch; ``positions`` of the batches in the data given."""
+    """`headers`: structured array, one element per batch; `positions` of the batches in the data given."""
 
     source: Source
     headers: NDArray[np.void]
@@ -144,7 +144,7 @@ def _inflate(
     compressed: Ints,
     max_batch_bytes: int,
 ) -> _Inflated:
-    """Decompress until the budget (``max_batch_bytes`` for all together) is used up, at least one batch."""
+    """Decompress until the budget (`max_batch_bytes` for all together) is used up, at least one batch."""
     bodies: dict[int, bytes] = {}
     bad: list[int] = []
     damages: list[Damage] = []
@@ -216,7 +216,7 @@ def _record_bounds(source: Source, body_start: Ints, body_end: Ints, count: Ints
 
 
 def _walk(data: bytes, position: int, body_end: int, left: int, starts: Ints, ends: Ints, slot: int) -> bool:
-    """The chain of one batch, ``left`` records from ``position`` on. False if it does not end where the batch does."""
+    """The chain of one batch, `left` records from `position` on. False if it does not end where the batch does."""
     found_starts: list[int] = []
     found_ends: list[int] = []
     for _ in range(left):

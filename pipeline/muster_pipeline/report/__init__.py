@@ -4,5 +4,5 @@ data      the tables' analytics as few plain rows      findings  what of it is w
 plots     matplotlib figures                           page      HTML out of all of it
 words     numbers, durations and names for people
 
-``data`` needs Spark; the rest is pure.
+`data` needs Spark; the rest is pure.
 """

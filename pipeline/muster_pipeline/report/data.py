@@ -1,4 +1,4 @@
-"""The analytics of tables as few plain rows: what the page shows, and no more, leaves Spark."""
+"""Collects the analytics of tables as a few plain rows. Only rows that the page shows leave Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EmptyTablesError(PipelineError):
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """``at_ms`` None: as of the newest record. ``ends``: None where end offsets are not known."""
+    """`at_ms` None: as of the newest record. `ends`: None where end offsets are not known."""
 
     at_ms: int | None = None
     ends: EndsOf | None = None
@@ -64,7 +64,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Activity:
-    """``over_time``: commits by ``bucket_ms`` of the TOP_GROUPS, and of all others under a null group."""
+    """`over_time`: commits by `bucket_ms` of the TOP_GROUPS, and of all others under a null group."""
 
     bucket_ms: int
     over_time: list[Row]
@@ -74,8 +74,8 @@ class Activity:
 
 @dataclass(frozen=True)
 class Groups:
-    """``states``: how many groups are in each. ``listed``: those that are not active. ``lags`` by partition and
-    ``group_lags``: None where end offsets are not known.
+    """`states`: how many groups are in each. `listed`: those that are not active. `lags` by partition and
+    `group_lags`: None where end offsets are not known.
     """
 
     states: dict[str, int]
@@ -87,7 +87,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Regressions:
-    """``events``: the newest. ``by_group``: by group and cause, the most records read again first."""
+    """`events`: the newest. `by_group`: by group and cause, the most records read again first."""
 
     events: Listing
     by_group: list[Row]
@@ -101,7 +101,7 @@ class Rebalances:
 
 @dataclass(frozen=True)
 class Load:
-    """``partitions``: of the offsets topic, as far as the names of the logs tell."""
+    """`partitions`: of the offsets topic, as far as the names of the logs tell."""
 
     partitions: int
     by_partition: list[Row]
@@ -116,7 +116,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class ReportData:
-    """``from_ms``: activity and load are counted from there, because logs keep a few records that are much older than
+    """`from_ms`: activity and load are counted from there, because logs keep a few records that are much older than
     the rest."""
 
     at_ms: int
@@ -150,7 +150,7 @@ class _Past:
 def collect(
     spark: SparkSession, store: Store, options: ReportOptions, say: Callable[[str], None] = lambda _: None
 ) -> ReportData:
-    """Raises StoreError, EmptyTablesError, and what ``options.ends`` raises. ``say`` hears STEPS one by one.
+    """Raises StoreError, EmptyTablesError, and what `options.ends` raises. `say` hears STEPS one by one.
 
     Frames that several of the analytics share stay cached until the session ends.
     """

@@ -1,4 +1,4 @@
-"""Which plots a report has: pure functions from its data to ``Plot``s; those without data are left out."""
+"""Which plots a report has: pure functions from its data to `Plot`s; those without data are left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_pipeline.analytics.regressions import Cause
 from muster_pipeline.analytics.timeline import Departure
 from muster_pipeline.report.data import ReportData, Row
 from muster_pipeline.report.plots import GRID, INK, OTHERS, SERIES, Plot, amounts, by_time
-from muster_pipeline.report.words import amount, duration, name, percent
+from muster_pipeline.report.text import amount, duration, name, percent
 
 __all__ = ["figures"]
 
@@ -128,7 +128,7 @@ def _events(
     events: list[tuple[str, int, str]],
     marks: dict[str, Any],
 ) -> None:
-    """``events``: (group, moment, which of ``marks``)."""
+    """`events`: (group, moment, which of `marks`)."""
     axes = figure.subplots()
     place = {group: len(lanes) - 1 - number for number, group in enumerate(lanes)}
     for kind, (colour, marker) in marks.items():

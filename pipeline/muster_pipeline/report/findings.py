@@ -1,4 +1,4 @@
-"""What of a report needs a person, the worst first: what is wrong, what to do, and where on the page it is."""
+"""Findings that need attention, the worst first: what is wrong, what to do, and where on the page it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster_pipeline.analytics.groups import GroupState
 from muster_pipeline.analytics.regressions import Cause
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.report.data import ReportData, Row
-from muster_pipeline.report.words import amount, duration, instant, name, percent, plural
+from muster_pipeline.report.text import amount, duration, instant, name, percent, plural
 
 __all__ = ["BAD", "NOTE", "WARNING", "Finding", "findings"]
 
@@ -25,12 +25,12 @@ UNEVEN = 3.0
 """Times the mean load."""
 _HOUR_MS = 3_600_000
 _TAILS = (Problem.ZERO_TAIL, Problem.TORN_BATCH, Problem.JOURNAL_ONLY)
-"""What the end of a log that is being written looks like as well."""
+"""Problems that the end of a log also has while it is being written."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``section``: the id on the page."""
+    """`section`: the id on the page."""
 
     severity: str
     title: str
@@ -57,7 +57,7 @@ def findings(data: ReportData) -> list[Finding]:
 
 
 def _names(rows: Iterable[Row], limit: int = 3) -> str:
-    """The first groups of ``rows``, each once."""
+    """The first groups of `rows`, each once."""
     names = list(dict.fromkeys(name(row["group"], 40) for row in rows))
     more = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {amount(more)} more" if more > 0 else "")
@@ -217,7 +217,7 @@ def _abandoned(data: ReportData) -> Iterable[Finding]:
             NOTE,
             f"{plural(count, 'group')} without members made no commit for "
             f"{duration(data.thresholds.abandoned_after_ms)}",
-            f"{_names(rows)}: delete what is not needed; the others lose their offsets by retention.",
+            f"{_names(rows)}: delete the groups that are not needed; the others lose their offsets by retention.",
             "groups",
         )
 

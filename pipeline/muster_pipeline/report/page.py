@@ -16,7 +16,7 @@ from muster_pipeline.report.data import Listing, ReportData, Row
 from muster_pipeline.report.figures import figures
 from muster_pipeline.report.findings import findings
 from muster_pipeline.report.plots import Plot, render_png, render_svg
-from muster_pipeline.report.words import amount, duration, instant, name, percent, plural, rate
+from muster_pipeline.report.text import amount, duration, instant, name, percent, plural, rate
 
 __all__ = ["render_page", "write_report"]
 
@@ -25,7 +25,7 @@ Cell = Callable[[Row], str]
 
 @dataclass(frozen=True)
 class Column:
-    """``number``: set to the right. ``cell``: what a person reads of a row."""
+    """A column of a table: `cell` formats a row for people, and a `number` is aligned to the right."""
 
     title: str
     cell: Cell
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """``total``: rows that there are, of which ``rows`` are shown."""
+    """`total`: rows that there are, of which `rows` are shown."""
 
     caption: str
     columns: Sequence[Column]
@@ -136,7 +136,7 @@ def render_page(data: ReportData, plots: Sequence[Plot], made_ms: int) -> str:
 
 
 def write_report(data: ReportData, page: Path, plots: Path | None) -> list[Path]:
-    """Writes the page, and with ``plots`` a PNG of each plot into that directory; returns all files. Raises OSError.
+    """Writes the page, and with `plots` a PNG of each plot into that directory; returns all files. Raises OSError.
 
     The page is replaced in one step: who has it open never sees half of one.
     """

@@ -19,7 +19,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from muster_pipeline.report.words import amount
+from muster_pipeline.report.text import amount
 
 __all__ = ["GRID", "INK", "MUTED", "OTHERS", "SERIES", "Plot", "by_time", "render_png", "render_svg"]
 
@@ -58,7 +58,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """``draw`` puts it on a figure; its second argument says whether that is a narrow one. ``summary``: for those who
+    """`draw` puts it on a figure; its second argument says whether that is a narrow one. `summary`: for those who
     cannot see it.
     """
 
@@ -70,7 +70,7 @@ class Plot:
 
 
 def render_svg(plot: Plot, narrow: bool) -> str:
-    """An ``<svg>`` for a page that sets the variables --s1 to --s6, --others, --ink, --muted and --grid."""
+    """An `<svg>` for a page that sets the variables --s1 to --s6, --others, --ink, --muted and --grid."""
     salt = f"{plot.slug}-{'narrow' if narrow else 'wide'}"  # ids of several plots on a page must differ
     with _style({"svg.hashsalt": salt}):
         figure = _figure(plot, narrow)
@@ -88,7 +88,7 @@ def render_svg(plot: Plot, narrow: bool) -> str:
 
 
 def render_png(plot: Plot) -> bytes:
-    """On white, with the title in it: it stands alone."""
+    """Draw the plot as a PNG on white, with its title, to be shown without the page."""
     with _style({"figure.facecolor": "white"}):
         figure = _figure(plot, narrow=False)
         figure.suptitle(plot.title, x=0.01, ha="left", fontsize=12, fontweight="bold")

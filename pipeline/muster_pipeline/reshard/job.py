@@ -1,7 +1,7 @@
 """Re-shard an offsets topic: plan, write, verify, and go on where a killed run stopped.
 
-Everything is written to ``<output>.partial``, which becomes ``<output>`` by one rename when it is complete and
-verified. Every 64 MiB of input the new segments are synced and ``reshard.json`` says how far they go; the next run cuts
+Everything is written to `<output>.partial`, which becomes `<output>` by one rename when it is complete and
+verified. Every 64 MiB of input the new segments are synced and `reshard.json` says how far they go; the next run cuts
 back what lies behind that and continues, and its output is, byte for byte, that of a run that was never interrupted.
 The source is only read, up to the sizes that its files had at the start.
 """
@@ -46,7 +46,7 @@ class ReshardError(PipelineError):
 
 @dataclass
 class Summary:
-    """``counts``: rows of the source by kind; ``records`` that each new partition has, ``groups`` in all."""
+    """`counts`: rows of the source by kind; `records` that each new partition has, `groups` in all."""
 
     partitions: int
     groups: int
@@ -83,7 +83,7 @@ class _Source:
         return sum(self.sizes.values())
 
     def stretches(self, position: tuple[int, int] = (0, 0)) -> Iterator[tuple[int, Stretch, Fates]]:
-        """(index of the segment, stretch, how its log's transactions ended) behind ``position``: (index of a segment,
+        """(index of the segment, stretch, how its log's transactions ended) behind `position`: (index of a segment,
         byte).
         """
         index = 0
@@ -108,7 +108,7 @@ class _Source:
 
 @dataclass
 class _State:
-    """What ``reshard.json`` holds while a run is under way."""
+    """The contents of `reshard.json` while a run is under way."""
 
     partitions: int
     segment_bytes: int
@@ -121,7 +121,7 @@ class _State:
 
 
 def plan(paths: Sequence[str], partitions: int, progress: Progress | None = None) -> Summary:
-    """What ``reshard`` would do; nothing is written. Raises InputError, SegmentReadError."""
+    """Return what `reshard` would do, without writing. Raises InputError, SegmentReadError."""
     source, router = _Source.find(paths), Router(partitions)
     records = np.zeros(partitions, np.int64)
     done = 0
@@ -143,9 +143,9 @@ def reshard(
     segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write the logs at ``paths`` anew as ``partitions`` partitions, each in ``output/__consumer_offsets-N``.
+    """Write the logs at `paths` anew as `partitions` partitions, each in `output/__consumer_offsets-N`.
 
-    ``leave_out``: of ``route.LEFT_OUT_KINDS``, what may be missing in the output. Raises InputError, SegmentReadError;
+    `leave_out`: of `route.LEFT_OUT_KINDS`, what may be missing in the output. Raises InputError, SegmentReadError;
     ReshardError: something cannot be carried, the source changed since an interrupted run, the output is there
     already, or it does not verify.
     """
@@ -159,7 +159,7 @@ def reshard(
         refused = list(job.router.refused(leave_out))
         if refused:
             told = ", ".join(f"{count} {kind}" for kind, count in refused)
-            raise ReshardError(f"the logs hold what cannot be carried over: {told}. See --leave-out")
+            raise ReshardError(f"the logs hold records that cannot be carried over: {told}. See --leave-out")
         groups = verify(source.stretches(), job.root, partitions, source.total, progress)
         records = [target.next_offset for target in job.targets]
         summary = Summary(partitions, groups, dict(job.router.counts), records, verified=True)
@@ -227,8 +227,8 @@ class _Job:
     def _append(self, carried: Carried) -> None:
         order = np.argsort(carried.target, kind="stable")
         used, starts = np.unique(carried.target[order], return_index=True)
-        for target, (first, behind) in zip(used.tolist(), pairwise([*starts, len(order)]), strict=True):
-            self.targets[target].append(carried, order[first:behind])
+        for target, (first, end) in zip(used.tolist(), pairwise([*starts, len(order)]), strict=True):
+            self.targets[target].append(carried, order[first:end])
 
     def _save(self, position: tuple[int, int]) -> None:
         for target in self.targets:

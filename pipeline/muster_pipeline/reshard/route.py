@@ -31,7 +31,7 @@ __all__ = ["ABORTED", "LEFT_OUT_KINDS", "OPEN_TRANSACTION", "Carried", "Fates", 
 ABORTED = "aborted"
 OPEN_TRANSACTION = "open_transaction"
 LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)
-"""What is refused unless the caller says that it may be left out."""
+"""Kinds of records that are refused unless the caller allows to leave them out."""
 
 _CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE)
 _IS_CARRIED = np.array([name in _CARRIED for name in KIND_NAMES])
@@ -44,7 +44,7 @@ class Fates:
     markers: dict[int, tuple[list[int], list[bool]]]
 
     def of(self, producer_id: int, offset: int) -> str | None:
-        """None: the record at ``offset`` counts; else why it does not."""
+        """None: the record at `offset` counts; else why it does not."""
         offsets, committed = self.markers.get(producer_id, ([], []))
         index = bisect_right(offsets, offset)
         if index == len(offsets):
@@ -74,13 +74,13 @@ def read_fates(log: Iterable[SegmentFile], sizes: Mapping[str, int]) -> Fates:
 
 @dataclass(frozen=True)
 class Carried:
-    """Records of one window, in the order of the log. In ``data`` a record's key and value, each behind its length, lie
-    from ``start`` to ``end``.
+    """Records of one window, in the order of the log. In `data` a record's key and value, each behind its length, lie
+    from `start` to `end`.
     """
 
     data: bytes
     groups: list[str]  # that occur
-    group: Ints  # of each record, index into ``groups``
+    group: Ints  # of each record, index into `groups`
     target: Ints
     timestamp_ms: Ints
     start: Ints
@@ -88,7 +88,7 @@ class Carried:
 
 
 class Router:
-    """``partitions``: of the new topic. ``counts``: rows by kind, what is not carried included."""
+    """`partitions`: of the new topic. `counts`: rows by kind, what is not carried included."""
 
     def __init__(self, partitions: int) -> None:
         self.counts: Counter[str] = Counter()
@@ -96,7 +96,7 @@ class Router:
         self._partitions = partitions
 
     def carried(self, stretch: Stretch, fates: Fates) -> Carried:
-        """Adds to ``counts`` what the stretch holds."""
+        """Add the rows of the stretch to `counts`."""
         window, records = stretch.window, stretch.window.records
         self.counts.update(Kind.DAMAGED for one in stretch.damages if one.problem != Problem.ZERO_TAIL)
         parse = parse_records(window, records)
@@ -138,6 +138,6 @@ class Router:
         return target
 
     def refused(self, leave_out: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """What was met, cannot be carried and may not be left out."""
+        """Return the kinds that were found, cannot be carried and may not be left out."""
         allowed = set(leave_out)
         return ((kind, self.counts[kind]) for kind in LEFT_OUT_KINDS if self.counts[kind] and kind not in allowed)

@@ -1,4 +1,4 @@
-"""Whether the new logs say the same: read back from the disk, record by record.
+"""Verifies that the new logs say the same as the old ones: reads both from the disk, record by record.
 
 Per group a running digest over (key, value, timestamp) of its records in order, once over the old logs and once over
 the new ones. The new logs are also checked for what the old ones need not be: each group in the partition of its hash,
@@ -36,7 +36,7 @@ def verify(
     total: int,
     progress: Callable[[str, int, int], None] | None,
 ) -> int:
-    """The number of groups. ``total``: bytes of the old logs. Raises VerificationError, SegmentReadError."""
+    """The number of groups. `total`: bytes of the old logs. Raises VerificationError, SegmentReadError."""
     expected: dict[str, int] = {}
     router, done = Router(partitions), 0
     for _, stretch, fates in old:
@@ -67,7 +67,7 @@ def verify(
 
 
 def _check(stretch: Stretch, end: int, file: str) -> int:
-    """The offset behind the stretch."""
+    """The offset after the stretch."""
     window = stretch.window
     if stretch.damages:
         raise VerificationError(f"{file}: {stretch.damages[0].detail}")

@@ -1,6 +1,6 @@
 """Segments of the new logs: uncompressed record batches v2 with dense offsets, all in one leader epoch.
 
-The new logs begin anew, so they begin in epoch 0, as those of a new Kafka topic do; whoever leads them next opens a
+The new logs begin anew, so they begin in epoch 0, as those of a new Kafka topic do; the next leader opens a
 higher one. Only that keeps epochs rising along a log that is put together from several old ones.
 """
 
@@ -38,7 +38,7 @@ def log_directory(root: Path, partition: int) -> Path:
 
 @dataclass
 class TargetLog:
-    """``base`` offset and ``size`` in bytes of the segment that is written, ``next_offset`` of the log."""
+    """`base` offset and `size` in bytes of the segment that is written, `next_offset` of the log."""
 
     directory: Path
     segment_bytes: int
@@ -56,14 +56,14 @@ class TargetLog:
         self.segment.touch()
 
     def cut_back(self) -> None:
-        """Remove what an interrupted run wrote behind this state. Raises OSError."""
+        """Remove everything that an interrupted run wrote after this state. Raises OSError."""
         for file in self.directory.glob("*.log"):
             if int(file.stem) > self.base:
                 file.unlink()
         os.truncate(self.segment, self.size)
 
     def append(self, carried: Carried, indexes: Ints) -> None:
-        """The records at ``indexes``, in their order. Raises OSError."""
+        """The records at `indexes`, in their order. Raises OSError."""
         parts: list[bytes] = []
         for batch in self._batches(carried, indexes):
             if self.size and self.size + len(batch) > self.segment_bytes:
@@ -119,7 +119,7 @@ def sync_path(path: Path) -> None:
 
 
 def _encode(carried: Carried, indexes: Ints, base_offset: int) -> bytes:
-    """One batch; each record keeps its own timestamp, which ``records.encode_batch`` does not do."""
+    """One batch; each record keeps its own timestamp, which `records.encode_batch` does not do."""
     data = carried.data
     times = carried.timestamp_ms[indexes]
     base_ms, count = int(times[0]), len(indexes)

@@ -1,7 +1,7 @@
 """Find the segments of an offsets topic, and cut them into splits that can be decoded on their own.
 
-A directory on a disk may be in use, a snapshot that is mounted read-only, or an archive. What a pod has only in its
-journal is not in its directory: only the pod itself (``places``) serves that.
+A directory on a disk may be in use, a snapshot that is mounted read-only, or an archive. Batches that a
+pod has only in its journal are not in its directory: only the pod itself serves them (`pod_logs`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError
-from muster_pipeline.source.places import PodLog, is_pod, is_uri, list_uri, open_segment, served_logs
+from muster_pipeline.source.locations import is_pod, is_uri, list_uri, open_segment
+from muster_pipeline.source.pod_logs import PodLog, served_logs
 
 __all__ = [
     "OFFSETS_TOPIC",
@@ -45,7 +46,7 @@ class InputError(PipelineError):
 
 @dataclass(frozen=True, order=True)
 class SegmentFile:
-    """``offsets_partition`` None: the file lies in no directory of the offsets topic."""
+    """`offsets_partition` None: the file lies in no directory of the offsets topic."""
 
     path: str
     offsets_partition: int | None
@@ -53,13 +54,13 @@ class SegmentFile:
 
     @property
     def log(self) -> str:
-        """What holds the segments of this one's log."""
+        """The directory or URL that holds the segments of this log."""
         return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
 class Split:
-    """The batches of ``segment`` that begin from byte ``start`` on and before byte ``end``; None: to its end."""
+    """The batches of `segment` that begin from byte `start` on and before byte `end`; None: to its end."""
 
     segment: SegmentFile
     start: int
@@ -68,9 +69,9 @@ class Split:
 
 
 def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
-    """Segments of the paths, each a segment file, a directory ``__consumer_offsets-<n>``, a directory of those, an
-    archive, or a place of ``places``; sorted by path. Of pods with a replica of one partition the first named that
-    serves it is read. Raises InputError: none found, unless there may be none; one offsets partition in two
+    """Segments of the paths, each a segment file, a directory `__consumer_offsets-<n>`, a directory of those, an
+    archive, or a URL that `locations` knows; sorted by path. Of several pods with a replica of one partition, the first
+    one that serves it is read. Raises InputError: none found, unless there may be none; one offsets partition in two
     directories. SegmentReadError: a pod does not answer; they do not serve all they have, unless there may be none.
     """
     given = list(paths)
@@ -91,7 +92,7 @@ def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[Se
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """What cannot be used at the path is an InputError that names it."""
+    """Yield the segments at a path of this machine. Raises InputError, which names the path."""
     try:
         yield
     except (OSError, ValueError, InvalidURL) as exc:  # ValueError: no URI that pyarrow knows, no URL
@@ -159,8 +160,9 @@ def _refuse_two_logs(found: list[SegmentFile]) -> None:
 
 
 def whole_batches(source: ByteSource, position: int = 0) -> Iterator[tuple[int, int]]:
-    """(byte, size) of the batches from ``position`` on, by the lengths in their headers: neither CRC nor content is
-    checked. Ends where they lead nowhere, and at a batch that the file does not hold to its end.
+    """Yield (byte, size) of the batches from `position` on, by the lengths in their headers.
+
+    Neither CRC nor content is checked. Ends at a length that cannot be, and at a batch that the file cuts off.
     """
     chunk: bytes | memoryview = b""
     chunk_start = position
@@ -177,9 +179,9 @@ def whole_batches(source: ByteSource, position: int = 0) -> Iterator[tuple[int, 
 
 
 def split_points(source: ByteSource, split_bytes: int, start: int = 0, end: int | None = None) -> list[int]:
-    """Where batches begin, at least ``split_bytes`` apart, the first at ``start``, all before ``end``.
+    """Return starts of batches that are at least `split_bytes` apart, the first at `start`, all before `end`.
 
-    Where the lengths lead nowhere the last split simply goes on, and the decoder says what is wrong there.
+    At a length that cannot be, the last split goes on, and the decoder says what is wrong there.
     """
     points = [start]
     for position, _ in whole_batches(source, start):
@@ -191,7 +193,7 @@ def split_points(source: ByteSource, split_bytes: int, start: int = 0, end: int 
 
 
 def splits_of(segment: SegmentFile, split_bytes: int, start: int = 0, end: int | None = None) -> Iterator[Split]:
-    """From byte ``start``, where a batch begins, to ``end`` (None: of the file). Raises SegmentReadError."""
+    """Yield splits from byte `start`, where a batch begins, to `end` or the file's end. Raises SegmentReadError."""
     with open_segment(segment.path) as source:
         stop = source.size if end is None else end
         points = [start] if stop - start <= split_bytes else split_points(source, split_bytes, start, end)
@@ -200,13 +202,13 @@ def splits_of(segment: SegmentFile, split_bytes: int, start: int = 0, end: int |
 
 
 def splits(segments: Iterable[SegmentFile], split_bytes: int = DEFAULT_SPLIT_BYTES) -> Iterator[Split]:
-    """All of the segments, in order. Raises SegmentReadError."""
+    """Yield the splits of all segments, in order. Raises SegmentReadError."""
     for segment in segments:
         yield from splits_of(segment, split_bytes)
 
 
 def pack(all_splits: Iterable[Split], split_bytes: int = DEFAULT_SPLIT_BYTES) -> list[list[Split]]:
-    """Neighbours together until ``split_bytes`` are reached: fifty small files are one task."""
+    """Group neighbouring splits until `split_bytes` are reached, so that fifty small files are one task."""
     packed: list[list[Split]] = []
     room = 0
     for split in all_splits:

@@ -1,10 +1,10 @@
-"""Follow logs that grow: where each was read up to, what came since, and whether it is still the same log.
+"""Follows logs that grow: how far each was read, which bytes are new, and whether it is still the same log.
 
-A position names the segment, the byte behind the last batch that was taken, and that batch's place and head: offset,
-leader epoch and CRC. Where the batch is not there any more, the position is looked for by its offset: a log that was
-compacted meanwhile goes on behind it, and so does another pod's replica of the partition. A log that was truncated
-below it, wiped, or re-sharded does not: then what was given out does not hold any more, and the only honest answers are
-an error, or the whole log once more with a row that says so.
+A position names the segment, the byte after the last batch that was read, and the start and header (offset, leader
+epoch, CRC) of that batch. If the batch is not there any more, the position is found by its offset: a log that was
+compacted continues after it, and so does another pod's replica of the partition. A log that was truncated below it,
+wiped or re-sharded does not. Rows that were returned earlier are then wrong, so the query fails, or the whole log is
+read again with a row that says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster_pipeline.decode.errors import PipelineError, SegmentDamagedError
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split, splits_of, whole_batches
 from muster_pipeline.source.lineage import Lineage, Lineages
-from muster_pipeline.source.places import is_pod, open_segment
+from muster_pipeline.source.locations import is_pod, open_segment
 
 __all__ = [
     "LogPosition",
@@ -39,21 +39,21 @@ __all__ = [
 NO_BATCH = -1
 _WINDOW_BYTES = 4 << 20
 _HEAD_BYTES = 21
-"""Base offset, length, leader epoch, magic, CRC: what another leader wrote there has another epoch, if nothing else."""
+"""Base offset, length, leader epoch, magic, CRC. A batch of another leader differs at least in its epoch."""
 _OFFSETS = Struct(">q4xi7xi")
 """Base offset, leader epoch, last offset delta."""
 
 
 class LogRewrittenError(PipelineError):
-    """A log does not hold any more what was read from it."""
+    """A log no longer contains the records that were read from it."""
 
 
 @dataclass(frozen=True)
 class LogPosition:
-    """``position`` bytes of the segment with base offset ``segment`` are read; its last batch begins at ``last``, with
-    the bytes ``head``, in ``leader_epoch``; ``next_offset`` is the first that was not read.
+    """`position` bytes of the segment with base offset `segment` are read; its last batch begins at `last`, with
+    the bytes `head`, in `leader_epoch`; `next_offset` is the first that was not read.
 
-    ``log_id``: the log's identity, "" where its place says none. ``restarted``: why the log was begun anew here.
+    `log_id`: the log's identity, "" where its place says none. `restarted`: why the log was begun anew here.
     """
 
     segment: int
@@ -73,14 +73,14 @@ Logs = Mapping[str, list[SegmentFile]]
 
 @dataclass(frozen=True)
 class Restart:
-    """The log that lies, or lay, in ``home`` is not the one that was read there before."""
+    """The log in `home` is not the one that was read there before, for this `reason`."""
 
     home: str
     reason: str
 
 
 def encode_positions(positions: Positions) -> dict[str, Any]:
-    """As JSON has it, for a stream's checkpoint."""
+    """Convert positions to JSON types, for a stream's checkpoint."""
     return {"logs": {directory: asdict(position) for directory, position in positions.items()}}
 
 
@@ -96,7 +96,7 @@ def _by_log(segments: Iterable[SegmentFile]) -> dict[str, list[SegmentFile]]:
 
 
 def _twin(home: str, homes: Iterable[str]) -> str | None:
-    """Of ``homes``, this log or the replica of its partition that another pod serves."""
+    """Return the one of `homes` that is this log, or a replica of its partition on another pod."""
     if not is_pod(home):
         return home if home in homes else None
     number = home.rpartition("/")[2]
@@ -107,12 +107,12 @@ def _twin(home: str, homes: Iterable[str]) -> str | None:
 def advance(
     segments: Iterable[SegmentFile], start: Positions, *, may_stall: bool = False, restart: bool = False
 ) -> Positions:
-    """How far the logs can be read now: to the end of the last whole batch of each. ``segments`` sorted by path.
+    """Return how far the logs can be read now: to the end of the last whole batch. `segments` are sorted by path.
 
-    Raises SegmentReadError; unless ``restart`` LogRewrittenError; unless ``may_stall`` SegmentDamagedError at a length
-    in a header that cannot be, because nothing behind it will ever be read. Zeros behind the last batch are waited for,
-    as preallocated files have them. So is a pod that has restarted and does not know yet that what it served is
-    committed, or that is behind the one that served the partition before.
+    Raises SegmentReadError; unless `restart` LogRewrittenError; unless `may_stall` SegmentDamagedError at a length
+    in a header that cannot be, because nothing after it will ever be read. Zeros after the last batch are no error:
+    preallocated files have them. Neither is a pod that has restarted and does not know yet how far its log is
+    committed, or that has fewer records than the pod that served the partition before.
     """
     logs, lineages = _by_log(segments), Lineages()
     ends: dict[str, LogPosition] = {}
@@ -140,7 +140,7 @@ def advance(
 
 
 def _advance_log(log: list[SegmentFile], start: LogPosition | None, lineage: Lineage, may_stall: bool) -> LogPosition:
-    """Behind the last whole batch; a segment without any is passed over, so that the position names a batch."""
+    """Return the position after the last whole batch. Segments without a batch are skipped: it names a batch."""
     position = start or LogPosition(log[0].base_offset)
     for segment in reversed([each for each in log if each.base_offset >= position.segment]):
         here = segment.base_offset == position.segment
@@ -162,11 +162,11 @@ def _advance_in(source: ByteSource, position: LogPosition, lineage: Lineage, may
             raise SegmentDamagedError(source.name, end, Problem.BAD_HEADER, detail)
     if last == NO_BATCH:
         return position
-    return _behind(source, position.segment, last, end, lineage.log_id)
+    return _position_after(source, position.segment, last, end, lineage.log_id)
 
 
-def _behind(source: ByteSource, segment: int, last: int, end: int, log_id: str) -> LogPosition:
-    """The position behind the batch at byte ``last``, which ends at ``end``."""
+def _position_after(source: ByteSource, segment: int, last: int, end: int, log_id: str) -> LogPosition:
+    """Return the position after the batch from byte `last` to `end`."""
     header = bytes(source.read(last, _OFFSETS.size))
     base, epoch, delta = _OFFSETS.unpack(header)
     return LogPosition(segment, end, last, header[:_HEAD_BYTES].hex(), base + delta + 1, epoch, log_id)
@@ -179,8 +179,9 @@ def _head(source: ByteSource, position: int) -> str:
 def _locate(
     log: list[SegmentFile], position: LogPosition, lineage: Lineage, *, moved: bool = False
 ) -> LogPosition | None:
-    """Where ``position`` is in ``log`` as it is now; None: the log does not reach it yet. ``moved``: it was taken in
-    another replica. Raises LogRewrittenError, SegmentReadError.
+    """Find `position` in the present `log`; None if the log does not reach it yet.
+
+    `moved` says that the position is from another replica. Raises LogRewrittenError, SegmentReadError.
     """
     if not moved and _is_unchanged(log, position):
         return position
@@ -194,7 +195,7 @@ def _locate(
 
 
 def _is_unchanged(log: list[SegmentFile], position: LogPosition) -> bool:
-    """The batch that was read last lies where it did."""
+    """Whether the batch that was read last is still at the same byte."""
     segment = next((each for each in log if each.base_offset == position.segment), None)
     if segment is None:
         return False
@@ -205,8 +206,9 @@ def _is_unchanged(log: list[SegmentFile], position: LogPosition) -> bool:
 
 
 def _by_offset(log: list[SegmentFile], position: LogPosition) -> tuple[LogPosition | None, bool]:
-    """(place of the first batch behind the position; None: the log ends before it. Whether the batch before that place
-    is the very one that was read last).
+    """Find the first batch after the position by its offset.
+
+    Returns its position, or None if the log ends before it; and whether the batch before it is the one read last.
     """
     wanted = position.next_offset
     at = max((index for index, each in enumerate(log) if each.base_offset <= wanted), default=0)
@@ -225,12 +227,12 @@ def _by_offset(log: list[SegmentFile], position: LogPosition) -> tuple[LogPositi
         if last == NO_BATCH:
             return LogPosition(segment.base_offset, next_offset=wanted, leader_epoch=position.leader_epoch), False
         same = _head(source, last) == position.head
-        found = _behind(source, segment.base_offset, last, end, position.log_id)
+        found = _position_after(source, segment.base_offset, last, end, position.log_id)
     return replace(found, next_offset=wanted, leader_epoch=position.leader_epoch), same
 
 
 class _ReadAhead:
-    """Few large reads instead of one for each batch: those of a pod are requests."""
+    """Reads large chunks instead of single batches, because each read from a pod is an HTTP request."""
 
     def __init__(self, source: ByteSource) -> None:
         self.name, self.size = source.name, source.size
@@ -273,7 +275,7 @@ def _reaches(logs: Logs, home: str, until: LogPosition) -> bool:
 def ranges(
     segments: Iterable[SegmentFile], start: Positions, end: Positions, split_bytes: int = DEFAULT_SPLIT_BYTES
 ) -> Iterator[Split]:
-    """What lies between two positions, as splits. Raises LogRewrittenError: not all is there; SegmentReadError."""
+    """Return the bytes between two positions as splits. Raises LogRewrittenError: some are gone; SegmentReadError."""
     logs, lineages = _by_log(segments), Lineages()
     for home, until in end.items():
         before, twin = _twin(home, start), _twin(home, logs)
@@ -281,7 +283,7 @@ def ranges(
         if before is not None and start[before] == until:
             continue
         if twin is None or not _reaches(logs, home, until):
-            raise LogRewrittenError(f"{home} does not hold any more what was found there, up to {until}")
+            raise LogRewrittenError(f"{home} no longer holds the records that were found there, up to {until}")
         log, lineage = logs[twin], lineages.of(twin)
         stop = _locate(log, until, lineage, moved=twin != home)
         begin = LogPosition(log[0].base_offset) if first is None else _locate(log, first, lineage, moved=twin != before)

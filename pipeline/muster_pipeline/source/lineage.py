@@ -1,9 +1,9 @@
-"""Which log it is that lies at a place: whether a position can be found again in it after segments were rewritten.
+"""Identifies a log, to tell whether a position in it is still valid after its segments were rewritten.
 
 A log that was compacted holds the same records at other bytes; one that was truncated, wiped or re-sharded does not.
 What tells them apart is the log's identity and its leader epochs, as a pod lists them, or as its directory has them:
-``muster.promise`` (two slots of 4096 bytes: "MPR1", serial i64, epoch i32, log id, ..., CRC-32C) or Kafka's
-``partition.metadata`` (KIP-516), and ``leader-epoch-checkpoint``.
+`muster.promise` (two slots of 4096 bytes: "MPR1", serial i64, epoch i32, log id, ..., CRC-32C) or Kafka's
+`partition.metadata` (KIP-516), and `leader-epoch-checkpoint`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from struct import Struct
 from crc32c import crc32c
 
 from muster_pipeline.decode.errors import SegmentReadError
-from muster_pipeline.source.places import PodLog, is_pod, is_uri, list_logs, open_segment, root_of
+from muster_pipeline.source.locations import is_pod, is_uri, open_segment
+from muster_pipeline.source.pod_logs import PodLog, list_logs, root_of
 
 __all__ = ["Lineage", "Lineages"]
 
@@ -27,25 +28,25 @@ _MAX_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Lineage:
-    """``log_id`` "": not known. ``epochs``: (leader epoch, its first offset), rising."""
+    """`log_id` "": not known. `epochs`: (leader epoch, its first offset), rising."""
 
     log_id: str = ""
     epochs: tuple[tuple[int, int], ...] = ()
 
     def epoch_at(self, offset: int) -> int:
-        """Leader epoch in which the record at ``offset`` was appended; -1 not known."""
+        """Leader epoch in which the record at `offset` was appended; -1 not known."""
         index = bisect_right(self.epochs, offset, key=lambda each: each[1])
         return self.epochs[index - 1][0] if index else -1
 
 
 class Lineages:
-    """Of the logs of one look at the places; a pod is asked once for all of its logs."""
+    """The lineages of several logs. A pod is asked once for all of its logs."""
 
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, PodLog]] = {}
 
     def of(self, home: str) -> Lineage:
-        """``home``: what holds the log's segments. Raises SegmentReadError: a pod does not answer."""
+        """Return the lineage of the log at `home`. Raises SegmentReadError if a pod does not answer."""
         if is_uri(home) and not is_pod(home):
             return Lineage()  # a copy, or an archive: nothing there is rewritten
         if not is_pod(home):

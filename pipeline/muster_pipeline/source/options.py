@@ -20,20 +20,20 @@ ALL, LAST = "ALL", "LAST"
 @dataclass(frozen=True)
 class SourceOptions:
     paths: tuple[str, ...]
-    """``load(path)``; see ``files.find_segments``."""
+    """`load(path)`; see `files.find_segments`."""
     fail_fast: bool = False
-    """``mode``: PERMISSIVE gives damage as rows, FAILFAST fails on the first."""
+    """`mode`: PERMISSIVE gives damage as rows, FAILFAST fails on the first."""
     split_bytes: int = DEFAULT_SPLIT_BYTES
-    """``splitBytes``: of a task, about."""
+    """`splitBytes`: of a task, about."""
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
-    """``maxBatchBytes``: a larger batch, or one that decompresses to more, is a row that says so."""
+    """`maxBatchBytes`: a larger batch, or one that decompresses to more, is a row that says so."""
     restart: bool = False
-    """``onRewrittenLog`` of a stream: FAIL ends it where a log is not any more what was read, RESTART gives a row that
+    """`onRewrittenLog` of a stream: FAIL ends it where a log is not any more what was read, RESTART gives a row that
     says so, and the log from its start."""
     last_only: bool = False
-    """``keep``: ALL records, or of the commits and removals that replace each other the LAST one that a task reads."""
+    """`keep`: ALL records, or of the commits and removals that replace each other the LAST one that a task reads."""
     between: tuple[Positions, Positions] | None = None
-    """``startingPositions``, ``endingPositions``: only what lies between, as ``follow.encode_positions`` has it in
+    """`startingPositions`, `endingPositions`: only what lies between, as `follow.encode_positions` has it in
     JSON."""
 
     @classmethod

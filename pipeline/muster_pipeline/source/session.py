@@ -1,4 +1,4 @@
-"""A Spark session for the pipeline on this machine, and what it needs."""
+"""Makes a Spark session for the pipeline on this machine, and checks that Java is there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JavaMissingError(PipelineError):
 
 
 def check_java() -> int:
-    """Java's major version. Raises JavaMissingError, which says what to install."""
+    """Return Java's major version. Raises JavaMissingError, which says what to install."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -45,9 +45,9 @@ def check_java() -> int:
 def spark_session(master: str = "local[2]", memory: str = "768m", jvm_options: str = "") -> SparkSession:
     """A session in UTC with the data source registered. Raises JavaMissingError.
 
-    ``master`` SUBMITTED: what spark-submit, or a Spark operator, has set stands. Otherwise it is a session without web
+    `master` SUBMITTED: what spark-submit, or a Spark operator, has set stands. Otherwise it is a session without web
     page; its workers run this interpreter, unless PYSPARK_PYTHON names another, and its JVM maps the classes of the
-    archive that MUSTER_SPARK_ARCHIVE names (see ``class_archive``).
+    archive that MUSTER_SPARK_ARCHIVE names (see `class_archive`).
     """
     builder = SparkSession.builder.appName("muster")
     if master != SUBMITTED:

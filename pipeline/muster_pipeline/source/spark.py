@@ -1,19 +1,19 @@
-"""``spark.read.format("muster_offsets").load(path)``: the rows of segments as a Spark DataFrame.
+"""`spark.read.format("muster_offsets").load(path)`: the rows of segments as a Spark DataFrame.
 
     spark.dataSource.register(MusterOffsets)
     frame = spark.read.format("muster_offsets").load("/var/lib/muster")
 
-Columns are those of ``decode.schema``; ``.schema("group string, committed_offset bigint")`` reads only some, which
-saves their decoding. Filters of equality on ``kind``, ``group`` and ``offsets_partition`` are applied while decoding,
-the last by not opening the other files (``spark.sql.python.filterPushdown.enabled``, which ``session`` sets).
+Columns are those of `decode.schema`; `.schema("group string, committed_offset bigint")` reads only some, which
+saves their decoding. Filters of equality on `kind`, `group` and `offsets_partition` are applied while decoding,
+the last by not opening the other files (`spark.sql.python.filterPushdown.enabled`, which `session` sets).
 
-With the option ``keep`` LAST a task leaves out the commits and removals that others in it replace (``decode.latest``).
+With the option `keep` LAST a task leaves out the commits and removals that others in it replace (`decode.latest`).
 
-``spark.readStream`` follows logs that grow. When a log was truncated below what was read, wiped or re-sharded, what was
-given out is not true any more: it fails with LogRewrittenError, or with ``onRewrittenLog`` RESTART gives a row of the
-problem ``rewritten`` and that log from its start.
+`spark.readStream` follows logs that grow. When a log was truncated below what was read, wiped or re-sharded, what was
+given out is not true any more: it fails with LogRewrittenError, or with `onRewrittenLog` RESTART gives a row of the
+problem `rewritten` and that log from its start.
 
-A task is one or several whole segments, or a split of a large one, of about ``splitBytes``.
+A task is one or several whole segments, or a split of a large one, of about `splitBytes`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ from muster_pipeline.source.follow import (
     ranges,
     restarts,
 )
+from muster_pipeline.source.http_ranges import UNREACHABLE_FOR_S
+from muster_pipeline.source.locations import is_pod, open_segment
 from muster_pipeline.source.options import SourceOptions
-from muster_pipeline.source.places import UNREACHABLE_FOR_S, is_pod, open_segment
 
 _ON_REWRITTEN = (
     "Follow the pod (http://POD:PORT) instead of its files, which may hold what a failover takes back; or begin a new "
@@ -96,7 +97,7 @@ def chosen_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class Task(InputPartition):
-    """``restarted``: logs of which a stream says that it begins them anew."""
+    """`restarted`: logs of which a stream says that it begins them anew."""
 
     splits: list[Split]
     restarted: tuple[Restart, ...] = ()
@@ -145,7 +146,7 @@ class OffsetsReader(DataSourceReader):
 
 
 class OffsetsStreamReader(DataSourceStreamReader):
-    """Follows logs from their start; a micro-batch is what was appended meanwhile. Positions are ``follow``'s."""
+    """Follows logs from their start. A micro-batch has the records appended since the last one; positions: `follow`."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -175,7 +176,7 @@ class OffsetsStreamReader(DataSourceStreamReader):
         return find_segments(self._options.paths, may_be_none=True)
 
     def _segments_up_to(self, end: Positions) -> list[SegmentFile]:
-        """A pod that has restarted meanwhile gets time to serve as much again."""
+        """Wait for a pod that has restarted until it serves the same range again."""
         deadline = time.monotonic() + UNREACHABLE_FOR_S
         while True:
             segments = self._segments()

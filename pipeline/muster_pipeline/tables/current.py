@@ -22,9 +22,9 @@ _TABLES = ("commits", "tombstones", "transactions")
 
 @contextmanager
 def offsets_of_logs(spark: SparkSession, sources: Sequence[str], at_ms: int | None = None) -> Iterator[DataFrame]:
-    """``transforms.current_offsets`` of logs; the frame can be used until the end of the context.
+    """`transforms.current_offsets` of logs; the frame can be used until the end of the context.
 
-    For the offsets of now each task gives of the commits and removals of one key the last one only (``keep``), which
+    For the offsets of now each task gives of the commits and removals of one key the last one only (`keep`), which
     decides whatever lies before it; a past moment (ms since 1970) needs them all. What the tasks give is kept for the
     passes over it, on disk where it does not fit into memory.
     """
@@ -55,7 +55,7 @@ def _are_transactional(records: DataFrame) -> bool:
 
 
 def _last_commits(records: DataFrame) -> DataFrame:
-    """``current_offsets`` of records without transactions: one shuffle of few rows instead of several joins."""
+    """`current_offsets` of records without transactions: one shuffle of few rows instead of several joins."""
     changes = records.where(F.col("kind").isin(Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE))
     last = changes.groupBy(*KEY).agg(F.max_by(F.struct("kind", *CURRENT), "offset").alias("_last"))
     return last.where(F.col("_last")["kind"] == Kind.OFFSET_COMMIT).select("_last.*").select(*CURRENT)

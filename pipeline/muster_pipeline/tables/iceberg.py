@@ -1,6 +1,6 @@
 """The tables once more as Iceberg tables, for engines that read a catalog: through pyiceberg, the catalog in SQLite.
 
-A table grows by what runs added since the last call, in one transaction, and remembers as ``muster.run`` up to which
+A table grows by what runs added since the last call, in one transaction, and remembers as `muster.run` up to which
 run it is; so an interrupted call is repeated, and nothing is added twice. Tables of which rows change are overwritten.
 """
 
@@ -36,7 +36,7 @@ class IcebergError(PipelineError):
 def publish_iceberg(
     store: Store, warehouse: Path, namespace: str = "muster", say: Callable[[str], None] = lambda _: None
 ) -> dict[str, int]:
-    """Brings the tables of the catalog ``warehouse/catalog.db`` up to the last run; table -> rows. Raises IcebergError,
+    """Brings the tables of the catalog `warehouse/catalog.db` up to the last run; table -> rows. Raises IcebergError,
     StoreError, OSError.
     """
     manifest = store.published()
@@ -49,7 +49,7 @@ def publish_iceberg(
         try:
             rows[name] = _bring_up(catalog, f"{namespace}.{name}", store, manifest, name)
         except CommitFailedException as exc:
-            raise IcebergError(f"{namespace}.{name}: somebody else changed it meanwhile: {exc}") from exc
+            raise IcebergError(f"{namespace}.{name}: it was changed at the same time: {exc}") from exc
     return rows
 
 

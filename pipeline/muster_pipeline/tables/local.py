@@ -1,6 +1,6 @@
 """Offsets, groups, rebalances and problems without Spark: of tables, or straight from logs, in memory.
 
-The rows are those of ``transforms``, which a test holds them to. For inputs of some million commits; above that Spark
+The rows are those of `transforms`, which a test holds them to. For inputs of some million commits; above that Spark
 spills to disk where this would not fit.
 """
 
@@ -18,9 +18,9 @@ from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.schema import Kind, select_schema
 from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import find_segments
-from muster_pipeline.source.places import open_segment
+from muster_pipeline.source.locations import open_segment
 from muster_pipeline.tables.read import read_arrow
-from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, Beside
+from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, ExtraProblems
 from muster_pipeline.tables.store import Store, are_tables
 from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
 
@@ -46,7 +46,7 @@ _REBALANCES = pa.schema(
 
 
 def local_offsets(sources: Sequence[str], at_ms: int | None = None, groups: Sequence[str] = ()) -> pa.Table:
-    """``transforms.current_offsets`` of tables or logs. Raises PipelineError."""
+    """`transforms.current_offsets` of tables or logs. Raises PipelineError."""
     commits, tombstones, transactions = (
         _until(_history(sources, name, groups), at_ms) for name in ("commits", "tombstones", "transactions")
     )
@@ -59,13 +59,13 @@ def local_offsets(sources: Sequence[str], at_ms: int | None = None, groups: Sequ
 
 
 def local_rebalances(sources: Sequence[str], groups: Sequence[str] = ()) -> pa.Table:
-    """``transforms.rebalances`` of tables or logs. Raises PipelineError."""
+    """`transforms.rebalances` of tables or logs. Raises PipelineError."""
     generations = _history(sources, "generations", groups).sort_by([(name, "ascending") for name in RECORD])
     return pa.Table.from_pylist(list(_changes(generations.to_pylist())), _REBALANCES)
 
 
 def local_groups(sources: Sequence[str], at_ms: int | None = None, groups: Sequence[str] = ()) -> pa.Table:
-    """``transforms.current_groups`` of tables or logs. Raises PipelineError."""
+    """`transforms.current_groups` of tables or logs. Raises PipelineError."""
     generations, tombstones = (
         _until(_history(sources, name, groups), at_ms).sort_by("offset") for name in ("generations", "tombstones")
     )
@@ -78,15 +78,15 @@ def local_groups(sources: Sequence[str], at_ms: int | None = None, groups: Seque
     return pa.Table.from_pylist(list(last.values()), select_schema(COLUMNS["generations"]))
 
 
-def local_quality(sources: Sequence[str], beside: Beside = lambda _: ()) -> pa.Table:
-    """The table of problems, of tables or logs, and what ``beside`` knows of the logs. Raises PipelineError."""
+def local_quality(sources: Sequence[str], extra_problems: ExtraProblems = lambda _: ()) -> pa.Table:
+    """Return the table of problems of tables or logs, and the extra problems of logs. Raises PipelineError."""
     found = _history(sources, "quality")
-    rows = [] if are_tables(sources) else list(beside(find_segments(sources)))
+    rows = [] if are_tables(sources) else list(extra_problems(find_segments(sources)))
     return pa.concat_tables([found, pa.Table.from_batches([to_batch(rows, found.schema)])]) if rows else found
 
 
 def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> pa.Table:
-    """A history table, of ``groups`` only where there are any. Transactions belong to no group."""
+    """A history table, of `groups` only where there are any. Transactions belong to no group."""
     wanted = () if table == "transactions" else groups
     if are_tables(sources):
         store = Store(Path(sources[0]))
@@ -120,7 +120,7 @@ def _settled(commits: pa.Table, transactions: pa.Table) -> pa.Array:
 
 
 def _changes(generations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """``generations`` in the order of their logs."""
+    """`generations` in the order of their logs."""
     before: dict[tuple[int, str], dict[str, Any]] = {}
     for record in generations:
         place = record["offsets_partition"], record["group"]

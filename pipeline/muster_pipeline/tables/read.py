@@ -1,4 +1,4 @@
-"""Small looks at tables without Spark: what a person asks for on the command line."""
+"""Small queries on tables without Spark, for the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["read_arrow"]
 
 
 def read_arrow(store: Store, manifest: Manifest, table: str, groups: Sequence[str] = ()) -> pa.Table:
-    """A table as of the manifest, of ``groups`` only if there are any."""
+    """A table as of the manifest, of `groups` only if there are any."""
     files = [
         str(file)
         for directory in manifest.tables.get(table, [])

@@ -1,9 +1,9 @@
-"""One run: read what the logs got since the last one, append it to the history, derive, publish.
+"""One run: read new records from the logs, append them to the history tables, update derived tables, publish.
 
-What was read is read from the logs twice: for the commits, which are nearly everything, and for the rest. Filters on
-the kind are applied while decoding, so the second pass makes few rows. Derived tables are made of that and of what the
-last run left of each key: offsets, open transactions, the last record of each group. So a run costs what is new, and
-many runs give the rows of one.
+A run reads the new records twice: once for commits, which are nearly all of them, and once for the rest. Filters on
+the kind are applied while decoding, so the second pass makes few rows. Derived tables are computed from the new records
+and from the state that the last run stored for each key: offsets, open transactions, the last record of each group. So
+the cost of a run grows with the new records only, and many runs give the same rows as one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, Kind, select_sch
 from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import SegmentFile, find_segments
 from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, decode_positions, encode_positions
-from muster_pipeline.source.places import open_segment
-from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, HISTORY, KINDS_OF, Beside
+from muster_pipeline.source.locations import open_segment
+from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, HISTORY, KINDS_OF, ExtraProblems
 from muster_pipeline.tables.store import Manifest, Store
 from muster_pipeline.tables.transforms import (
     current_offsets,
@@ -60,14 +60,13 @@ def run_tables(
     target: Path,
     *,
     fail_fast: bool = False,
-    beside: Beside = lambda _: (),
+    extra_problems: ExtraProblems = lambda _: (),
     say: Progress = lambda _: None,
 ) -> Manifest:
-    """Bring the tables in ``target`` up to what the logs hold now; the same manifest if they hold nothing new. Raises
-    PipelineError, and Spark's errors in tasks.
+    """Bring the tables in `target` up to the end of the logs; return the manifest, the old one if nothing is new.
 
-    ``beside``: further rows for the table of problems, of what the caller knows of the segments. Interrupted at any
-    place, the tables are as before, and the next run does the same again.
+    `extra_problems` returns further rows for the table of problems, given the segments. If the run is interrupted,
+    the tables are as before, and the next run does the same again. Raises PipelineError, and Spark's errors in tasks.
     """
     store = Store(target)
     with store.writing() as before:
@@ -77,7 +76,7 @@ def run_tables(
             end = advance(segments, start, may_stall=True)
         except LogRewrittenError as exc:
             raise LogRewrittenError(f"{exc}. These tables stay as they are: make new ones in another place") from exc
-        tail = _tail(segments, end, beside)
+        tail = _tail(segments, end, extra_problems)
         if end == start and before.run and tail.equals(_tail_before(store, before)):
             return before
         run = before.run + 1
@@ -101,7 +100,7 @@ def _read_and_derive(
     fail_fast: bool,
     say: Progress,
 ) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """The directories of all tables, and the number of rows by kind, after what lies ``between``."""
+    """Read the records between two positions; return the directories of all tables, and the number of rows by kind."""
     run = before.run + 1
     options = {
         "mode": "FAILFAST" if fail_fast else "PERMISSIVE",
@@ -137,13 +136,15 @@ def _read_and_derive(
 
 
 def _lasting(directories: list[str]) -> list[str]:
-    """Those of problems without that of the logs' tails, which every run looks at anew."""
+    """Return the directories of problems without the one for the logs' tails, which every run writes again."""
     return [each for each in directories if not each.startswith(TAIL)]
 
 
-def _tail(segments: list[SegmentFile], end: Positions, beside: Beside) -> pa.Table:
-    """What lies behind the last whole batch of each log: a write under way, or what a crash left; and ``beside``.
-    Listed, not counted: it may be whole the next time.
+def _tail(segments: list[SegmentFile], end: Positions, extra_problems: ExtraProblems) -> pa.Table:
+    """Return the problems after the last whole batch of each log, and the extra problems.
+
+    These bytes are a write under way or the remains of a crash. They are listed and not counted, because the batch may
+    be whole in the next run.
     """
     schema = select_schema(COLUMNS["quality"])
     decoder = Decoder(Selection(schema, PROBLEM_KINDS))
@@ -152,9 +153,9 @@ def _tail(segments: list[SegmentFile], end: Positions, beside: Beside) -> pa.Tab
         position = end.get(segment.log)
         if position is not None and segment.base_offset >= position.segment:
             with open_segment(segment.path) as source:
-                behind = position.position if segment.base_offset == position.segment else 0
-                found += decoder.decode(source, segment.offsets_partition, behind)
-    rows = list(beside(segments))
+                start = position.position if segment.base_offset == position.segment else 0
+                found += decoder.decode(source, segment.offsets_partition, start)
+    rows = list(extra_problems(segments))
     return pa.Table.from_batches([*found, to_batch(rows, schema)] if rows else found, schema)
 
 
@@ -174,8 +175,10 @@ def _write_tail(store: Store, run: int, tail: pa.Table) -> str:
 def _derive(
     spark: SparkSession, store: Store, run: int, new: Tables, counts: Mapping[str, int], carried: Tables | None
 ) -> dict[str, list[str]]:
-    """``new``: directories of what was read, or of the whole history, if nothing was ``carried``; ``counts``: rows of
-    each kind in them. What has no rows starts no job.
+    """Write the derived tables; return their directories.
+
+    `new` has the directories of the records that this run read, or of the whole history if nothing is `carried`.
+    `counts` has their rows by kind: a kind without rows starts no job.
     """
 
     def table(name: str) -> DataFrame:
@@ -186,7 +189,10 @@ def _derive(
     last = None
     if carried is not None:
         transactional = transactional or any(map(store.rows, carried["open_commits"]))
-        for name in ("current_offsets", "open_commits"):  # an offset that counts is a commit that nobody takes back
+        for name in (
+            "current_offsets",
+            "open_commits",
+        ):  # no transaction can revoke an offset that counts
             frame = _frame(spark, store, carried[name], name)
             commits = commits.unionByName(frame, allowMissingColumns=True)
         last = _frame(spark, store, carried["last_generations"], "last_generations")

@@ -1,4 +1,4 @@
-"""The tables. Every run appends to the history, and to the derived tables but that of current offsets.
+"""Names and columns of the tables. Every run appends to all tables but that of current offsets.
 
 | table | one row for each |
 |---|---|
@@ -12,7 +12,7 @@
 | rebalances | change of a group's generation or members: who joined and who left (derived) |
 | expiries | removed offset, with the commit that was lost with it (derived) |
 
-Carried from run to run: ``open_commits``, of transactions without a marker, and ``last_generations``, of each group.
+Carried from run to run: `open_commits`, of transactions without a marker, and `last_generations`, of each group.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from muster_pipeline.decode.schema import Kind
 from muster_pipeline.decode.slow_rows import Row
 from muster_pipeline.source.files import SegmentFile
 
-__all__ = ["APPENDED", "CARRIED", "COLUMNS", "DERIVED", "HISTORY", "KINDS_OF", "Beside"]
+__all__ = ["APPENDED", "CARRIED", "COLUMNS", "DERIVED", "HISTORY", "KINDS_OF", "ExtraProblems"]
 
-Beside = Callable[[Sequence[SegmentFile]], Iterable[Row]]
+ExtraProblems = Callable[[Sequence[SegmentFile]], Iterable[Row]]
 """Rows for the table of problems that the caller knows of segments, and the decoder does not."""
 
 _PLACE = ["offsets_partition", "offset", "timestamp_ms"]
@@ -61,5 +61,5 @@ KINDS_OF: dict[str, list[str]] = {
 HISTORY = tuple(COLUMNS)
 DERIVED = ("current_offsets", "memberships", "rebalances", "expiries")
 APPENDED = ("memberships", "rebalances", "expiries")
-"""Derived tables whose rows stay what they are, whatever comes behind."""
+"""Derived tables whose rows never change when later records come."""
 CARRIED = ("open_commits", "last_generations")

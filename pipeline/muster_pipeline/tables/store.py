@@ -39,9 +39,9 @@ class StoreError(PipelineError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """``tables``: directories of each table, relative, oldest first. ``positions``: up to where the logs were read.
+    """`tables`: directories of each table, relative, oldest first. `positions`: up to where the logs were read.
 
-    ``kinds``: rows by kind over all runs, the unknown ones included.
+    `kinds`: rows by kind over all runs, the unknown ones included.
     """
 
     run: int = 0

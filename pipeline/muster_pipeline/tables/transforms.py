@@ -34,10 +34,10 @@ def until(frame: DataFrame, at_ms: int | None) -> DataFrame:
 
 
 def settled_commits(commits: DataFrame, transactions: DataFrame | None) -> DataFrame:
-    """``commits`` without those of transactions that were aborted or are still open. ``transactions`` None: it is known
+    """`commits` without those of transactions that were aborted or are still open. `transactions` None: it is known
     that no commit is of one.
 
-    ``settled_at``: offset from which on the commit counts, its own or that of the marker.
+    `settled_at`: offset from which on the commit counts, its own or that of the marker.
     """
     if transactions is None:
         return commits.withColumn("settled_at", F.col("offset"))
@@ -49,7 +49,7 @@ def settled_commits(commits: DataFrame, transactions: DataFrame | None) -> DataF
 
 
 def open_commits(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame) -> DataFrame:
-    """Those of ``commits`` whose transaction has no marker yet, and which can still come to count: a removal of their
+    """Those of `commits` whose transaction has no marker yet, and which can still come to count: a removal of their
     offset behind them takes them back as well.
     """
     pending = commits.where(F.col("producer_id").isNotNull())
@@ -64,7 +64,7 @@ def open_commits(commits: DataFrame, tombstones: DataFrame, transactions: DataFr
 
 
 def _decided(pending: DataFrame, transactions: DataFrame) -> DataFrame:
-    """One row for each transactional commit; ``_decision``: (at, committed) of the next marker of its producer in the
+    """One row for each transactional commit; `_decision`: (at, committed) of the next marker of its producer in the
     same offsets partition, null without one.
 
     Records and markers are put in one order from the end, so that one pass finds the next marker of each: a join would
@@ -90,7 +90,7 @@ def _decided(pending: DataFrame, transactions: DataFrame) -> DataFrame:
 def current_offsets(
     commits: DataFrame, tombstones: DataFrame, transactions: DataFrame | None, at_ms: int | None = None
 ) -> DataFrame:
-    """What an OffsetFetch would have answered, now or at a past moment.
+    """Return the offsets that an OffsetFetch would have answered, now or at a past moment.
 
     The record with the highest offset decides, as at load (Kafka: OffsetMetadataManager), also between a transactional
     commit and a plain one. The order of the key's records is found on numbers alone; texts are joined to the few that
@@ -125,7 +125,7 @@ def memberships(generations: DataFrame) -> DataFrame:
 
 def current_groups(generations: DataFrame, tombstones: DataFrame, at_ms: int | None = None) -> DataFrame:
     """The generation record of each group that was there, now or at a past moment: the last one, unless the group was
-    removed behind it. ``memberships`` of the result are the members of that moment.
+    removed behind it. `memberships` of the result are the members of that moment.
     """
     last = F.max_by(F.struct(*generations.columns), "offset").alias("_last")
     removed = until(tombstones, at_ms).where(F.col("kind") == Kind.GROUP_TOMBSTONE)
@@ -141,7 +141,7 @@ def current_groups(generations: DataFrame, tombstones: DataFrame, at_ms: int | N
 
 
 def last_generations(generations: DataFrame) -> DataFrame:
-    """The last record of each group, also of one that was removed: what the next rebalance is compared with."""
+    """Return the last record of each group, removed groups included. The next rebalance is compared with it."""
     last = generations.groupBy(*GROUP).agg(F.max_by(F.struct(*generations.columns), "offset").alias("_last"))
     return last.select("_last.*")
 
@@ -149,7 +149,7 @@ def last_generations(generations: DataFrame) -> DataFrame:
 def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataFrame:
     """One row for each change of a group's generation or members, with the record before it as what it came from.
 
-    ``before``: ``last_generations`` of what lies in front of ``generations``.
+    `before`: `last_generations` of what lies in front of `generations`.
     """
     in_group = Window.partitionBy(*GROUP).orderBy("offset")
     every = generations.withColumn("_new", F.lit(True))
@@ -186,7 +186,7 @@ def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataF
 
 
 def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame | None) -> DataFrame:
-    """One row for each removal of an offset that was there: what it was, and how old (``age_ms``) its commit was.
+    """One row for each removal of an offset that was there: what it was, and how old (`age_ms`) its commit was.
 
     Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. What was there is
     what a fetch would have answered just before: a transactional commit counts from its marker on, unless there was a

@@ -1,4 +1,4 @@
-"""Rows of the decoder in the shape of ``plain_rows``."""
+"""Rows of the decoder in the shape of `plain_rows`."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def compress(codec: int, body: bytes) -> bytes:
 
 
 def raw_batch(body: bytes, count: int, **header: Any) -> bytes:
-    """A batch of ``body`` with a right CRC. Header fields: base_offset, epoch, attributes, last_delta, base_ms, max_ms,
+    """A batch of `body` with a right CRC. Header fields: base_offset, epoch, attributes, last_delta, base_ms, max_ms,
     producer_id, producer_epoch.
     """
     checked = struct.pack(
@@ -193,7 +193,7 @@ def commit(group: str, topic: str, partition: int, offset: int, metadata: str = 
 
 
 def commits_segment(count: int, per_batch: int, groups: int = 5, base_offset: int = 0, epoch: int = 4) -> bytes:
-    """Right commits, ``per_batch`` in a batch."""
+    """Right commits, `per_batch` in a batch."""
     out = []
     for first in range(0, count, per_batch):
         records = [

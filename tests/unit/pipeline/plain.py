@@ -1,7 +1,7 @@
-"""The plain decoder that numpy's is checked against: one record after the other, with nothing but ``records``.
+"""The plain decoder that numpy's is checked against: one record after the other, with nothing but `records`.
 
 Kafka's own rules for a record are stricter than the coordinator's reader: its integers have at most five bytes, and its
-fields stay inside it (DefaultRecord). Damage is followed by the rules of ``decode.scan``.
+fields stay inside it (DefaultRecord). Damage is followed by the rules of `decode.scan`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``last_only`` leaves out what another plain commit or removal of the same key replaces, and nothing else."""
+"""`last_only` leaves out what another plain commit or removal of the same key replaces, and nothing else."""
 
 from __future__ import annotations
 

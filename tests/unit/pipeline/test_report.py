@@ -24,7 +24,7 @@ from muster_pipeline.report.data import (
 from muster_pipeline.report.figures import figures
 from muster_pipeline.report.findings import BAD, NOTE, WARNING, findings
 from muster_pipeline.report.page import render_page, write_report
-from muster_pipeline.report.words import amount, duration, instant, name, percent, rate
+from muster_pipeline.report.text import amount, duration, instant, name, percent, rate
 
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

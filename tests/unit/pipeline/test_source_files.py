@@ -20,11 +20,11 @@ from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, decode_segment
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA
-from muster_pipeline.source import places
+from muster_pipeline.source import http_ranges, locations, pod_logs
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
 from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, ranges
+from muster_pipeline.source.locations import open_segment
 from muster_pipeline.source.options import SourceOptions
-from muster_pipeline.source.places import open_segment
 
 FIRST, SECOND = f"{0:020d}.log", f"{500:020d}.log"
 
@@ -177,7 +177,7 @@ def test_object_store_gives_the_same_splits_and_bytes_as_the_directory(data: Pat
 
 
 class Pod:
-    """Serves what a pod would, and what it must not: by path (status, body); ``wanted`` counts requests."""
+    """Serves what a pod would, and what it must not: by path (status, body); `wanted` counts requests."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
@@ -223,7 +223,7 @@ def serving(pod: Pod) -> Iterator[Pod]:
 def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    monkeypatch.setattr(http_ranges, "UNREACHABLE_FOR_S", 0.3)
     content = commits_segment(100, 3)
     pod.bodies = {
         "/v1/segments": b'{"partitions": [{"partition": 4, "segments": [{"baseOffset": 0, "size": 5}]}]}',
@@ -253,12 +253,12 @@ def test_pod_that_serves_less_after_its_restart_is_waited_for(pod: Pod, monkeypa
     assert advance(find_segments([pod.address]), at) == at
     pod.bodies["/v1/segments"] = b'{"partitions": []}'
     assert advance(find_segments([pod.address], may_be_none=True), at) == at
-    with pytest.raises(LogRewrittenError, match="does not hold any more"):
+    with pytest.raises(LogRewrittenError, match="no longer holds the records"):
         list(ranges([], {}, at))
     threading.Timer(0.5, lambda: pod.bodies.update({"/v1/segments/4/0": content})).start()
     with open_segment(url, len(content)) as source:
         assert source.size == len(content)
-    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    monkeypatch.setattr(locations, "UNREACHABLE_FOR_S", 0.3)
     with pytest.raises(SegmentReadError, match=f"{len(content) + 1} bytes were there before"):
         open_segment(url, len(content) + 1)
 
@@ -279,7 +279,7 @@ def test_partition_that_a_pod_does_not_serve_yet_is_waited_for(pod: Pod, other_p
 
 
 def test_partition_that_no_pod_serves_in_the_end_is_an_error(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    monkeypatch.setattr(pod_logs, "UNREACHABLE_FOR_S", 0.3)
     pod.bodies = {"/v1/segments": with_unserved(listing("a", (4, 0)), 5, 7)}
     with pytest.raises(SegmentReadError, match=r"http://127.*offsets partitions 5, 7 are here, but not served"):
         find_segments([pod.address])
@@ -358,6 +358,6 @@ def test_file_that_was_cut_since_it_was_planned_is_an_error(data: Path) -> None:
 
 
 def test_pod_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "UNREACHABLE_FOR_S", 0.3)
+    monkeypatch.setattr(http_ranges, "UNREACHABLE_FOR_S", 0.3)
     with pytest.raises(SegmentReadError, match="refused"):
         find_segments(["http://127.0.0.1:1"])

@@ -1,4 +1,4 @@
-"""Numbers, durations, times and names as a person reads them."""
+"""Formats numbers, durations, times and names for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NAME_CHARS = 60
 
 
 def amount(value: float | None) -> str:
-    """1,234 up to 9,999; then 12.3k, 4.56M, three digits of it."""
+    """Format a number: in full up to 9,999, then three digits and a unit (12.3k, 4.56M)."""
     if value is None:
         return "–"
     if abs(value) < 10_000:
@@ -25,7 +25,7 @@ def amount(value: float | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Per second, minute or hour, whichever gives a number of 1 or more."""
+    """Format a rate per second, minute or hour: the first unit in which it is 1 or more."""
     if per_second is None:
         return "–"
     for factor, unit in ((1, "s"), (60, "min")):
@@ -41,7 +41,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(value_ms: float | None) -> str:
-    """Its two largest units: 2d 3h, 4min 5s, 1.5s, 30ms."""
+    """Format milliseconds in their two largest units: 2d 3h, 4min 5s, 1.5s, 30ms."""
     if value_ms is None:
         return "–"
     if value_ms < 0:
@@ -62,14 +62,14 @@ def duration(value_ms: float | None) -> str:
 
 
 def instant(value_ms: float | None, *, seconds: bool = True) -> str:
-    """In UTC, without saying so: the page says it once."""
+    """Format a time (ms since 1970) in UTC. The page names the time zone once."""
     if value_ms is None or not 0 <= value_ms < _LATEST_MS:
         return "–"
     return datetime.fromtimestamp(value_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
 
 def name(text: str | None, limit: int = MAX_NAME_CHARS) -> str:
-    """A name that a client chose: what does not print is escaped, and a long one is cut in its middle."""
+    """Format a name that a client chose: escape what does not print, and cut a long name in its middle."""
     if text is None:
         return "–"
     shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -81,5 +81,5 @@ def name(text: str | None, limit: int = MAX_NAME_CHARS) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """1 group, 2 groups, 12.3k groups."""
+    """Format a count with its noun: 1 group, 2 groups, 12.3k groups."""
     return f"{amount(count)} {noun}" + ("" if count == 1 else "s")
