@@ -172,6 +172,10 @@ class _PortOf:
         self.pod.network.send(self.pod, partition, message)
 
 
+def _new_groups() -> GroupCoordinator:
+    return GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix")
+
+
 class ReplicaPod:
     """One pod. ``manager`` is None while it is down."""
 
@@ -219,9 +223,8 @@ class ReplicaPod:
             storage_settings=storage,
             clock=self.network.clock,
             peers=_PortOf(self),
-            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             commit_timeout_ms=5000,
-            **options,
+            **{"new_machine": _new_groups, **options},
         )
         await self.manager.start()
 

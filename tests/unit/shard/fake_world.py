@@ -209,10 +209,10 @@ class Asked:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, machine: Any = None) -> None:
         self.pod = FakePod()
         self.writer = FakeWriter()
-        self.machine = FakeMachine()
+        self.machine = FakeMachine() if machine is None else machine
         self.replayed = ReplayedState(self.machine)
         self.metrics = ShardMetrics()
         self.shard = Shard(
