@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulation.cluster import Partition
 from tests.simulation.history import History, Start
 from tests.simulation.planned import PlannedStore
-from tests.simulation.serving import Request
+from tests.simulation.shard import Request
 from tests.simulation.store import Store
 
 from muster_coordinator.errors import ErrorCode

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from tests.simulation.options import Options, draw_options
 from tests.simulation.replica import Replica
-from tests.simulation.serving import Request
+from tests.simulation.shard import Request
 from tests.simulation.simulator import Outcome, simulate
 
 from muster_coordinator.groups.effects import session_timer
@@ -25,6 +25,7 @@ from muster_coordinator.replication.messages import Ack, Message, Run, Sealed
 from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.ports import NO_PRODUCER
 from muster_coordinator.state_machine import Record
 
 __all__ = ["CANARIES", "FAULTS", "Fault"]
@@ -206,7 +207,7 @@ class AnswersCommitsAtOnce(Replica):
 
     def _request(self, request: Request) -> None:
         message = request.message
-        if isinstance(message, m.OffsetCommitRequest) and not message.member_id and self.serving is not None:
+        if isinstance(message, m.OffsetCommitRequest) and not message.member_id and self.shard is not None:
             request.answer(m.OffsetCommitResponse((("t", ((0, 0),)),)))
         super()._request(request)
 
@@ -214,9 +215,12 @@ class AnswersCommitsAtOnce(Replica):
 class AnswersBeforeTheCommit(Replica):
     """All that is in memory counts as committed."""
 
-    def append_own(self, records: list[Record], producer: tuple[int, int] = (-1, -1), *, control: bool = False) -> None:
-        super().append_own(records, producer, control=control)
-        self.committed_end = self.log.end
+    def append_own(
+        self, records: list[Record], now_ms: int, producer: tuple[int, int] = NO_PRODUCER, *, control: bool = False
+    ) -> None:
+        super().append_own(records, now_ms, producer, control=control)
+        if self.shard is not None:
+            self.shard.committed(self.log.end)
 
 
 class ForgetsMembers(Replica):
@@ -233,10 +237,10 @@ class EndsSessionsEarly(Replica):
 
     def _one(self, effect: fx.Effect) -> None:
         super()._one(effect)
-        if isinstance(effect, fx.Active) and self.serving is not None:
+        if isinstance(effect, fx.Active) and self.shard is not None:
             for group, value in self.machine.coordinator.durable_state().groups.items():
                 for member in value.members:
-                    self.serving.fire(session_timer(group, member.member_id))
+                    self.shard.fire(session_timer(group, member.member_id))
 
 
 class DoesNotAckAfterwards(Replica):

@@ -18,7 +18,7 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import TimerKey
 
 if TYPE_CHECKING:
-    from tests.simulation.serving import Serving
+    from tests.simulation.shard import SimulatedShard
 
     from muster_coordinator.groups.classic_group import ClassicGroup
     from muster_coordinator.records.group_metadata import GroupMetadataValue
@@ -80,11 +80,11 @@ class Members:
 class LiveGroups:
     """What one leader's group state does to its members, seen from outside. ``epoch``: of that leader."""
 
-    def __init__(self, serving: Serving, members: Members, epoch: int) -> None:
-        self._serving = serving
+    def __init__(self, shard: SimulatedShard, members: Members, epoch: int) -> None:
+        self._shard = shard
         self._members = members
         self._epoch = epoch
-        self._since_ms = serving.now_ms()
+        self._since_ms = shard.monotonic_ms()
         self._heard: dict[tuple[str, str], int] = {}
         self._phase: dict[str, int] = {}  # group -> when its join or sync phase began
 
@@ -97,7 +97,7 @@ class LiveGroups:
                 pass
             case _:
                 return
-        self._heard[message.group_id, message.member_id] = self._serving.now_ms()
+        self._heard[message.group_id, message.member_id] = self._shard.monotonic_ms()
 
     def before(self, group_id: str) -> tuple[GroupState | None, list[str]]:
         group = self._group(group_id)
@@ -113,10 +113,10 @@ class LiveGroups:
                 self._explain(group_id, member, message, timer)
                 self._members.removed.add((group_id, member, self._epoch))
         if group is not None and group.state is not state and group.state is not GroupState.STABLE:
-            self._phase[group_id] = self._serving.now_ms()
+            self._phase[group_id] = self._shard.monotonic_ms()
 
     def _explain(self, group: str, member: str, message: Any, timer: TimerKey) -> None:
-        now_ms = self._serving.now_ms()
+        now_ms = self._shard.monotonic_ms()
         if isinstance(message, m.LeaveGroupRequest) and any(one.member_id == member for one in message.members):
             return
         if timer[:1] == ("session",) and timer[2] == member:
@@ -132,4 +132,4 @@ class LiveGroups:
         raise Violation(f"{group} removes {member} in epoch {self._epoch} by {type(message).__name__} or {timer}")
 
     def _group(self, group_id: str) -> ClassicGroup | None:
-        return self._serving.machine.coordinator.group(group_id)
+        return self._shard.coordinator.group(group_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.machine import Machine, leader_change, make_batch, replica_set
 from tests.simulation.pod import Crash, Pod
-from tests.simulation.serving import Request, Serving
+from tests.simulation.shard import Request, SimulatedShard
 from tests.simulation.storage import Checkpoint, DiskLog, Storage
 
 from muster_coordinator.calls import CallResult
@@ -22,6 +22,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.follower import ProtocolViolationError
 from muster_coordinator.replication.messages import Batch, Message, decode_message, encode_message
+from muster_coordinator.shard.ports import NO_PRODUCER
 from muster_coordinator.state_machine import Record
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ class Replica:
         self.log = DiskLog()
         self.machine = Machine(self.random)
         self.learners: tuple[str, ...] = ()
-        self.serving: Serving | None = None
-        self.committed_end = -1  # as the core said last
+        self.shard: SimulatedShard | None = None
         self._copy = DiskLog()
         self._effects: deque[fx.Effect] = deque()
         self._carrying = False
@@ -67,7 +67,6 @@ class Replica:
         state = storage.open()
         self.log = storage.durable.copy()
         self.machine.reset()
-        self.committed_end = -1
         self._effects.clear()
         self._carrying = self._turn_due = self._lazy = False
         self._durable_end = self.log.end
@@ -93,7 +92,7 @@ class Replica:
     def crash(self) -> None:
         self.core = None
         self._effects.clear()
-        self._end_serving()
+        self._end_shard()
 
     def tick(self) -> None:
         self._event(lambda core: core.tick(self.pod.now_ms()))
@@ -164,23 +163,26 @@ class Replica:
             case fx.AppendLeaderChange(epoch=epoch, sets=sets):
                 self.world.log(f"{self.name} opens epoch {epoch} at {self.log.end}")
                 checker.opens(self, epoch, sets)
-                self.append_own([leader_change(self.storage.log_id, sets)], control=True)
+                self.append_own([leader_change(self.storage.log_id, sets)], self.pod.wall_ms(), control=True)
                 self._opened = (self.machine.replayed, self.machine.state())
-                self.serving = Serving(self, epoch)
+                self.shard = SimulatedShard(self, epoch)
+                self.shard.open_epoch()
             case fx.AppendReplicaSet(replicas=replicas):
-                self.append_own([replica_set(replicas)], control=True)
+                self.append_own([replica_set(replicas)], self.pod.wall_ms(), control=True)
             case fx.Active(epoch=epoch):
                 self.world.log(f"{self.name} is ACTIVE in {epoch}")
                 checker.active(self, epoch, self._opened)
+                if self.shard is not None:
+                    self.shard.activate()
             case fx.SteppedDown(epoch=epoch, reason=reason):
                 self.world.log(f"{self.name} no longer leads {epoch}: {reason}")
-                self._end_serving()
+                self._end_shard()
                 self.machine.reset()
             case fx.CommitPointMoved(offset=offset):
                 self._commit_moved(offset)
             case fx.ReadsConfirmed(round=round_):
-                if self.serving is not None:
-                    self.serving.confirmed(round_)
+                if self.shard is not None:
+                    self.shard.reads_confirmed(round_)
             case fx.DiscardCheckpoints():
                 self.storage.checkpoint = None
             case fx.CallEnded(call=call, result=result):
@@ -201,19 +203,18 @@ class Replica:
                 lambda: target.event(lambda core: core.receive(sent, target.pod.now_ms())),
             )
 
-    def _end_serving(self) -> None:
-        serving, self.serving = self.serving, None
-        if serving is not None:
-            serving.end()
+    def _end_shard(self) -> None:
+        shard, self.shard = self.shard, None
+        if shard is not None:
+            shard.end()
 
     def _commit_moved(self, offset: int) -> None:
-        self.committed_end = offset
         self.partition.checker.committed(self, offset)
         if self.running.leading_epoch < 0:
             self._replay(offset)
             self.partition.checker.replayed(self)
-        if self.serving is not None:
-            self.serving.release()
+        if self.shard is not None:
+            self.shard.committed(offset)
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
@@ -275,18 +276,20 @@ class Replica:
         else:
             self._event(lambda core: core.log_durable(end, self.pod.now_ms()))
 
-    def append_own(self, records: list[Record], producer: tuple[int, int] = (-1, -1), *, control: bool = False) -> None:
-        """As the leader: one batch. Raises Crash."""
+    def append_own(
+        self, records: list[Record], now_ms: int, producer: tuple[int, int] = NO_PRODUCER, *, control: bool = False
+    ) -> None:
+        """As the leader: one batch, which the state has already. Raises Crash."""
         core = self.running
-        batch = make_batch(records, self.log.end, core.leading_epoch, self.pod.wall_ms(), producer, control=control)
+        batch = make_batch(records, self.log.end, core.leading_epoch, now_ms, producer, control=control)
         if self.world.options.lazy and core.is_alone and batch.sets is None:
             self._lazy = True
         else:
             self._bring_up_to_date(core)
             core.appended(batch)
         self._append(batch.end_offset, (batch,), self.log.horizon)
-        self.machine.replay(batch)
-        self._turn_soon()
+        self.machine.replayed = batch.end_offset
+        self.turn_soon()
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -329,16 +332,16 @@ class Replica:
     def _request(self, request: Request) -> None:
         if request.cancelled:
             return
-        if self.serving is None:
+        if self.shard is None:
             request.answer(None)
         else:
-            self.serving.request(request)
+            self.shard.submit(request)
 
     def confirm_read(self) -> int:
-        self._turn_soon()
+        self.turn_soon()
         return self.running.confirm_read()
 
-    def _turn_soon(self) -> None:
+    def turn_soon(self) -> None:
         if not self._turn_due:
             self._turn_due = True
             run = self.pod.run
@@ -346,6 +349,8 @@ class Replica:
 
     def _turn(self) -> None:
         self._turn_due = False
+        if self.shard is not None:
+            self.shard.end_turn()
         self._event(lambda core: core.end_turn(self.pod.now_ms()))
 
     # -- calls of the operator ----------------------------------------------------------------------------------------

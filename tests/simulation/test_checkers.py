@@ -164,8 +164,8 @@ def test_member_that_is_turned_away_for_no_reason(code: ErrorCode, reason: str) 
 def test_member_that_goes_for_no_reason(message: Any, timer: Any, reason: str) -> None:
     group = SimpleNamespace(state=GroupState.STABLE, members={"a": 1, "b": 1})
     coordinator = SimpleNamespace(group=lambda group_id: group)
-    serving = SimpleNamespace(now_ms=lambda: 1_000, machine=SimpleNamespace(coordinator=coordinator))
-    live = LiveGroups(cast("Any", serving), Members(), 1)
+    shard = SimpleNamespace(monotonic_ms=lambda: 1_000, coordinator=coordinator)
+    live = LiveGroups(cast("Any", shard), Members(), 1)
     was = live.before("g")
     live.after("g", was, message, timer)
     del group.members["b"]
