@@ -78,15 +78,21 @@ class Members:
 
 
 class LiveGroups:
-    """What one leader's group state does to its members, seen from outside. ``epoch``: of that leader."""
+    """What one leader's group state does to its members, seen from outside."""
 
-    def __init__(self, shard: SimulatedShard, members: Members, epoch: int) -> None:
+    def __init__(self, shard: SimulatedShard, members: Members) -> None:
         self._shard = shard
         self._members = members
-        self._epoch = epoch
+        self._epoch = -1
+        self._gone: set[tuple[str, str]] = set()  # (group, member) that this leader removed, in any epoch of its own
         self._since_ms = shard.monotonic_ms()
         self._heard: dict[tuple[str, str], int] = {}
         self._phase: dict[str, int] = {}  # group -> when its join or sync phase began
+
+    def lead(self, epoch: int) -> None:
+        """The leader goes on in `epoch`: its next records may lack the members that it removed before."""
+        self._epoch = epoch
+        self._members.removed.update((group, member, epoch) for group, member in self._gone)
 
     def heard(self, message: Any, response: Any) -> None:
         """What keeps a session alive: a heartbeat that is right, also in a rebalance, and a commit that is taken."""
@@ -111,6 +117,7 @@ class LiveGroups:
         for member in members:
             if member not in now:
                 self._explain(group_id, member, message, timer)
+                self._gone.add((group_id, member))
                 self._members.removed.add((group_id, member, self._epoch))
         if group is not None and group.state is not state and group.state is not GroupState.STABLE:
             self._phase[group_id] = self._shard.monotonic_ms()

@@ -137,6 +137,9 @@ class Replica:
                 self._one(self._effects.popleft())
         finally:
             self._carrying = False
+        core = self.core
+        if self.shard is not None and core is not None and core.leading_epoch < 0 and not core.is_candidate:
+            self._give_up_shard()
 
     def _one(self, effect: fx.Effect) -> None:
         checker = self.partition.checker
@@ -158,15 +161,17 @@ class Replica:
             case fx.ReadLog():
                 self._read_log(effect)
             case fx.Load(epoch=epoch):
-                self._replay(self.log.end)
+                if self.shard is None:
+                    self._replay(self.log.end)
                 self.carry(self.running.loaded(epoch, self.pod.now_ms()))
             case fx.AppendLeaderChange(epoch=epoch, sets=sets):
                 self.world.log(f"{self.name} opens epoch {epoch} at {self.log.end}")
                 checker.opens(self, epoch, sets)
                 self.append_own([leader_change(self.storage.log_id, sets)], self.pod.wall_ms(), control=True)
                 self._opened = (self.machine.replayed, self.machine.state())
-                self.shard = SimulatedShard(self, epoch)
-                self.shard.open_epoch()
+                if self.shard is None:
+                    self.shard = SimulatedShard(self)
+                self.shard.open_epoch(epoch)
             case fx.AppendReplicaSet(replicas=replicas):
                 self.append_own([replica_set(replicas)], self.pod.wall_ms(), control=True)
             case fx.Active(epoch=epoch):
@@ -176,8 +181,11 @@ class Replica:
                     self.shard.activate()
             case fx.SteppedDown(epoch=epoch, reason=reason):
                 self.world.log(f"{self.name} no longer leads {epoch}: {reason}")
-                self._end_shard()
-                self.machine.reset()
+                if effect.elected_again and self.shard is not None and self.shard.is_active:
+                    self.shard.hold()
+                else:
+                    self._end_shard()
+                    self.machine.reset()
             case fx.CommitPointMoved(offset=offset):
                 self._commit_moved(offset)
             case fx.ReadsConfirmed(round=round_):
@@ -208,6 +216,12 @@ class Replica:
         if shard is not None:
             shard.end()
 
+    def _give_up_shard(self) -> None:
+        """An election of the leader itself failed, or found a better log."""
+        if self.shard is not None:
+            self._end_shard()
+            self.machine.reset()
+
     def _commit_moved(self, offset: int) -> None:
         self.partition.checker.committed(self, offset)
         if self.running.leading_epoch < 0:
@@ -226,6 +240,7 @@ class Replica:
         self.storage.keep_promise(promise)
 
     def _truncate(self, end: int) -> None:
+        self._give_up_shard()
         self.world.log(f"{self.name} cuts its log from {self.log.end} to {end}")
         self.log.cut(end)
         self._durable_end = min(self._durable_end, end)
@@ -234,6 +249,7 @@ class Replica:
         self.pod.write(lambda: self.storage.cut(end), self._storage_done)
 
     def _swap(self) -> None:
+        self._give_up_shard()
         self.world.log(f"{self.name} swaps its log (end {self.log.end}) for a copy (end {self._copy.end})")
         copy = self.log = self._copy
         self._copy = DiskLog()
@@ -253,6 +269,7 @@ class Replica:
             runs = [(batch.epoch, batch.base_offset) for batch in effect.batches]
             self._copy.append(effect.end, effect.batches, runs, effect.horizon)
         else:
+            self._give_up_shard()
             self._append(effect.end, effect.batches, effect.horizon)
 
     def _append(self, end: int, batches: tuple[Batch, ...], horizon: int) -> None:

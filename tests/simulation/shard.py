@@ -42,22 +42,23 @@ class Request:
 
 
 class SimulatedShard:
-    """Implements the ports of a shard: PartitionWriter, Scheduler, ShardEvents and Clock. It ends with the
-    leadership."""
+    """Implements the ports of a shard: PartitionWriter, Scheduler, ShardEvents and Clock. It ends with the leadership,
+    unless this very replica is elected again."""
 
-    def __init__(self, replica: Replica, epoch: int) -> None:
+    def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._pod = replica.pod
-        self._epoch = epoch
+        self._epoch = -1
         self.coordinator = replica.machine.coordinator
-        self._groups = _WatchedGroups(self, LiveGroups(self, replica.partition.members, epoch))
+        self._live = LiveGroups(self, replica.partition.members)
+        self._groups = _WatchedGroups(self, self._live)
         self._is_dirty = False
         self._armed: int | None = None  # when the timers fire
         self._shard = Shard(
             replica.partition.index,
             ReplayedState(self._groups),
             self,
-            epoch=epoch,
+            epoch=self._epoch,
             scheduler=self,
             events=self,
             clock=self,
@@ -68,8 +69,17 @@ class SimulatedShard:
 
     # -- called by the replica ----------------------------------------------------------------------------------------
 
-    def open_epoch(self) -> None:
-        self._shard.open_epoch(self._epoch)
+    @property
+    def is_active(self) -> bool:
+        return self._shard.state is ShardState.ACTIVE
+
+    def hold(self) -> None:
+        self._shard.hold()
+
+    def open_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._live.lead(epoch)
+        self._shard.open_epoch(epoch)
 
     def activate(self) -> None:
         self._shard.activate()

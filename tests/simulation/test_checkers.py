@@ -165,7 +165,8 @@ def test_member_that_goes_for_no_reason(message: Any, timer: Any, reason: str) -
     group = SimpleNamespace(state=GroupState.STABLE, members={"a": 1, "b": 1})
     coordinator = SimpleNamespace(group=lambda group_id: group)
     shard = SimpleNamespace(monotonic_ms=lambda: 1_000, coordinator=coordinator)
-    live = LiveGroups(cast("Any", shard), Members(), 1)
+    live = LiveGroups(cast("Any", shard), Members())
+    live.lead(1)
     was = live.before("g")
     live.after("g", was, message, timer)
     del group.members["b"]
