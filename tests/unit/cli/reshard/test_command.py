@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from muster_cli.main import cli
 from muster_cli.reshard.command import reshard
-from muster_cli.reshard.live import CHUNK_BYTES, _chunks
+from muster_cli.reshard.copying import CHUNK_BYTES, chunks
 from muster_coordinator.podapi.reshard import MAX_IMPORT_BYTES
 from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_operator.api.models import OffsetsTopic
@@ -69,13 +69,13 @@ def test_log_is_sent_in_whole_batches_that_a_pod_takes(tmp_path: Path) -> None:
     ]
     (tmp_path / f"{0:020d}.log").write_bytes(b"".join(batches[:9]))
     (tmp_path / f"{18:020d}.log").write_bytes(b"".join(batches[9:]))
-    chunks = list(_chunks(tmp_path))
-    assert b"".join(data for _, _, data, _ in chunks) == b"".join(batches)
-    assert [last for *_, last in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert len(chunks) > 2
+    sent = list(chunks(tmp_path))
+    assert b"".join(data for _, _, data, _ in sent) == b"".join(batches)
+    assert [last for *_, last in sent] == [False] * (len(sent) - 1) + [True]
+    assert len(sent) > 2
     assert CHUNK_BYTES < MAX_IMPORT_BYTES
     position = 0
-    for start, end, data, _ in chunks:
+    for start, end, data, _ in sent:
         found = list(iter_batches(data))
         assert (start, found[0].base_offset, found[-1].end_offset) == (position, position, end)
         assert len(data) <= CHUNK_BYTES
@@ -83,4 +83,4 @@ def test_log_is_sent_in_whole_batches_that_a_pod_takes(tmp_path: Path) -> None:
 
 
 def test_empty_log_is_sent_as_well(tmp_path: Path) -> None:
-    assert list(_chunks(tmp_path)) == [(0, 0, b"", True)]
+    assert list(chunks(tmp_path)) == [(0, 0, b"", True)]
