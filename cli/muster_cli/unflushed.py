@@ -1,7 +1,8 @@
-"""What of a pod's logs only its journal has: a pod that did not end in order leaves its newest batches there (ADR 1).
+"""Finds records of a pod's logs that only its journal has: the newest batches of a pod that did not end in order (ADR
+1).
 
-Whoever copies or rewrites its segments would lose acknowledged offsets without a word, and whoever reads them misses
-the newest ones.
+A command that copies or rewrites the segments alone would lose these acknowledged offsets silently, and one that reads
+them would miss the newest ones.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ _LAST_DELTA = slice(23, 27)
 
 @dataclass(frozen=True)
 class Unflushed:
-    """`segment`: the log's last, of which `position` bytes are batches, the last of them before `offset`. Behind
-    that the journal has `records` in `batches` of `size` bytes; `unknown`: why that could not be found out.
+    """Records of one log that only the journal has.
+
+    `segment`: the log's last segment. Its batches end at byte `position` and before `offset`, where the journal has
+    `records` more in `batches`, `size` bytes in all. `unknown`: why the journal could not be read, "" if it could.
     """
 
     segment: SegmentFile
@@ -46,7 +49,7 @@ class Unflushed:
 
 
 def refuse_unflushed(segments: Iterable[SegmentFile]) -> None:
-    """Raises CliError: a segment is of a pod whose journal holds more of that log. Blocks."""
+    """Raise CliError if one of these segments belongs to a log of which a pod's journal has more. Blocks."""
     for each in unflushed(segments):
         raise CliError(
             f"{each.segment.log}: {each}" + ("" if each.unknown else ". Start it and stop it in order first")
@@ -54,7 +57,7 @@ def refuse_unflushed(segments: Iterable[SegmentFile]) -> None:
 
 
 def unflushed_rows(segments: Iterable[SegmentFile]) -> list[dict[str, Any]]:
-    """The same as rows of the pipeline's table of problems: what is missing from what was read. Blocks."""
+    """The records that these segments lack, as rows of the pipeline's table of problems. Blocks."""
     return [
         {
             "file": each.segment.path,
@@ -74,7 +77,7 @@ def unflushed_rows(segments: Iterable[SegmentFile]) -> list[dict[str, Any]]:
 
 
 def unflushed(segments: Iterable[SegmentFile]) -> Iterator[Unflushed]:
-    """The logs of pods' directories whose journal holds more than their segments, or may. Blocks."""
+    """The logs of which a pod's journal has more than the segments, or may have more. Blocks."""
     last: dict[Path, SegmentFile] = {}
     for each in segments:
         home = Path(each.log)
@@ -86,15 +89,15 @@ def unflushed(segments: Iterable[SegmentFile]) -> Iterator[Unflushed]:
         try:
             if home.parent not in journals:
                 journals[home.parent] = _journal(home.parent / "journal")
-            found = _behind(journals[home.parent], home, segment, position, offset)
+            found = _compare(journals[home.parent], home, segment, position, offset)
         except (PromiseError, OSError) as error:
             found = Unflushed(segment, position, offset, unknown=str(error))
         if found.records or found.unknown:
             yield found
 
 
-def _behind(journal: HistoryBuilder, home: Path, segment: SegmentFile, position: int, offset: int) -> Unflushed:
-    """Raises PromiseError, OSError."""
+def _compare(journal: HistoryBuilder, home: Path, segment: SegmentFile, position: int, offset: int) -> Unflushed:
+    """Compare one log with the journal. Raises PromiseError, OSError."""
     key = (segment.offsets_partition or 0, hash_log_id(PromiseFile.open(OsDisk(), home).log_id))
     records = journal.known_ends.get(key, 0) - offset
     if records <= 0:
@@ -104,7 +107,7 @@ def _behind(journal: HistoryBuilder, home: Path, segment: SegmentFile, position:
 
 
 def _journal(directory: Path) -> HistoryBuilder:
-    """Raises OSError."""
+    """Read all files of a journal. Raises OSError."""
     history = HistoryBuilder()
     for file in sorted(directory.glob("*.journal")):
         for frame in scan_frames(file.read_bytes(), int(file.stem)).frames:
@@ -115,7 +118,7 @@ def _journal(directory: Path) -> HistoryBuilder:
 
 
 def _end(segment: SegmentFile) -> tuple[int, int]:
-    """(bytes that are batches, offset behind them)."""
+    """(bytes of whole batches, offset after the last of them)."""
     with FileBytes(segment.path) as source:
         place, end = 0, segment.base_offset
         for position, size in whole_batches(source):

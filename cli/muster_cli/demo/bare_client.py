@@ -1,4 +1,4 @@
-"""Kafka requests over a blocking socket, without a client library: one at a time, each waits for its answer."""
+"""Kafka requests over a blocking socket without a client library, one at a time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ __all__ = ["call", "string"]
 
 
 def call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
-    """The body of the answer. `api`: key and version, of one whose headers have no tagged fields. Raises OSError,
-    also when the connection ends."""
+    """Send a request, and return the body of its answer. Raises OSError, also if the connection ends.
+
+    `api`: key and version. It must be a version whose headers have no tagged fields.
+    """
     request = struct.pack(">hhi", *api, 0) + string("muster") + body
     connection.sendall(struct.pack(">i", len(request)) + request)
     (length,) = struct.unpack(">i", _read(connection, 4))
@@ -18,7 +20,7 @@ def call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """Its length in two bytes, and UTF-8."""
+    """A STRING of the protocol: its length in two bytes, then UTF-8."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 

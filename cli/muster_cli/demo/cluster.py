@@ -1,4 +1,4 @@
-"""The demo's cluster: `muster local up` as a child process, as a person would run it."""
+"""The cluster of the demo: `muster local up` as a child process, as a person would run it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _READY = "ready bootstrap="
 
 
 class DemoCluster:
-    """Started by the constructor; `close` ends it and removes its data."""
+    """The constructor starts the cluster; `close` ends it and removes its data."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.data = DataDir(Path(tempfile.mkdtemp(prefix="muster-demo-")))
         self.bootstrap = ""
-        """Empty until the cluster says that it is ready."""
+        """The addresses of the pods; empty until the cluster is ready."""
         self.lines: list[str] = []
-        """What the cluster printed, standard error included."""
+        """The output of the cluster, including stderr."""
         command = [sys.executable, "-m", "muster_cli", "local", "up", "--base-port", "0", *arguments]
-        # A session of its own: Ctrl-C reaches the demo alone, which then ends the clients before the cluster.
+        # In a session of its own Ctrl-C does not reach it: the demo ends its clients before the cluster.
         self._child = subprocess.Popen(
             [*command, "--data-dir", str(self.data.root)],
             stdin=subprocess.DEVNULL,
@@ -49,7 +49,7 @@ class DemoCluster:
         return self.lines[-1] if self.lines else "starting"
 
     def report(self) -> StatusReport:
-        """What `muster local status` would show. Raises CliError when nothing runs."""
+        """The report of `muster local status`. Raises CliError if nothing runs."""
         return collect_report(self.data)[0]
 
     def pid_of(self, pod: str) -> int | None:
@@ -59,7 +59,7 @@ class DemoCluster:
         os.kill(pid, signal.SIGKILL)
 
     def close(self, *, keep_data: bool) -> None:
-        """The supervisor ends its pods in its own time; one that does not end is killed, and so are its pods."""
+        """End the cluster. A supervisor that does not end in time is killed, and so are its pods."""
         if not self.ended():
             self._child.terminate()
             try:

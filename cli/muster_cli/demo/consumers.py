@@ -1,7 +1,7 @@
-"""Real Kafka clients of the demo, each in a thread of its own (confluent-kafka: librdkafka).
+"""Kafka clients of the demo (confluent-kafka, on librdkafka), each in a thread of its own.
 
-They process nothing: a topic is declared to the coordinator, its data lives elsewhere. What counts here is what a
-consumer does with its coordinator: join, heartbeat, fetch where to resume, commit.
+They read no data, because the topic exists only as a declaration to the coordinator. They do what a consumer does with
+its coordinator: join, heartbeat, fetch the offset at which to resume, commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def client(bootstrap: str, group: str, client_id: str) -> Consumer:
 
 
 def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int, timeout_s: float) -> dict[int, int]:
-    """What a client that was never there before is told. Partition -> offset; partitions without one are left out."""
+    """Partition -> committed offset, as a new client gets it, without partitions that have none."""
     fresh = client(bootstrap, group, "observer")
     try:
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
@@ -47,8 +47,8 @@ def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int, t
 class GroupConsumer(threading.Thread):
     """A member of a group: commits a rising offset for each partition that is assigned to it.
 
-    Its mappings are partition -> offset; they are replaced, never changed, so that another thread can read them.
-    `error` is what ended it, if something did.
+    Its mappings are partition -> offset. They are replaced, never changed, so that other threads can read them.
+    `error`: the exception that ended it, if there was one.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, name: str) -> None:
@@ -56,18 +56,18 @@ class GroupConsumer(threading.Thread):
         self.error: Exception | None = None
         self.assigned: tuple[int, ...] = ()
         self.resumed: Mapping[int, int] = {}
-        """What the group had committed when the partitions were assigned to this member."""
+        """The committed offsets when the partitions were assigned to this member."""
         self.acknowledged: Mapping[int, int] = {}
-        """Highest offset whose commit was acknowledged."""
+        """The highest offset with an acknowledged commit."""
         self.attempted: Mapping[int, int] = {}
-        """Highest offset that a commit was sent for."""
+        """The highest offset for which a commit was sent."""
         self._acknowledged_at: list[float] = []
         self._topic = topic
         self._consumer = client(bootstrap, group, name)
         self._stopping = threading.Event()
 
     def acknowledged_after(self, moment: float) -> list[float]:
-        """When commits were acknowledged, after a moment of the monotonic clock."""
+        """The times of acknowledged commits after a moment, both in seconds of the monotonic clock."""
         return [each for each in self._acknowledged_at if each > moment]
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class GroupConsumer(threading.Thread):
         self.assigned = ()
 
     def _commit(self, offsets: Mapping[int, int]) -> bool:
-        """One synchronous commit. False: to be tried again. Raises KafkaException on what no retry mends."""
+        """One synchronous commit. False: try again. Raises KafkaException for errors that no retry mends."""
         wanted = [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
         try:
             answer = self._consumer.commit(offsets=wanted, asynchronous=False)

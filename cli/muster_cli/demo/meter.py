@@ -1,8 +1,8 @@
-"""Measures how long commits are interrupted, with a client as bare as the protocol allows.
+"""Measures how long commits are interrupted, with a minimal client.
 
-Kafka's client libraries wait before they look for a coordinator again, librdkafka up to a second. A gap measured with
-one would be mostly its patience. This one asks again after 2 ms: FindCoordinator at any pod, then OffsetCommit, one at
-a time, each waiting for its answer.
+Kafka's client libraries wait before they look for a coordinator again, librdkafka up to a second, and a gap measured
+with them would mostly be that wait. This client asks again after 2 ms: FindCoordinator at any pod, then OffsetCommit,
+one request at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIND_COORDINATOR, _OFFSET_COMMIT = (10, 0), (8, 2)  # API key and version; thes
 
 
 class Meter(threading.Thread):
-    """Commits rising offsets of partition 0 of the topic, outside of any group generation, as `assign` users do."""
+    """Commits rising offsets of partition 0 of the topic, without membership, as consumers that use `assign` do."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         super().__init__(name="meter", daemon=True)
@@ -43,7 +43,7 @@ class Meter(threading.Thread):
         return sum(each > moment for each in self._acknowledged)
 
     def longest_gap_s(self, since: float) -> float:
-        """Longest time between two acknowledged commits, the second of them after `since`; 0 without such a pair."""
+        """The longest time between two acknowledged commits, the second one after `since`; 0 without such a pair."""
         times = list(self._acknowledged)
         return max((late - early for early, late in pairwise(times) if late > since), default=0.0)
 

@@ -1,4 +1,4 @@
-"""The story of the demo, step by step, and what has to hold for exit code 0."""
+"""The steps of the demo, and what has to hold for exit code 0."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ OFFSETS_PARTITIONS = 50
 TOPIC = "orders"
 TOPIC_PARTITIONS = 6
 GROUP = "billing"
-# Kafka waits 3 s for more members before the first generation of a new group: long, when one is watching.
+# Kafka waits 3 s for more members before the first generation of a new group, which is long for a demo.
 REBALANCE_DELAY_MS = 500
 STEP_TIMEOUT_S = 20.0
 CLOSE_TIMEOUT_S = 40.0
 COMMITS_BEFORE_KILL = 20
 COMMITS_AFTER_KILL = 20
 LAST_ANSWER_S = 0.02
-"""An answer that the pod gave before it died may still arrive so late."""
+"""An answer that the pod sent before it died can arrive this many seconds later."""
 
 
 def run_demo(screen: Screen | None = None) -> None:
-    """Raises CliError when something does not hold; cleans up in any case, on Ctrl-C and SIGTERM too."""
+    """Play the demo. Raises CliError if something does not hold. Cleans up in any case, also on Ctrl-C and SIGTERM."""
     screen = screen or Screen()
     interrupts = _Interrupts()
     before = {number: signal.signal(number, interrupts) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -188,7 +188,7 @@ class _Demo:
         self._show_gap(meter, killed_at)
 
     def _show_gap_live(self, meter: Meter, leader: str, killed_at: float) -> None:
-        """Its milliseconds as they pass, until the first commit that another pod acknowledges."""
+        """Show the passing milliseconds until another pod acknowledges the first commit."""
 
         def passed_ms() -> float:
             return (time.monotonic() - killed_at) * 1000
@@ -202,7 +202,7 @@ class _Demo:
         self._screen.good(f"the next commit of {meter.group} was acknowledged by another pod: a gap of {gap_ms:.0f} ms")
 
     def _start_meter(self, leader: str) -> Meter:
-        """One more client commits as fast as it can, to a group that the same pod coordinates."""
+        """Start one more client, which commits as fast as it can to a group that the same pod coordinates."""
         led = {line.partition for line in self._cluster.report().partitions if line.leader == leader}
         names = map("meter-{}".format, range(10_000))
         group = next(name for name in names if partition_for(name, OFFSETS_PARTITIONS) in led)
@@ -231,7 +231,7 @@ class _Demo:
         for each, offset in acknowledged.items():
             there = committed.get(each, -1)
             self._require(there >= offset, f"{TOPIC}-{each}: {offset} was acknowledged, {there} is there now")
-            self._require(there <= attempted[each], f"{TOPIC}-{each}: {there} is there, and nobody committed it")
+            self._require(there <= attempted[each], f"{TOPIC}-{each}: {there} is there, which no member committed")
         self._screen.good("every offset that was acknowledged before the kill is still there")
 
     def _go_on(self) -> None:
@@ -254,7 +254,7 @@ class _Demo:
             f"Each partition has {REPLICAS} replicas, and what is acknowledged is on the disks of {REPLICAS // 2 + 1}"
         )
 
-    # what the steps share
+    # Shared by the steps
 
     def _wait(self, what: Callable[[], str], done: Callable[[], bool]) -> None:
         def checked() -> bool:

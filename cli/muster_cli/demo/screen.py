@@ -1,4 +1,4 @@
-"""What the demo prints, on a terminal or into a pipe. Nothing waits silently."""
+"""The output of the demo, on a terminal or into a pipe. Every wait says what it waits for."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class DemoFailure(CliError):
-    """Something that the demo shows did not hold."""
+    """The cluster did not do what the demo shows."""
 
 
 class Screen:
-    """Numbered steps, notes, tables, and waits that say what they wait for."""
+    """Prints numbered steps, notes, tables and the progress of waits."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -54,7 +54,7 @@ class Screen:
         self._console.print(Padding(table, (0, 0, 0, 3), expand=False))
 
     def wait(self, what: Callable[[], str], done: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until `done`; `what` says what is still missing. Raises DemoFailure after timeout_s."""
+        """Wait until `done` returns True. `what` says what is missing. Raises DemoFailure after `timeout_s` seconds."""
         begin = time.monotonic()
         next_progress = begin + PROGRESS_EVERY_S
         while not done():
@@ -67,7 +67,9 @@ class Screen:
             time.sleep(POLL_S)
 
     def during(self, what: str, work: Callable[[], T], timeout_s: float) -> T:
-        """Do something that blocks, and say so when it takes long. Raises what it raises, and DemoFailure as `wait`."""
+        """Run `work`, which blocks, and print `what` if it takes long. Raises its exceptions, and DemoFailure as
+        `wait`.
+        """
         done: Future[T] = Future()
 
         def run() -> None:
@@ -76,13 +78,13 @@ class Screen:
             except BaseException as error:
                 done.set_exception(error)
 
-        # A thread of its own, and no pool: one that never ends must not keep the demo from ending.
+        # A daemon thread, not a pool: work that never ends must not keep the demo from ending.
         threading.Thread(target=run, name=what, daemon=True).start()
         self.wait(lambda: what, done.done, timeout_s)
         return done.result()
 
     def live(self, text: str) -> None:
-        """A line that the next output replaces; on a terminal only."""
+        """Print a line that the next output replaces. Only on a terminal."""
         if self._console.is_terminal:
             self._console.print(f"   [bold]{escape(text)}[/]", end="\r", soft_wrap=True)
 

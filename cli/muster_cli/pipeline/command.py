@@ -1,7 +1,6 @@
-"""`muster pipeline`: tables of what the partition logs say, and what they tell about groups.
+"""`muster pipeline`: tables from partition logs, and queries about groups.
 
-Needs the extra `pipeline`; only what reads logs or goes back in time starts Spark, and with it needs Java, unless
-`--engine local` is given.
+Only commands that read logs or go back in time start Spark, which needs Java, unless they get `--engine local`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _AT = click.option(
     "--at",
     metavar="TIME",
     type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
-    help="As it was at that moment, UTC.",
+    help="The state at this moment, UTC.",
 )
 _ENGINE = click.option(
     "--engine",
@@ -68,7 +67,7 @@ def pipeline() -> None:
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
 def tables(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str, as_json: bool) -> None:
-    """Bring tables up to what logs hold now; the first run makes them.
+    """Bring tables up to the present content of logs; the first run makes them.
 
     LOGS are segment files, directories __consumer_offsets-N, or directories of those: of Muster or of a Kafka broker.
     """
@@ -96,14 +95,14 @@ def run(logs: tuple[str, ...], output: Path, fail_fast: bool, master: str, as_js
 @_LOGS
 @_OUTPUT
 @_FAIL_FAST
-@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0, help="Between two looks.")
+@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0, help="Time between reads.")
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each run instead of lines.")
 def stream(logs: tuple[str, ...], output: Path, fail_fast: bool, every: float, master: str, as_json: bool) -> None:
-    """Keep tables up with logs that grow, until it is interrupted. It goes on where the last run ended.
+    """Keep tables up to date with growing logs until interrupted. It continues where the last run ended.
 
-    Of partitions with several replicas name pods, http://POD:PORT: their directories may hold what a failover takes
-    back.
+    For partitions with several replicas name pods, http://POD:PORT: their directories can have records that a failover
+    takes back.
     """
     with clear_errors("The tables are those of the last run that ended."), spark(master) as session:
         from muster_pipeline.tables.run import run_tables
@@ -124,9 +123,9 @@ def stream(logs: tuple[str, ...], output: Path, fail_fast: bool, every: float, m
     "--output", metavar="MIRROR", required=True, type=click.Path(file_okay=False, path_type=Path), help="The directory."
 )
 def mirror(bootstrap_server: str, topics: tuple[str, ...], output: Path) -> None:
-    """Keep what a Kafka cluster's Metadata and ListOffsets say: where the partitions of its topics end now.
+    """Save where the partitions of a Kafka cluster end now, by its Metadata and ListOffsets.
 
-    Each call adds a file; `report --end-offsets MIRROR` takes lag and lag in time from all of them, without cluster.
+    Each call adds a file. `report --end-offsets MIRROR` computes lag, also in time, from all of them without a cluster.
     """
     with clear_errors("The mirror is as before."):
         from muster_pipeline.analytics.ends import mirror as add
@@ -142,9 +141,9 @@ def mirror(bootstrap_server: str, topics: tuple[str, ...], output: Path) -> None
     metavar="DIR",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the files go; the catalog is DIR/catalog.db, SQLite.",
+    help="The directory for the files; the catalog is DIR/catalog.db, SQLite.",
 )
-@click.option("--namespace", default="muster", help="Of the tables in the catalog.")
+@click.option("--namespace", default="muster", help="Namespace of the tables in the catalog.")
 def iceberg(tables: Path, warehouse: Path, namespace: str) -> None:
     """Bring the same tables in an Iceberg catalog up to the last run. Needs the extra `iceberg`, and no Spark."""
     with clear_errors("A table in the catalog is as before, or up to date."):
@@ -196,7 +195,7 @@ def offsets(
 ) -> None:
     """Committed offsets, now or at a past moment.
 
-    Of logs one pass over them, for once; TABLES answer at once, and again.
+    LOGS are read once for this answer; TABLES answer at once, as often as asked.
     """
     at_ms = _milliseconds(at)
     with clear_errors():
@@ -218,7 +217,7 @@ def offsets(
 @_AT
 @_JSON
 def groups(source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None, as_json: bool) -> None:
-    """Groups with their members and what was assigned to them, now or at a past moment. Needs no Spark."""
+    """Groups with their members and assignments, now or at a past moment. Needs no Spark."""
     with clear_errors():
         from muster_pipeline.tables.local import local_groups
 
@@ -235,7 +234,7 @@ def groups(source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None
 @_ENGINE
 @_JSON
 def rebalances(source: tuple[str, ...], groups: tuple[str, ...], engine: str, as_json: bool) -> None:
-    """Who joined and who left, generation by generation."""
+    """The members that joined and left, generation by generation."""
     with clear_errors():
         if engine == "local":
             from muster_pipeline.tables.local import local_rebalances
@@ -252,7 +251,7 @@ def rebalances(source: tuple[str, ...], groups: tuple[str, ...], engine: str, as
 @_ENGINE
 @_JSON
 def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
-    """What could not be read: file, byte and reason. Exit code 0 also when there is something."""
+    """What could not be read: file, byte and reason. The exit code is 0 also if there are problems."""
     with clear_errors():
         if engine == "local":
             from muster_cli.unflushed import unflushed_rows
@@ -273,7 +272,7 @@ def _milliseconds(at: datetime | None) -> int | None:
 
 
 def _only(source: Sequence[str]) -> Path:
-    """Raises CliUsageError."""
+    """The one directory of tables in `source`. Raises CliUsageError."""
     if len(source) != 1:
         raise CliUsageError("name one directory of tables; only `--engine local` reads logs")
     return Path(source[0])
@@ -289,7 +288,7 @@ def _rows(source: Sequence[str], table: str, groups: Sequence[str] = ()) -> list
 
 
 def _are_tables(source: Sequence[str]) -> bool:
-    """Raises CliUsageError: tables and logs."""
+    """Whether `source` is tables. Raises CliUsageError if it mixes tables and logs."""
     from muster_pipeline.tables.store import StoreError, are_tables
 
     try:
@@ -304,7 +303,7 @@ def _offsets_by_spark(
     from muster_pipeline.source.files import find_segments
 
     if not _are_tables(source):
-        find_segments(source)  # what is wrong is said before Spark starts
+        find_segments(source)  # raises before Spark starts
     with spark(master) as session, _offsets_frame(session, source, at_ms) as frame:
         if groups:
             frame = frame.where(frame["group"].isin(list(groups)))
@@ -342,12 +341,12 @@ def _show(rows: list[dict[str, Any]], columns: list[str], as_json: bool) -> None
     shown = Table(*(column.removesuffix("_ms").replace("_", " ") for column in columns), box=None, pad_edge=False)
     for row in rows:
         shown.add_row(*(Text(_printable(_cell(column, row[column]))) for column in columns))
-    # a pipe gets whole lines, whatever width a terminal would have
+    # A pipe gets whole lines.
     Console(width=None if sys.stdout.isatty() else 400).print(shown)
 
 
 def _printable(text: str) -> str:
-    """Group ids and metadata are a client's to choose: what would move a terminal's cursor is shown escaped."""
+    """Escape what would move a terminal's cursor: clients choose group ids and metadata."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 

@@ -1,4 +1,4 @@
-"""`muster report`, also `muster pipeline report`: what the tables tell, as one HTML page."""
+"""`muster report`, also `muster pipeline report`: one HTML page about the groups in the tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIONS = [
         "--at",
         metavar="TIME",
         type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
-        help="As it was at that moment, UTC; by default as of the newest record.",
+        help="Report the state at this moment, UTC; by default that of the newest record.",
     ),
     click.option(
         "--end-offsets",
@@ -51,13 +51,13 @@ _OPTIONS = [
         "--stalled-minutes",
         type=click.IntRange(min=1),
         default=10,
-        help="A group with lag that does not move for so long is stalled.",
+        help="A group whose lag does not move for this long is stalled.",
     ),
 ]
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that `write` takes."""
+    """Add the options that `write` takes to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -82,7 +82,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="The names of the files written, as one JSON object.")
 def report(tables: Path, output: Path, plots: Path | None, master: str, as_json: bool, **options: Any) -> None:
-    """What the tables tell about groups, as one HTML page that opens offline.
+    """Write one HTML page about the groups in the tables. It opens offline.
 
     Lag, groups that are stalled, idle, abandoned or about to lose their offsets, offsets that went back and why,
     rebalances, the load of the offsets partitions, and what could not be read.
@@ -112,7 +112,7 @@ def write(
     retention_minutes: int,
     stalled_minutes: int,
 ) -> list[Path]:
-    """Writes the page and the plots, and returns their paths. Raises PipelineError, OSError."""
+    """Write the page and the plots, and return their paths. Raises PipelineError, OSError."""
     from muster_pipeline.analytics.groups import Thresholds
     from muster_pipeline.report.data import STEPS, ReportOptions, collect
     from muster_pipeline.report.page import write_report
@@ -132,7 +132,7 @@ def write(
 
 
 def _ends(file: Path | None, bootstrap: str | None, *, until_at: bool) -> EndsOf | None:
-    """`until_at`: as of a past moment, and nothing younger; otherwise where partitions end now."""
+    """End offsets from a file or a Kafka cluster: of a past moment if `until_at`, else the present ones."""
     import pyarrow.compute as pc
 
     from muster_pipeline.analytics.ends import ends_from_file, ends_from_kafka

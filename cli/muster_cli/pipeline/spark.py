@@ -1,4 +1,4 @@
-"""What the commands that start Spark share: the session, and errors that a person can act on."""
+"""The Spark session of a command, and its errors in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["INTERRUPTED", "clear_errors", "master_option", "spark"]
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+"""Exit code after Ctrl-C, by the rule of shells: 128 + SIGINT."""
 
 master_option = click.option("--master", default="local[2]", help="Spark's master.")
 
 
 @contextmanager
 def spark(master: str) -> Iterator[SparkSession]:
-    """A session that is stopped in the end. After Ctrl-C it is not: the JVM ends by itself with this process."""
+    """A session that is stopped in the end, except after Ctrl-C: then the JVM ends by itself with this process."""
     from muster_pipeline.source.session import check_java, spark_session
 
     check_java()
     click.echo("Spark starts ...", err=True)
     session = spark_session(master)
-    # PySpark's handler cancels jobs over the connection that is waiting for one of them, and fails with stack traces
+    # PySpark's own handler cancels jobs over the connection that waits for a job, and fails with stack traces.
     signal.signal(signal.SIGINT, _interrupt)
     try:
         yield session
@@ -46,16 +46,16 @@ def spark(master: str) -> Iterator[SparkSession]:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt; py4j would log the stack of what it waited for."""
+    """Raise KeyboardInterrupt without the stack traces that py4j would log."""
     logging.disable()
     raise KeyboardInterrupt
 
 
 @contextmanager
 def clear_errors(interrupted: str = "") -> Iterator[None]:
-    """The pipeline's errors as the command's, also those that Spark wraps in pages of stack traces.
+    """Turn errors of the pipeline into CliError, also those that Spark wraps in pages of stack traces.
 
-    `interrupted`: what Ctrl-C leaves behind, for the person who pressed it.
+    `interrupted`: what to print after Ctrl-C about the state of the output.
     """
     try:
         from muster_pipeline.decode.errors import PipelineError
@@ -80,7 +80,7 @@ def clear_errors(interrupted: str = "") -> Iterator[None]:
 
 
 def _spark_reason(exc: Exception) -> str | None:
-    """What a task or Spark itself says, in one line; None: it is neither."""
+    """The message of a failed task, or of Spark itself, in one line; None for other errors."""
     ours = re.search(r"muster_pipeline\.[\w.]+Error: (.*)", str(exc))
     if ours is not None:
         return ours[1]

@@ -26,27 +26,29 @@ _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
 
 @click.command()
 @click.argument("logs", metavar="[LOGS...]", nargs=-1)
-@click.option("--partitions", type=click.IntRange(1, 1000), help="How many partitions the new topic shall have.")
+@click.option("--partitions", type=click.IntRange(1, 1000), help="Number of partitions of the new topic.")
 @click.option(
     "--output", metavar="DIR", type=click.Path(path_type=Path), help="The new logs; must not exist. Not for --dry-run."
 )
-@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Re-shard what runs there instead.")
-@click.option("--cluster", metavar="NAME", help="Re-shard this CoordinatorCluster of Kubernetes instead.")
-@click.option("--namespace", default="default", help="Of the CoordinatorCluster.")
+@click.option(
+    "--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Re-shard the instance that runs here."
+)
+@click.option("--cluster", metavar="NAME", help="Re-shard this CoordinatorCluster in Kubernetes.")
+@click.option("--namespace", default="default", help="Namespace of the CoordinatorCluster.")
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path),
     default=Path("muster-reshard"),
-    help="For the logs of a running cluster, old and new, until it is done.",
+    help="Directory for the old and new logs of a running cluster while it is re-sharded.",
 )
 @click.option("--abort", is_flag=True, help="Take the re-shard of a running cluster back.")
 @click.option("--drop-old", is_flag=True, help="Delete the logs of partitions that a re-shard has replaced.")
-@click.option("--dry-run", is_flag=True, help="Only say what would come of it; nothing is written.")
+@click.option("--dry-run", is_flag=True, help="Print the result without writing anything.")
 @click.option(
     "--leave-out",
     type=click.Choice(_LEFT_OUT),
     multiple=True,
-    help="What may be missing in the new logs, because it cannot be carried over. Repeatable.",
+    help="Kind of records that may be left out because they cannot be carried over. Repeatable.",
 )
 @click.option(
     "--segment-bytes", type=click.IntRange(1 << 20, (1 << 31) - 1), default=100 << 20, help="Size of new segments."
@@ -69,7 +71,7 @@ def reshard(
 ) -> None:
     """Write an offsets topic anew with another number of partitions, and verify it.
 
-    LOGS are directories __consumer_offsets-N, or directories of those; nobody may write to them meanwhile. With
+    LOGS are directories __consumer_offsets-N, or directories of those; nothing may write to them meanwhile. With
     --data-dir or --cluster a running cluster is re-sharded: its groups are not served until that is done or taken back
     (--abort). A run that was interrupted goes on where it stopped when it is started again with the same options.
     """

@@ -80,7 +80,7 @@ class Copy:
         return summary
 
     async def _read_old(self, old: Path) -> None:
-        """Read all old logs, which do not change while their partitions are closed. The directory gets its name last."""
+        """Read all old logs, which do not change while their partitions are closed. The directory is renamed last."""
         making = old.with_name("old.partial")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
@@ -116,7 +116,7 @@ class Copy:
         return await self._segments(leader, index) == before  # else the log was cleaned meanwhile
 
     async def _segments(self, leader: Leader, index: int) -> list[tuple[int, int]] | None:
-        """(base offset, committed bytes) of each segment. None if the pod restarted and has a lower commit point now."""
+        """(base offset, committed bytes) of each segment. None if the pod restarted and knows a lower commit point."""
         listed = msgspec.json.decode(await self._get(leader, "/v1/segments", {}))["partitions"]
         found = next((each for each in listed if each["partition"] == index), None)
         if found is None or found["commitPoint"] < leader.status.high_watermark:
