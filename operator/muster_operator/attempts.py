@@ -12,7 +12,9 @@ from muster_operator.plan.observation import Attempt
 __all__ = ["Attempts", "attempt_of"]
 
 FIRST_DELAY_S = 0.05
+"""Before the second attempt to elect; it doubles with each further one."""
 MAX_DELAY_S = 5.0
+"""The longest pause between two attempts."""
 SOON_S = 1.0
 """Elections mostly end within this time. Moves one after the other, as of a pod that drains, go on for longer."""
 REFUSED_S = 1.0

@@ -34,6 +34,7 @@ RESYNC_S = 30.0
 RETRY_FIRST_S = 0.1
 """After the first error of the store; the delay doubles with each further one, in seconds."""
 RETRY_MAX_S = 10.0
+"""The longest pause between attempts."""
 SUSPECT_AFTER_S = 1.0
 """For sessions under a key whose cluster is gone, until they are closed, in seconds."""
 

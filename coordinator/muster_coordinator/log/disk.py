@@ -14,14 +14,14 @@ from time import monotonic, sleep
 from typing import Protocol
 
 from muster_coordinator.log.direct import DirectWriter
+from muster_coordinator.tuning.pacing import Rest
 from muster_coordinator.tuning.write_back import begin_write_back
 
 __all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
 
 _ZEROS = bytes(1 << 20)
-REST_SHARE = 2
-"""How long ``fill_with_zeros`` rests after a piece, for each second that the piece took."""
-REST_MIN_S = 0.002
+GENTLE = Rest(1 / 3, longest_s=1.0)
+"""Of `fill_with_zeros`, for the writes of other processes to the same disk."""
 
 
 class Disk(Protocol):
@@ -138,7 +138,7 @@ class OsDisk:
             write_fully(self, descriptor, _ZEROS[: size - position], position)
             if gently:
                 os.fdatasync(descriptor)
-                sleep(max(REST_MIN_S, REST_SHARE * (monotonic() - started_s)))
+                sleep(GENTLE.after(monotonic() - started_s))
         os.fsync(descriptor)
 
     def mkdir(self, path: Path) -> None:

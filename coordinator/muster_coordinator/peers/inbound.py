@@ -28,6 +28,7 @@ __all__ = ["Inbound", "InboundOwner"]
 logger = structlog.get_logger(__name__)
 
 HELLO_TIMEOUT_S = 2.0
+"""A connection that has not said who it is by then is closed."""
 _PONG_FRAME = encode_frame(PONG)
 
 

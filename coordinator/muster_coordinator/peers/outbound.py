@@ -46,20 +46,22 @@ the present commits need does not wait behind them."""
 
 @dataclass(frozen=True)
 class PeerTimes:
-    """Milliseconds."""
+    """Milliseconds. Only tests use other values."""
 
     ping_ms: int = 100
+    """Interval of the pings on a connection that is up."""
     silent_ms: int = 300
-    """Without a pong for so long, a pod is lost."""
+    """A pod that sent no pong for this long is lost."""
     dead_ms: int = 1_000
-    """And after so long its connection is made anew: one that was cut for a while would wait for TCP's own timer."""
+    """After this silence the connection is closed and opened again: TCP's own timer would take minutes."""
     connect_ms: int = 1_000
-    """For a connection and the hello on it."""
+    """Longest wait for a connection, and then for the hello on it."""
     steady_ms: int = 1_000
-    """A connection that was up for so long is made again at once when it is closed."""
+    """A connection that was up for this long is opened again at once when it is closed."""
     pause_ms: int = 20
     """The first pause between two attempts; each further one is twice as long."""
     pause_max_ms: int = 500
+    """The longest pause between two attempts."""
 
 
 class PeerState(StrEnum):

@@ -19,6 +19,7 @@ OPERATOR_AWAY_S = 1.0
 """An operator that was heard within this time may still move partitions away. Its streams give a sign every 200 ms."""
 
 DRAIN_POLL_S = 0.02
+"""How often a drain looks whether partitions are left."""
 LONGEST_DRAIN_S = 20.0
 """A drain whose moves go on ends after this time at the latest: Kubernetes leaves a pod 30 s."""
 

@@ -49,7 +49,9 @@ TICK_S = 0.05
 ALONE_TICKS = 20
 """A leader that is alone in its set has nobody to hear: every so many ticks are enough."""
 HOUSEKEEPING_S = 0.5
+"""How often metrics, disks and promises are looked after."""
 STORAGE_RETRY_S = 1.0
+"""Between attempts to open the journal again after a write failed."""
 
 
 class ReplicaManager:

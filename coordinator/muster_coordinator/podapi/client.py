@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT_S = 1.0
+"""A pod that does not accept a connection within this time is down."""
 CALL_TIMEOUT_S = 5.0
+"""A call without a time of its own fails after it."""
 FENCE_TIMEOUT_S = 10.0
 """It is answered when it is committed."""
 MAX_LINE_BYTES = 4 * 1024 * 1024

@@ -22,6 +22,7 @@ from muster_coordinator.state_machine import Decoder
 __all__ = ["FenceRefusedError", "Fencing"]
 
 COMMIT_WAIT_S = 5.0
+"""A fence whose record is not committed by then is refused, and the re-shard asks again."""
 
 _Imported = tuple[RecordBatch, list[tuple[BatchRecord, Any]]]
 

@@ -33,6 +33,7 @@ PEER_PORT = 9641
 DATA_DIRECTORY = "/var/lib/muster"
 USER_ID = 65532
 GRACE_PERIOD_S = 30
+"""How long Kubernetes lets a pod drain: `LONGEST_DRAIN_S` and some time to write."""
 
 Manifest = dict[str, Any]
 

@@ -36,7 +36,9 @@ __all__ = ["PodSession"]
 log = structlog.get_logger(__name__)
 
 RETRY_MIN_S = 0.05
+"""The shortest pause between attempts to reach a pod that is down."""
 RETRY_MAX_S = 0.25
+"""The longest one: it is part of every failover."""
 RETRY_SHARE = 0.02
 """Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.
 Nobody tells that a port is open again, and how soon that is noticed is part of every failover; a refused connection

@@ -35,8 +35,11 @@ PART_ENTRIES = 200
 PARTS_AT_ONCE = 4
 """A state of up to this many parts is encoded without a pause, in less than two milliseconds."""
 COMMITTED_WITHIN_S = 1.0
+"""A checkpoint whose records are not committed within this time is given up; the next look tries again."""
 COMMIT_POLL_S = 0.02
+"""How often it is looked whether they are committed."""
 REST = Rest(1 / 5, longest_s=1.0)
+"""Between the parts of a checkpoint."""
 OVERDUE = 2
 REST_OVERDUE = Rest(1 / 2, longest_s=1.0)
 """For a log of which OVERDUE times as much as makes a checkpoint due follows the last one. Replay is not much faster
