@@ -1,5 +1,5 @@
-"""Pure decisions: an observation in, a tuple of actions out. No clock, no I/O, no randomness; sees only the api models.
+"""The planner: a pure function from an observation to a tuple of actions, without clock, I/O or randomness.
 
-`planner.plan` is the entry. A converged observation gives an empty plan. Every action is harmless when it is repeated,
-and a plan may be cut short after any of them: what is missing is planned again from what is then observed.
+`planner.plan` is the entry. An observation in which everything is as declared gives an empty plan. Every action can be
+repeated without harm, and a plan can stop after any of its actions: the next plan contains what is missing.
 """

@@ -1,4 +1,4 @@
-"""What a plan can ask for. Each is harmless when repeated."""
+"""The actions of a plan. Each can be repeated without harm."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class RecordLeadership:
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """Call onElection at `pod`. Comes after the record of this epoch and pod, and must not be done if that was lost.
+    """Call onElection at `pod`, after this epoch and pod are recorded. If that record fails, the call must not happen.
 
-    `resign`: the pod that led until now; once the new leader is there it is told so, in the same epoch (onResignation).
-    `reason`, `message`: why it is called, for people.
+    `resign`: the pod that led until now. Once the new leader serves, it is told so in the same epoch (onResignation).
+    `reason`, `message`: why the election happens, for people.
     """
 
     partition: str  # name of the OffsetsPartition
@@ -111,7 +111,7 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class RecordReshard:
-    """Compare-and-swap the status of the topic: the next phase of a re-shard. What it allows is planned afterwards."""
+    """Compare-and-swap the next phase of a re-shard into the status of the topic. Later plans act on it."""
 
     seen: OffsetsTopic
     status: OffsetsTopicStatus
@@ -119,7 +119,7 @@ class RecordReshard:
 
 @dataclass(frozen=True, slots=True)
 class SetFence:
-    """Have a partition closed or opened by the re-shard with this number. `importing`: it is a new one."""
+    """Close or open a partition for the re-shard with this number. `importing`: it is a new partition."""
 
     index: int
     reshard: int
@@ -129,7 +129,7 @@ class SetFence:
 
 @dataclass(frozen=True, slots=True)
 class SetFences:
-    """Of partitions that `pod` leads."""
+    """Set the fences of partitions that `pod` leads."""
 
     pod: str
     fences: tuple[SetFence, ...]
@@ -137,7 +137,7 @@ class SetFences:
 
 @dataclass(frozen=True, slots=True)
 class RestartPod:
-    """Have a pod replaced by one of the declared template. It leads nothing that another pod could lead."""
+    """Replace a pod by one of the declared template. It leads nothing that another pod could lead."""
 
     pod: str
     uid: str
@@ -145,7 +145,7 @@ class RestartPod:
 
 @dataclass(frozen=True, slots=True)
 class WritePartitionStatus:
-    """Show what was decided of a partition. Nothing is decided on it."""
+    """Show people what was decided about a partition. No decision depends on this write."""
 
     seen: OffsetsPartition
     status: OffsetsPartitionStatus

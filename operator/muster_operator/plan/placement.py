@@ -8,10 +8,61 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from muster_operator.api.models import OffsetsPartition, Replica
-from muster_operator.plan.observation import PodView
+from msgspec.structs import replace
 
-__all__ = ["choose_pods", "place"]
+from muster_operator.api.conditions import Reason
+from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState, Replica
+from muster_operator.plan.decision import Decision, stalled
+from muster_operator.plan.observation import Connection, Observation, PodView
+
+__all__ = ["choose_pods", "place", "place_new", "too_few_pods"]
+
+
+def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
+    """Why the topic's partitions cannot have all their replicas; "" if they can."""
+    assert seen.cluster is not None
+    factor, pods = topic.spec.replication_factor, seen.cluster.spec.pods
+    if factor <= pods:
+        return ""
+    return f"replicationFactor {factor} needs {factor} pods, and CoordinatorCluster {seen.name} has {pods}"
+
+
+def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Mapping[int, Decision]:
+    """Decide about the partitions without replicas, by index.
+
+    They wait until every declared pod answers. If the store has lost its statuses, a volume can still have the log of
+    such a partition, and an empty log on another pod would lose what was committed.
+    """
+    assert seen.cluster is not None
+    unplaced = [each for each in records.values() if not each.status.replicas]
+    placed = [each for each in records.values() if each.status.replicas]
+    if too_few := too_few_pods(seen, seen.topics[0]):
+        return {each.spec.index: stalled(each.status, Reason.TOO_FEW_PODS, too_few) for each in unplaced}
+    declared = seen.cluster.spec.pods
+    silent = [pod.name for pod in seen.pods if pod.connection is not Connection.UP]
+    if len(seen.pods) < declared or silent:
+        waiting = f"waits for pod {silent[0]}" if silent else f"waits for {declared - len(seen.pods)} more pods"
+        return {each.spec.index: _pending(each, f"{waiting} before it gets its place") for each in unplaced}
+    places = place(unplaced, placed, seen.pods, seen.topics[0].spec.replication_factor)
+    decisions = {}
+    for each in unplaced:
+        chosen = places[each.metadata.name]
+        holders = [pod.name for pod in seen.pods if (view := pod.replicas.get(each.spec.index)) and view.used]
+        if holders and not each.spec.replicas:
+            decisions[each.spec.index] = _unknown_log(each, holders)
+            continue
+        pending = replace(each.status, replicas=chosen, state=PartitionState.PENDING, reason=Reason.PLACING)
+        decisions[each.spec.index] = Decision(pending, f"is placed on {', '.join(r.pod for r in chosen)}")
+    return decisions
+
+
+def _pending(partition: OffsetsPartition, message: str) -> Decision:
+    return Decision(replace(partition.status, state=PartitionState.PENDING, reason=Reason.PLACING), message)
+
+
+def _unknown_log(partition: OffsetsPartition, holders: Sequence[str]) -> Decision:
+    text = f"a log with data that no record names is on {', '.join(holders)}; name the pod to use in spec.replicas"
+    return stalled(partition.status, Reason.UNKNOWN_LOG, text)
 
 
 def place(

@@ -1,4 +1,4 @@
-"""The record of a topic's leaderships, and the partitions as it tells them: what all decisions are made from."""
+"""The record of leaderships in the status of a topic, from which all decisions are made."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def leadership_of(status: OffsetsPartitionStatus, uid: str) -> LeadershipRecord:
 
 
 def as_recorded(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPartition:
-    """The partition with the leadership that the record of its topic has.
+    """The partition with the leadership in the record of its topic, in place of the one in its own status.
 
-    Of the record and the status the one with the higher epoch is newer: the record, unless it was lost (a topic that
-    was deleted and created again, or restored). An epoch never falls.
+    An epoch never falls, so the higher epoch is newer. That is the record, unless the topic was restored, or deleted
+    and created again.
     """
     status = partition.status
     line = topic.status.leaderships.get(str(partition.spec.index))
