@@ -114,6 +114,12 @@ class ObjectsSeen:
         """How new the object in the cache is; -1 when there is none."""
         return self._cache(resource).version(name)
 
+    def has_changed(self, seen: Resource) -> bool:
+        """Whether another version of the object is known by now."""
+        meta = seen.metadata
+        present = self._cache(type(seen)).get((meta.namespace, meta.name))
+        return present is not None and present.metadata.resource_version != meta.resource_version
+
     def keys(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""
         values: list[Resource] = [*self._clusters.values(), *self._topics.values(), *self._partitions.values()]

@@ -106,7 +106,9 @@ class KubeStore:
             raise
 
     async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
-        """See the port."""
+        """See the port. Sends no request if the object is known to have changed since it was `seen`."""
+        if self.seen.has_changed(seen):
+            raise ConflictError(f"OffsetsPartition {seen.metadata.name} has changed since it was observed")
         await self._swap_status(OffsetsPartition, seen, status)
         before = seen.status
         known = before.conditions

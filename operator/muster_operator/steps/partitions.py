@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import structlog
 
-from muster_operator.api.models import OffsetsPartitionStatus
 from muster_operator.plan.actions import Action, CreatePartitions, WritePartitionStatus
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
@@ -38,7 +37,7 @@ async def show_partitions(context: Context, actions: Sequence[Action]) -> Outcom
     differs from what is decided, so the next plan asks for it again.
     """
     todo = [each for each in actions if isinstance(each, WritePartitionStatus)]
-    todo.sort(key=_is_detail)
+    todo.sort(key=_names_the_leader_already)
     memory = context.memory
     memory.to_show = {each.seen.metadata.name: each for each in todo}
     if not todo or memory.showing is not None:
@@ -72,10 +71,7 @@ async def _write_one_by_one(context: Context, under_way: set[str]) -> None:
             under_way.discard(name)
 
 
-def _is_detail(action: WritePartitionStatus) -> bool:
-    """Only counts and conditions are new: leaders come first."""
-    return _essence(action.seen.status) == _essence(action.status)
-
-
-def _essence(status: OffsetsPartitionStatus) -> tuple[object, ...]:
-    return status.leader, status.epoch, status.state
+def _names_the_leader_already(action: WritePartitionStatus) -> tuple[bool, bool]:
+    """Sort key: first statuses that name another leader, then those with another state, then counts and conditions."""
+    before, after = action.seen.status, action.status
+    return before.leader == after.leader, before.state is after.state

@@ -158,6 +158,16 @@ async def test_record_for_a_topic_that_is_gone_takes_it_out_of_the_cache(store: 
     assert (await store.observe(C)).topics == ()
 
 
+async def test_status_of_a_partition_that_is_known_to_have_changed_is_no_request(
+    store: KubeStore, api: Objects
+) -> None:
+    (before, *_) = (await store.observe(C)).partitions
+    await store.write_partition_status(before, replace(before.status, following=3))
+    with pytest.raises(ConflictError):
+        await store.write_partition_status(before, replace(before.status, following=2))
+    assert api.writes == ["t-0"]
+
+
 async def test_status_that_shows_another_leader_is_an_event_though_the_reason_is_the_same(api: Objects) -> None:
     told: list[str] = []
 

@@ -185,7 +185,7 @@ def counted(index: int) -> WritePartitionStatus:
     return WritePartitionStatus(seen, with_status(seen.status, following=2))
 
 
-async def test_statuses_are_written_in_one_pass_leaders_first_a_few_at_a_time() -> None:
+async def test_statuses_are_written_in_one_pass_new_leaders_first_a_few_at_a_time() -> None:
     shown = Shown()
     await shown.plan(*(counted(index) for index in range(10)), *(led(index, 2) for index in range(10, 20)))
     assert shown.store.begun == [(index, 2) for index in range(10, 10 + IN_PARALLEL)]
