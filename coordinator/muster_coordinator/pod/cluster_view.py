@@ -1,4 +1,4 @@
-"""What this pod knows of the cluster: the metadata image that the operator pushed last (ADR-0002)."""
+"""What this pod knows of the cluster: the metadata image that the operator pushed last (ADR 2)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A pod's data directory: the journal and its writer, the replicas, their logs.
 
-    <data>/journal/                    one journal for all partitions (ADR-0001)
+    <data>/journal/                    one journal for all partitions (ADR 1)
     <data>/__consumer_offsets-<p>/     segments in Kafka's format, leader-epoch-checkpoint, muster.promise
     <data>/lost/                       what the journal had of logs whose directory is gone
     <data>/removed/                    a file for each partition whose replica here left its set and was deleted

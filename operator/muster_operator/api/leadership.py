@@ -1,7 +1,7 @@
 """Who leads the partitions of a topic, and which replicas count: the record that elections rest on.
 
 It is one field of `OffsetsTopic.status`, so one compare-and-swap of one object records any number of partitions, and no
-epoch is ever issued to two pods (docs/adr/0021-leadership-is-recorded-once.md).
+epoch is ever issued to two pods (ADR 21).
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "serviceName": headless_service_name(cluster.metadata.name),
             "replicas": spec.pods,
             "podManagementPolicy": "Parallel",
-            # The operator replaces pods, one at a time, after it has moved their leaders (ADR 0005).
+            # The operator replaces pods, one at a time, after it has moved their leaders (ADR 5).
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": _selector(cluster)},
             # The log is the data: neither scaling down nor deleting the cluster may drop it.
