@@ -1,4 +1,4 @@
-"""Elections under way and what was answered: one at a time per partition, the next one held back with jitter."""
+"""Elections that are under way, and their results: one at a time for each partition, and a pause after failures."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from muster_operator.plan.observation import Attempt
 __all__ = ["Attempts", "attempt_of"]
 
 FIRST_DELAY_S = 0.05
-"""Before the second attempt to elect; it doubles with each further one."""
+"""Wait before the third election of a partition. It doubles with each further one, up to MAX_DELAY_S, with jitter."""
 MAX_DELAY_S = 5.0
 """The longest pause between two attempts."""
 SOON_S = 1.0
-"""Elections mostly end within this time. Moves one after the other, as of a pod that drains, go on for longer."""
+"""Elections mostly end within this time. A series of moves, as of a pod that drains, takes longer."""
 REFUSED_S = 1.0
-"""A pod that said that it cannot lead is not asked again for so long, if there is another one."""
+"""A pod that refused to lead is not asked again within this time if another pod can lead."""
 
 
 _REASONS = {
@@ -33,7 +33,7 @@ _REASONS = {
     CallStatus.NO_MAJORITY: Reason.NO_MAJORITY,
 }
 _REFUSALS = frozenset((CallStatus.WRONG_REPLICA, CallStatus.CANNOT_WRITE, CallStatus.DAMAGED))
-"""This pod cannot lead the partition now; another one may."""
+"""The pod that answers this cannot lead the partition now; another pod may."""
 
 
 @dataclass(slots=True)
@@ -50,18 +50,18 @@ class _Election:
 
 
 class Attempts:
-    """Of one cluster. Times are monotonic seconds; `jitter` gives numbers in [0, 1)."""
+    """The elections of one cluster. Times are monotonic seconds; `jitter` returns numbers in [0, 1)."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
         self._elections: dict[str, _Election] = {}
         self._refused: dict[str, dict[str, float]] = {}  # partition -> pod -> until when
-        self._busy_since = 0.0  # with calls, without a break
+        self._busy_since = 0.0  # at least one call has been under way since then
 
     def start(
         self, partition: str, pod: str, epoch: int, now: float, reason: Reason | None = None, message: str = ""
     ) -> None:
-        """`reason`, `message`: why it is called, which is what `view` says until there is an answer."""
+        """The election is called now. `view` shows `reason` and `message` until there is an answer."""
         if not any(each.in_flight for each in self._elections.values()):
             self._busy_since = now
         before = self._elections.get(partition)
@@ -69,10 +69,9 @@ class Attempts:
         self._elections[partition] = _Election(pod, epoch, now, tries, reason=reason, message=message)
 
     def answered(self, partition: str, epoch: int, now: float, result: CallResult) -> None:
-        """The election of this epoch has this result. Whatever it is, the next election has to wait, unless the leader
-        becomes ACTIVE (`settle`).
-
-        The second try comes at once: the result itself puts right a stale epoch, or names a better log elsewhere.
+        """The election of `epoch` has this result. The next election of the partition waits, unless the leader becomes
+        ACTIVE (`settle`). Only the second election does not wait: the result of the first one corrects a stale epoch,
+        or names the better log.
         """
         election = self._end(partition, epoch, now)
         if election is not None:
@@ -82,7 +81,7 @@ class Attempts:
                 self._refused.setdefault(partition, {})[election.pod] = until
 
     def unanswered(self, partition: str, epoch: int, now: float, message: str) -> None:
-        """The election of this epoch has no result: the call failed, as `message` says."""
+        """The call of `epoch` has failed, as `message` says; what the pod did is unknown."""
         election = self._end(partition, epoch, now)
         if election is not None:
             election.reason, election.message = Reason.ELECTING, message
@@ -100,7 +99,9 @@ class Attempts:
         return election
 
     def settle(self, partition: str, now: float) -> float | None:
-        """The partition has an active leader: forget its failures. How long the election took, if one was made."""
+        """The partition has an active leader: forget its failures. Return the seconds that its election took; None: no
+        election was called.
+        """
         election = self._elections.get(partition)
         if election is None or election.in_flight:
             return None
@@ -108,7 +109,7 @@ class Attempts:
         return now - election.started
 
     def forget(self, pods: Iterable[str]) -> None:
-        """These pods were restarted: what failed before says nothing."""
+        """These pods have restarted: their failures before that say nothing any more."""
         gone = set(pods)
         for partition, election in [*self._elections.items()]:
             if election.pod in gone and not election.in_flight:
@@ -118,6 +119,7 @@ class Attempts:
                 del refusals[pod]
 
     def view(self, now: float) -> Mapping[str, Attempt]:
+        """What a plan must know, by name of the partition."""
         self._refused = {
             partition: left
             for partition, refusals in self._refused.items()
@@ -130,7 +132,7 @@ class Attempts:
         }
 
     def _is_recent(self, election: _Election, now: float) -> bool:
-        """Or its result names what the next election needs."""
+        """It matters to a plan: it is under way, the next one waits, or its result names what the next one needs."""
         result = election.result
         names = result is not None and bool(result.better_log_id or result.replicas)
         return election.in_flight or now < election.not_before or names
@@ -147,13 +149,13 @@ class Attempts:
         return replace(shown, in_flight=election.in_flight, held_back=now < election.not_before, refused=refused)
 
     def are_under_way(self, now: float) -> bool:
-        """Elections were called a moment ago, and their answers are about to come. Not without end: what waits for a
-        break is done after a while when there is none.
+        """Whether calls are under way that began within SOON_S. A series of calls without a break counts only for that
+        time, so that work which waits for the calls is done at last.
         """
         return now < self._busy_since + SOON_S and any(each.in_flight for each in self._elections.values())
 
     def next_due(self, now: float) -> float | None:
-        """Seconds until the first partition that is held back may be elected again, or nobody waits for answers."""
+        """Seconds until an election that waits may be called, or `are_under_way` ends; None: nothing waits."""
         ends = [each.not_before for each in self._elections.values() if not each.in_flight]
         ends += [self._busy_since + SOON_S for each in self._elections.values() if each.in_flight]
         ends += [until for refusals in self._refused.values() for until in refusals.values()]

@@ -15,7 +15,7 @@ from muster_coordinator.pod.images import Images
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.publishing import PartitionPublisher
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.pod.status import partition_status
+from muster_coordinator.pod.status import replica_status
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
@@ -77,7 +77,7 @@ class Pod:
         self._images.remember(image)
 
     def listening(self) -> None:
-        """Start-up is over: the Kafka listener accepts."""
+        """The start is over: the Kafka listener accepts connections."""
         self._listening = True
         self._publisher.start()
         self._hub.publish_status()
@@ -179,12 +179,12 @@ class Pod:
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:
-        """Every replica; and directories that are none because their promise cannot be read."""
+        """All replicas, and directories that cannot serve as one because their promise cannot be read."""
         here = sorted({*self._manager.replicas, *self._manager.damage})
         return tuple(status for one in here if (status := self._status_of(one)) is not None)
 
     def _status_of(self, partition: int) -> p.ReplicaStatus | None:
-        return partition_status(self._manager, partition)
+        return replica_status(self._manager, partition)
 
     def subscribe(self) -> AsyncGenerator[p.StatusEvent | p.PartitionEvent, None]:
         return self._hub.subscribe()
@@ -193,7 +193,7 @@ class Pod:
 
     def live(self) -> tuple[bool, str]:
         must_restart = self._manager.must_restart
-        return (False, must_restart) if must_restart else (True, "the event loop turns")
+        return (False, must_restart) if must_restart else (True, "the event loop runs")
 
     def started(self) -> tuple[bool, str]:
         return (True, "listening") if self._listening else (False, "recovering the logs")

@@ -1,4 +1,4 @@
-"""When a partition's status goes onto the watch streams: a change of state at once, positions now and then."""
+"""When the status of a replica goes to the watch streams: a change of state at once, positions at intervals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from muster_coordinator.podapi.models import ReplicaStatus
 __all__ = ["POSITIONS_S", "PartitionPublisher"]
 
 POSITIONS_S = 0.5
-"""Positions of a partition are published at most so often: operators choose leaders by them, and ask before they do."""
+"""Seconds between two publications of positions. An operator asks for newer ones before it chooses a leader."""
 
 
 class PartitionPublisher:
-    """``status``: of one partition, None if it is not here; ``moving``: partitions whose positions others follow."""
+    """`status` returns the status of a partition's replica, None if there is none. `moving` returns the partitions
+    whose positions operators follow.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class PartitionPublisher:
             self._timer.cancel()
 
     def changed(self, partition: int) -> None:
-        """Something of ``partition`` changed: publish it, unless it is only positions."""
+        """The replica of `partition` has changed: publish it, unless only positions changed."""
         now = self._status(partition)
         if now is None:
             return

@@ -1,4 +1,4 @@
-"""One replica as the pod API shows it."""
+"""The status of one replica, for the pod API."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, Replic
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.states import OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
-__all__ = ["partition_status"]
+__all__ = ["replica_status"]
 
 
-def partition_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
-    """None: no replica is here. A directory that is none because its promise cannot be read has no log id."""
+def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
+    """The status of the replica here; None: there is none. A directory whose promise cannot be read has no log id."""
     damage = manager.damage.get(partition, "")
     replica = manager.replicas.get(partition)
     if replica is None:
@@ -49,7 +49,7 @@ def partition_status(manager: ReplicaManager, partition: int) -> ReplicaStatus |
 
 
 def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:
-    """What the protocol core adds. A candidate that promised its epoch to itself is about to lead."""
+    """Add what the protocol core knows. A candidate that promised its epoch to itself counts as a leader that loads."""
     leading_epoch = core.leading_epoch
     if leading_epoch < 0 and core.is_electing:
         leading_epoch = core.promise.epoch

@@ -1,11 +1,11 @@
-"""Client of the pod API. Every call can be repeated; none is without a time limit.
+"""Client of the pod API. Every call can be repeated and has a time limit.
 
 Errors:
 
     PodApiError
-    +-- PodUnreachableError     no connection, or it broke; `refused`: nothing listens there
-    +-- PodTimeoutError         no answer in time: what the call did is unknown
-    +-- PodRefusedError         the pod refused the call as a whole: status, reason, message
+    +-- PodUnreachableError     there is no connection, or it broke; `refused`: nothing listens there
+    +-- PodTimeoutError         no answer came in time: what the call did is unknown
+    +-- PodRefusedError         the pod refused the whole call: HTTP status, reason, message
     +-- PodProtocolError        the answer cannot be read
 """
 
@@ -47,9 +47,9 @@ CONNECT_TIMEOUT_S = 1.0
 CALL_TIMEOUT_S = 5.0
 """A call without a time of its own fails after it."""
 FENCE_TIMEOUT_S = 10.0
-"""It is answered when it is committed."""
+"""The pod answers a fence when it is committed."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
-"""Of a watch stream: the status of 1,000 partitions takes a quarter of a megabyte."""
+"""Longest line of a watch stream, in bytes: the status of 1,000 partitions takes a quarter of a megabyte."""
 
 _A = TypeVar("_A")
 
@@ -59,7 +59,7 @@ class PodApiError(Exception):
 
 
 class PodUnreachableError(PodApiError):
-    """No connection to the pod, or it broke. `refused`: the host answered that nothing listens there."""
+    """There is no connection to the pod, or it broke. `refused`: the host answered that nothing listens there."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -67,11 +67,11 @@ class PodUnreachableError(PodApiError):
 
 
 class PodTimeoutError(PodApiError):
-    """No answer in time."""
+    """No answer came in time."""
 
 
 class PodRefusedError(PodApiError):
-    """The pod refused the call as a whole."""
+    """The pod refused the whole call."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -89,12 +89,15 @@ class _Partitions(msgspec.Struct):
 
 
 def new_session() -> aiohttp.ClientSession:
-    """A session for any number of pods. Streams stay open, so connections are not limited."""
+    """A session for any number of pods. It does not limit connections, because streams stay open."""
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
 
 
 class PodClient:
-    """The API of one pod at one address (host:port). `pod` is its name: another pod at this address refuses."""
+    """The API of one pod at one address (host:port). `pod` is its name: another pod at this address refuses all calls.
+
+    Every method raises PodApiError. Timeouts are in seconds.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, pod: str, address: str) -> None:
         self._session = session
@@ -132,7 +135,9 @@ class PodClient:
         last: bool,
         timeout_s: float,
     ) -> FenceResult:
-        """Record batches for a new partition; `last`: no more follow."""
+        """Have a new partition take in record batches, of which the first record is number `position`; `last`: no more
+        follow.
+        """
         query = f"?token={token}&reshard={reshard}&position={position}" + ("&last" if last else "")
         return await self._answer("POST", f"/v1/imports/{partition}{query}", FenceResult, batches, timeout_s)
 
@@ -152,14 +157,14 @@ class PodClient:
         return await self._call("POST", "/v1/drain" + query, PodStatus, None, timeout_s)
 
     async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
-        """Events until the stream ends (the generator ends) or breaks (PodApiError).
+        """Yield events until the stream ends. Raises PodApiError if the stream breaks.
 
-        PodTimeoutError when nothing comes for `silence_s` (a pod sends something every 200 ms).
+        Raises PodTimeoutError if nothing comes for `silence_s`; a pod sends something every 200 ms.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
         decode = msgspec.json.Decoder(WatchEvent).decode
         try:
-            url = self._base + "/v1/watch?operator"  # a pod whose operator watches leaves elections to it
+            url = self._base + "/v1/watch?operator"  # while an operator watches, no replica nominates itself
             async with self._session.get(url, headers=self._headers, timeout=timeout) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
@@ -192,7 +197,7 @@ class PodClient:
             try:
                 status, content = await self._send(method, path, body, timeout_s)
             except aiohttp.ServerDisconnectedError:
-                # A kept connection that the pod closed meanwhile, as when it restarted; calls can be repeated.
+                # The pod has closed a connection that was kept, as when it restarted. Calls can be repeated.
                 status, content = await self._send(method, path, body, timeout_s)
             if status != 200:
                 raise _refusal(status, content)
@@ -225,7 +230,7 @@ def _refusal(status: int, content: bytes) -> PodRefusedError:
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """Lines of any length up to MAX_LINE_BYTES (the reader's own readline stops at its buffer)."""
+    """Yield lines of up to MAX_LINE_BYTES. The reader's own `readline` stops at its buffer's size."""
     pieces: list[bytes] = []
     held = 0
     while chunk := await stream.readany():

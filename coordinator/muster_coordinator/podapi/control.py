@@ -1,4 +1,4 @@
-"""What a pod offers to its HTTP API: the port between `podapi.server` and the runtime of the shards."""
+"""What a pod offers to its HTTP API: the port between `podapi.server` and the pod."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ class PodControl(Protocol):
     """
 
     async def create_replicas(self, request: ReplicasRequest) -> CallResults:
-        """Make sure that a log, its log id and its promise file exist for every partition named; durable on return."""
+        """Create a log, its log id and its promise file for every named partition that has none. Durable on return."""
 
     async def remove_replicas(self, request: RemovalsRequest) -> CallResults:
-        """Delete logs that left their sets. One that may count again, or that the image names, is kept."""
+        """Delete logs that left their sets. A log that may count again, or that the image names, is kept."""
 
     async def elect(self, request: ElectionsRequest) -> CallResults:
-        """onElection. Never waits for a load that takes long (`CallStatus.LOADING`; its end comes as an event), so that
-        one large partition delays no other."""
+        """onElection. It does not wait for a long load, so that one large partition delays no other: then the result is
+        `CallStatus.LOADING`, and the end of the load comes as an event."""
 
     async def resign(self, request: ResignationsRequest) -> CallResults:
         """onResignation. The promise is durable on return."""
 
     def status(self) -> PodStatus:
-        """Everything, partitions included."""
+        """The status of the pod and of all its replicas."""
 
     def partitions(self) -> tuple[ReplicaStatus, ...]:
-        """The replicas that are here, by partition index."""
+        """The replicas of this pod, in the order of partitions."""
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
         """Take the image. Raises RefusedCallError (409, StaleImage) if its (token, version) is lower than the current
         one's."""
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
-        """Events from now on, the first one a `StatusEvent`. See `podapi.events.EventHub`."""
+        """Yield events from now on, a `StatusEvent` first. See `podapi.events.EventHub`."""
 
     def operator_heard(self) -> None:
-        """The operator's watch stream is open: somebody is there who elects."""
+        """The operator's watch stream is open: replicas leave elections to the operator."""
 
     async def drain(self, token: int | None) -> None:
-        """Take no election from now on, give the operator a moment to move away what this pod leads, and resign from
+        """Take no election from now on, wait until the operator has moved away what this pod leads, and resign from
         the rest. `token` is None for a caller that is no operator: a person, or the end of the process."""
 
     def live(self) -> tuple[bool, str]:
-        """Whether the process should stay, and one line that says why."""
+        """Whether the process should go on, and one line that says why."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients should be sent here, and one line that says why."""
 
     def started(self) -> tuple[bool, str]:
-        """Whether start-up (recovery of the logs included) is over, and one line that says why."""
+        """Whether the start is over, with the recovery of the logs, and one line that says why."""

@@ -1,7 +1,7 @@
 """Events of a pod for any number of watch streams.
 
-A stream that reads slowly costs no memory: it holds at most one pending event per partition, always the newest one.
-What is between two states is lost to it, which is fine for a reader that acts on levels.
+A slow reader costs no memory: its stream holds at most one pending event per partition, the newest one. It misses
+states in between, which does not matter to a reader that acts on states and not on their changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["EventHub"]
 
 
 class EventHub:
-    """Publishes on the event loop's thread; subscribers are independent of each other."""
+    """Publishes on the event loop's thread. Subscribers are independent of one another."""
 
     def __init__(self, status: Callable[[], PodStatus]) -> None:
         self._status = status
@@ -26,16 +26,16 @@ class EventHub:
 
     @property
     def has_streams(self) -> bool:
-        """Whether anybody watches."""
+        """Whether any stream is open."""
         return bool(self._streams)
 
     def publish(self, partition: ReplicaStatus) -> None:
-        """A partition changed its state, role, epoch, log id or reason. (Not for every commit.)"""
+        """The replica of a partition has changed in more than its positions, which move with every commit."""
         for stream in self._streams:
             stream.put(partition)
 
     def publish_status(self) -> None:
-        """Something of the whole pod changed, or many partitions at once."""
+        """The pod has changed in something that is not of one partition, or in many partitions at once."""
         for stream in self._streams:
             stream.put_status()
 
@@ -52,7 +52,7 @@ class EventHub:
 
 
 class _Stream:
-    """What one subscriber has not read yet."""
+    """The events that one subscriber has not read yet."""
 
     def __init__(self) -> None:
         self.wakeup = asyncio.Event()
@@ -61,7 +61,7 @@ class _Stream:
         self.wakeup.set()
 
     def put(self, partition: ReplicaStatus) -> None:
-        if not self._whole:  # the whole status is made when it is read, and holds this change then
+        if not self._whole:  # else the whole status, which is made when it is read, will hold this change
             self._partitions[partition.partition] = partition
         self.wakeup.set()
 

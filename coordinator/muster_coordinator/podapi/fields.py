@@ -1,8 +1,9 @@
-"""What every message of the pod API is made of: checked fields, the bases of requests and answers, refusals.
+"""The parts of every message of the pod API: checked fields, the bases of requests and answers, refusals.
 
-JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent default; answers
-and events ignore them, so that an operator can be older than the pod that it talks to. A partition is the index of an
-offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica (see replication rules).
+Messages are JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent
+default. Answers and events ignore them, so that an operator can be older than the pod that it calls. A partition is the
+index of an offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica
+(docs/replication.md).
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ LogId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 FencingToken = Annotated[int, msgspec.Meta(ge=0)]
 
 ADDRESSEE_HEADER = "Muster-Pod"
-"""Names the pod that a call is meant for. An address can have passed to another pod, and a name is cheap to check."""
+"""Names the pod that a call is meant for, because an address can have passed to another pod."""
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what comes in."""
+    """Base of requests."""
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what goes out."""
+    """Base of answers and events."""
 
 
 class Problem(Answer, frozen=True):
-    """Body of every refused call as a whole: a stable code and a sentence that names the field or the cause."""
+    """Body of the answer to a call that is refused as a whole: a stable code, and a sentence that names the cause."""
 
     reason: str
     message: str

@@ -1,4 +1,4 @@
-"""The metadata image, which an operator puts to pods (PUT /v1/metadata): who leads what, and where everybody is."""
+"""The metadata image, which an operator puts to pods (PUT /v1/metadata): leaders, addresses and topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Broker(Request, frozen=True):
 
 
 class PartitionLeader(Request, frozen=True):
-    """Leader of one offsets partition; node id -1 while there is none."""
+    """Leader of one offsets partition; node id -1: the partition has no leader."""
 
     partition: Partition
     node_id: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
@@ -37,7 +37,7 @@ class PartitionLeader(Request, frozen=True):
 
 
 class Peer(Request, frozen=True):
-    """Where the replicas of a pod are reached by other pods' replicas."""
+    """The address at which other pods reach the replicas of a pod."""
 
     pod: str
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -45,7 +45,9 @@ class Peer(Request, frozen=True):
 
 
 class ReplicaPlace(Request, frozen=True):
-    """Which pod has a replica. Places that its log does not count are learners: the leader feeds them."""
+    """The pod that has a replica. The leader feeds all replicas that are named; those that its log does not count are
+    learners.
+    """
 
     partition: Partition
     log_id: LogId
@@ -53,7 +55,7 @@ class ReplicaPlace(Request, frozen=True):
 
 
 class DeclaredTopic(Request, frozen=True):
-    """A topic that groups may commit offsets of."""
+    """A topic of which groups may commit offsets."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
     partitions: Annotated[int, msgspec.Meta(ge=1)]
@@ -62,7 +64,7 @@ class DeclaredTopic(Request, frozen=True):
 class MetadataImage(Request, frozen=True, omit_defaults=True):
     """What a pod tells Kafka clients about the cluster (Kafka: MetadataImage). Ordered by (token, version).
 
-    `any_topic`: every topic name is taken for existing, next to the declared ones. `peers` and `places`: where replicas
+    `any_topic`: every topic name counts as existing, next to the declared ones. `peers` and `places`: where replicas
     reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
     """
 

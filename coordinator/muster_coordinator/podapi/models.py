@@ -1,4 +1,4 @@
-"""What goes over the pod API: calls of an operator and their answers, status and events of a pod."""
+"""Messages of the pod API: calls of an operator and their answers, status and events of a pod."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CallResults(Answer, frozen=True):
 
 
 class ReplicaRequest(Request, frozen=True):
-    """One replica to create where none is. `segment_bytes`: offsets.topic.segment.bytes, None: the pod's own."""
+    """Create a replica if none is here. `segment_bytes`: offsets.topic.segment.bytes (None: the pod's)."""
 
     partition: Partition
     segment_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] | None = None
@@ -56,7 +56,7 @@ class ReplicasRequest(Request, frozen=True):
 
 
 class RemovalRequest(Request, frozen=True):
-    """A replica that is in no set any more, by what the leader of `epoch` committed: its log is to be deleted."""
+    """Delete the log of a replica that is in no set any more, as the leader of `epoch` has committed."""
 
     partition: Partition
     log_id: LogId
@@ -110,8 +110,9 @@ class ResignationsRequest(Request, frozen=True):
 
 
 class FenceStatus(Answer, frozen=True):
-    """A Fence record of re-shard `reshard`: `closed` to clients or open again. `imported`: records that a new partition
-    has taken in, -1: it is none; `complete`: those were all."""
+    """A Fence record of re-shard `reshard`: the partition is `closed` to clients or open again. `imported`: number of
+    records that a new partition has taken in (-1: it is not a new one); `complete`: those are all.
+    """
 
     reshard: int
     closed: bool
@@ -187,7 +188,7 @@ class ReplicaStatus(Answer, frozen=True):
         return next((each for each in self.followers if each.log_id == log_id), None)
 
     def without_positions(self) -> ReplicaStatus:
-        """The same without what changes with every commit. Whether a position is known at all (not -1) remains."""
+        """This status without what changes with every commit. It still tells whether a position is known (not -1)."""
         return msgspec.structs.replace(
             self,
             log_end_offset=min(self.log_end_offset, 0),
@@ -225,19 +226,19 @@ class PodStatus(Answer, frozen=True):
 
 
 class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):
-    """The whole status: the first line of a stream, and again when something changes that is not of one partition."""
+    """The whole status: the first event of a stream, and sent again when more changes than one partition."""
 
     status: PodStatus
 
 
 class PartitionEvent(Answer, frozen=True, tag_field="type", tag="partition"):
-    """One partition changed; replaces what was known of it."""
+    """The replica of one partition has changed; this status replaces the last one."""
 
     partition: ReplicaStatus
 
 
 class HeartbeatEvent(Answer, frozen=True, tag_field="type", tag="heartbeat"):
-    """The pod's event loop turns. `now` is its wall clock in milliseconds, for people and logs only."""
+    """The pod's event loop runs. `now` is its wall clock in milliseconds since 1970, for people and logs only."""
 
     now: int
 

@@ -1,9 +1,9 @@
-"""What a re-shard asks of pods: close and open partitions, and records for new ones (docs/resharding.md).
+"""The calls of a re-shard: close and open partitions, and fill new ones with records (docs/resharding.md).
 
     POST /v1/fences                                                   FencesRequest -> FencesResponse
     POST /v1/imports/<partition>?token=N&reshard=N&position=N[&last]  record batches -> FenceResult
 
-Both go to the leader, can be repeated, and are answered when what they say is committed.
+Both go to the leader, which answers when the change is committed. They can be repeated.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from muster_coordinator.podapi.models import FenceStatus
 __all__ = ["MAX_IMPORT_BYTES", "FenceCall", "FenceResult", "FencesRequest", "FencesResponse", "Reshard"]
 
 MAX_IMPORT_BYTES = 1 << 20
-"""Of one call: decoding it keeps the pod's event loop busy."""
+"""Longest body of one call, in bytes: to decode it keeps the pod's event loop busy."""
 
 Reshard = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class FenceCall(Request, frozen=True):
-    """Have the partition closed by this re-shard, or opened. `importing`: it is a new one, which takes in records."""
+    """Close the partition for this re-shard, or open it. `importing`: it is a new partition, which takes in records."""
 
     partition: Partition
     reshard: Reshard
@@ -38,7 +38,7 @@ class FencesRequest(Request, frozen=True):
 
 
 class FenceResult(Answer, frozen=True):
-    """`fence` is committed; None when the call was refused: `reason` is a code of `shard.fencing.Fencing`."""
+    """`fence` is committed. None: the call was refused, and `reason` is a code of `shard.fencing.Fencing`."""
 
     partition: int
     fence: FenceStatus | None = None

@@ -1,7 +1,8 @@
 """HTTP side of the pod API: routes, decoding, and the watch stream around a `PodControl`.
 
-Per-partition outcomes are in the body of a 200. A call that is refused as a whole has a `Problem` for a body: 400 (the
-message names the field), 409 (an older fencing token or metadata image), 413 (too large), 421 (meant for another pod).
+Results of single partitions are in the body of a 200. The answer to a call that is refused as a whole has a `Problem`
+for a body: 400 (the message names the field), 409 (an older fencing token or metadata image), 413 (too large), 421
+(meant for another pod).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from muster_coordinator.podapi.models import (
 __all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "body_of", "build_app", "json_answer", "number_of"]
 
 HEARTBEAT_INTERVAL_S = 0.2
-"""The longest silence of a watch stream."""
+"""Longest silence of a watch stream, in seconds."""
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Room for a metadata image of 10,000 topics and for a call about 1,000 partitions."""
@@ -40,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
-    """The application of one pod. `metrics` gives the text of /metrics (Prometheus' exposition format)."""
+    """The application of one pod. `metrics` returns the text of /metrics (Prometheus' exposition format)."""
     api = _Api(pod, metrics)
     app = web.Application(middlewares=[api.check], client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/replicas", api.replicas)
@@ -111,7 +112,7 @@ class _Api:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        # In a task of its own, so that a shutdown can end the stream and still finish the response.
+        # The stream has a task of its own, so that a shutdown can end it and still finish the response.
         stream = asyncio.create_task(self._stream(response, by_operator="operator" in request.query))
         self._streams.add(stream)
         try:
@@ -131,7 +132,7 @@ class _Api:
             while True:
                 await asyncio.wait({following}, timeout=HEARTBEAT_INTERVAL_S)
                 batch: list[WatchEvent] = []
-                while following.done():  # one write for all that happened together, as in a failover
+                while following.done():  # one write for all events of this moment, as in a failover
                     batch.append(following.result())
                     following = asyncio.ensure_future(anext(events))
                     await asyncio.sleep(0)
@@ -153,7 +154,7 @@ class _Api:
 
 
 async def body_of(request: web.Request, kind: type[_R]) -> _R:
-    """For routes of others, too. Raises RefusedCallError, which the application answers."""
+    """The decoded body. Other modules with routes use it too. Raises RefusedCallError, which `check` answers."""
     try:
         return msgspec.json.decode(await request.read(), type=kind)
     except msgspec.ValidationError as error:
@@ -165,7 +166,7 @@ async def body_of(request: web.Request, kind: type[_R]) -> _R:
 
 
 def number_of(request: web.Request, name: str) -> int:
-    """A parameter of the query. For routes of others, too. Raises RefusedCallError (400) if it is no number."""
+    """A number of the query. Raises RefusedCallError (400) if it is missing or no number."""
     try:
         return int(request.query[name])
     except (KeyError, ValueError):
@@ -173,5 +174,5 @@ def number_of(request: web.Request, name: str) -> int:
 
 
 def json_answer(answer: object, status: int = 200) -> web.Response:
-    """For routes of others, too."""
+    """`answer` as JSON. Other modules with routes use it too."""
     return web.Response(body=_encode(answer), status=status, content_type="application/json")

@@ -1,8 +1,8 @@
-"""Failure detector of one pod: what its stream went through, to what may be believed about it. Pure.
+"""The failure detector of one pod, as a table: from what happens to its watch stream to what a plan may believe.
 
-A stream that ends says nothing yet: the pod may have closed it. So the reconnect, made at once, decides: refused means
-that nothing listens there any more, which for a pod is death. A stream that is silent, or a host that does not answer,
-is suspected; a wrong suspicion costs an election, never safety.
+The end of a stream alone says nothing: the pod may have closed it. The reconnect, which follows at once, decides: a
+refused connection means that nothing listens there any more, so the pod is dead. A silent stream, or a host that does
+not answer, makes the pod SUSPECT. A wrong suspicion costs an election, never safety.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRANSITIONS: dict[tuple[Connection, Event], Connection] = {
     (Connection.UP, Event.STATUS): Connection.UP,
     (Connection.UP, Event.ENDED): Connection.UNSURE,
     (Connection.UP, Event.SILENT): Connection.SUSPECT,
-    # No new stream is opened while one is up: these three cannot come, and would be no reason to believe it dead.
+    # The operator opens no second stream while one is up, so these three cannot come. They would prove no death.
     (Connection.UP, Event.REFUSED): Connection.UP,
     (Connection.UP, Event.UNREACHABLE): Connection.UP,
     (Connection.UP, Event.STRANGER): Connection.UP,
@@ -39,7 +39,7 @@ TRANSITIONS: dict[tuple[Connection, Event], Connection] = {
     (Connection.UNSURE, Event.UNREACHABLE): Connection.SUSPECT,
     (Connection.UNSURE, Event.SILENT): Connection.SUSPECT,
     (Connection.UNSURE, Event.STRANGER): Connection.DOWN,
-    # Silence and an unreachable address are of the way to the pod as much as of the pod: the other pods are asked.
+    # Silence can be a fault of the network as well as of the pod: the plan asks the other pods.
     (Connection.SUSPECT, Event.STATUS): Connection.UP,
     (Connection.SUSPECT, Event.ENDED): Connection.SUSPECT,
     (Connection.SUSPECT, Event.REFUSED): Connection.DOWN,
@@ -62,4 +62,4 @@ DETAILS: dict[Event, str] = {
     Event.SILENT: "it is silent",
     Event.STRANGER: "another process answers at its address",
 }
-"""Why a pod is down, for people. Without numbers, so that a status that holds it does not change all the time."""
+"""Why a pod is down, for people. It holds no numbers, so a status that shows it does not change all the time."""

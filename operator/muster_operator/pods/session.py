@@ -1,4 +1,4 @@
-"""Session with one pod: keeps a watch stream open and the view of the pod current."""
+"""The session with one pod: it keeps a watch stream open, and knows the pod's last status."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from muster_coordinator.podapi.client import (
     PodUnreachableError,
 )
 from muster_coordinator.podapi.image import MetadataAnswer
-from muster_coordinator.podapi.models import (
-    PartitionEvent,
-    PodStatus,
-    ReplicaStatus,
-    StatusEvent,
-)
+from muster_coordinator.podapi.models import PartitionEvent, PodStatus, ReplicaStatus, StatusEvent
 from muster_coordinator.states import ReplicaRole, ShardState
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
@@ -35,18 +30,16 @@ __all__ = ["PodSession"]
 
 log = structlog.get_logger(__name__)
 
-RETRY_MIN_S = 0.05
-"""The shortest pause between attempts to reach a pod that is down."""
-RETRY_MAX_S = 0.25
-"""The longest one: it is part of every failover."""
-RETRY_SHARE = 0.02
-"""Between attempts to reach a pod that is down: this share of the time that it has been away, within these bounds.
-Nobody tells that a port is open again, and how soon that is noticed is part of every failover; a refused connection
-costs little."""
+RETRY_S = 0.1
+"""Seconds between attempts to reach a pod that is down. Nothing tells the operator that the pod listens again, and a
+refused connection costs little."""
 
 
 class PodSession:
-    """`changed` is called, on the loop's thread, whenever `view` differs in what a plan could depend on."""
+    """`changed` is called on the event loop whenever `view` changes in something that a plan can depend on.
+
+    `suspect_after_s`: a pod that sends nothing for this time is SUSPECT.
+    """
 
     def __init__(
         self,
@@ -58,15 +51,15 @@ class PodSession:
     ) -> None:
         self.info = info
         self.client = PodClient(http, info.name, info.api_address)
-        self.suspect_after_s = suspect_after_s
         self.runs = 0
-        """Streams opened so far: another one means that the pod may have restarted."""
+        """Streams opened so far. A new stream means that the pod may have restarted."""
+        self._suspect_after_s = suspect_after_s
         self._clock = clock
         self._changed = changed
         self._connection = Connection.UNSURE if info.api_address else Connection.DOWN
         self._detail = "" if info.api_address else "it has no address yet"
         self._steady_since = clock.monotonic()
-        self._status: PodStatus | None = None
+        self._status = PodStatus(info.name, info.node_id, "", "", "", "", ready=False)  # nothing is known yet
         self._replicas: dict[int, ReplicaStatus] = {}
         self._ended: Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -75,7 +68,7 @@ class PodSession:
         return f"PodSession({self.info.name}, {self._connection.value}, {self._detail or 'well'})"
 
     def start(self, crashed: Callable[[BaseException], None] | None = None) -> None:
-        """`crashed` gets what must not happen: the error that ended the session by itself."""
+        """`crashed` is called with the error if the session ends by a defect of its own."""
 
         def check(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
@@ -87,7 +80,7 @@ class PodSession:
             self._task.add_done_callback(check)
 
     def stop(self) -> asyncio.Task[None] | None:
-        """The task that is ending, if there is one."""
+        """Cancel the session. Return its task, which is about to end; None if the session was not started."""
         if self._task is not None:
             self._task.cancel()
         return self._task
@@ -97,6 +90,10 @@ class PodSession:
         """Its stream delivers."""
         return self._connection is Connection.UP
 
+    def update(self, info: PodInfo, suspect_after_s: float) -> None:
+        """The workload says something new of the same pod at the same address."""
+        self.info, self._suspect_after_s = info, suspect_after_s
+
     def view(self) -> PodView:
         status, info = self._status, self.info
         connection, detail = self._connection, self._detail
@@ -104,23 +101,23 @@ class PodSession:
             detail += f", and nothing is heard of its node {info.node}"
         if connection is not Connection.UP and info.phase in (PodPhase.PENDING, PodPhase.FAILED):
             connection, detail = Connection.DOWN, detail or "its process does not run"
-        if connection is Connection.UP and status is not None and not status.started:
-            # Before it has opened its logs a pod knows nothing of its replicas; to believe it would call them lost.
+        if connection is Connection.UP and not status.started:
+            # The pod has not opened its logs and does not know its replicas. Without this a plan would call them lost.
             connection = Connection.UNSURE
         return PodView(
             name=info.name,
-            node_id=info.node_id if status is None else status.node_id,
+            node_id=status.node_id,
             connection=connection,
-            kafka_address="" if status is None else status.kafka_address,
-            ready=status is not None and status.ready,
-            draining=info.phase in _ENDING or (status is not None and status.draining),
+            kafka_address=status.kafka_address,
+            ready=status.ready,
+            draining=info.phase in _ENDING or status.draining,
             gone=info.phase is PodPhase.GONE,
-            image=(-1, -1) if status is None else (status.metadata_token, status.metadata_version),
+            image=(status.metadata_token, status.metadata_version),
             replicas=dict(self._replicas),
             detail=detail,
-            peer_address="" if status is None else status.peer_address,
-            fencing_token=-1 if status is None else status.fencing_token,
-            lost_peers=frozenset(() if status is None else status.lost_peers),
+            peer_address=status.peer_address,
+            fencing_token=status.fencing_token,
+            lost_peers=frozenset(status.lost_peers),
             steady_s=self._clock.monotonic() - self._steady_since,
             node=info.node,
             zone=info.zone,
@@ -130,11 +127,11 @@ class PodSession:
             uid=info.uid,
         )
 
-    # What answers to calls say is as true as an event, and often earlier. `run` is that of `runs` when the call was
-    # sent: an answer of an earlier life of the pod says nothing about this one.
+    # The answer to a call is as true as an event, and often earlier. `run` is the value of `runs` when the call was
+    # sent: an answer from before a restart of the pod says nothing about the pod that runs now.
 
     def learn_elections(self, run: int, asked: Mapping[int, int], results: Iterable[CallResult]) -> None:
-        """`asked`: the epoch that was asked for, by partition."""
+        """Learn the results of elections. `asked`: the epoch of each call, by partition."""
         for result in results if run == self.runs else ():
             before = self._replicas.get(result.partition)
             if before is None or result.log_id != before.log_id or result.partition not in asked:
@@ -142,11 +139,12 @@ class PodSession:
             state = _LEADS.get(result.status)
             if state is not None and result.epoch == asked[result.partition]:
                 if before.epoch < result.epoch or before.state in _NOT_ACTIVE_YET:  # else an event was faster
-                    self._put(result.partition, _leading(before, result.epoch, state))
+                    self._put(_leading(before, result.epoch, state))
             elif result.epoch > before.epoch:
-                self._put(result.partition, msgspec.structs.replace(before, epoch=result.epoch, used=True))
+                self._put(msgspec.structs.replace(before, epoch=result.epoch, used=True))
 
     def learn_replicas(self, run: int, results: Iterable[CallResult]) -> None:
+        """Learn the log ids of replicas that the pod has created."""
         for result in results if run == self.runs else ():
             if result.log_id and result.partition not in self._replicas:
                 self._replicas[result.partition] = ReplicaStatus(
@@ -154,52 +152,52 @@ class PodSession:
                 )
 
     def learn_partitions(self, run: int, partitions: Iterable[ReplicaStatus]) -> None:
-        """Newer positions than those of the last events."""
+        """Learn positions that are newer than those of the last events."""
         for each in partitions if run == self.runs else ():
-            self._put(each.partition, each)
+            self._put(each)
 
     def learn_image(self, run: int, answer: MetadataAnswer) -> None:
-        if self._status is not None and run == self.runs:
+        """Learn which image the pod serves now."""
+        if run == self.runs:
             self._status = msgspec.structs.replace(
                 self._status, metadata_token=answer.token, metadata_version=answer.version
             )
 
-    def _put(self, partition: int, view: ReplicaStatus) -> bool:
-        """Take the view unless it is older than what is known, as events and answers overtake each other. Whether a
-        plan could depend on what is new: positions move with every commit, and who waits for one asks for it."""
-        before = self._replicas.get(partition)
-        if before is not None and before.log_id == view.log_id and _is_older(view, before):
+    def _put(self, status: ReplicaStatus) -> bool:
+        """Keep the status unless it is older than the known one: events and answers overtake each other.
+
+        Return whether a plan can depend on what is new. It does not depend on positions, which move with every commit:
+        a plan that needs one asks for it.
+        """
+        before = self._replicas.get(status.partition)
+        if before is not None and before.log_id == status.log_id and _is_older(status, before):
             return False
-        self._replicas[partition] = view
-        return before is None or before.without_positions() != view.without_positions()
+        self._replicas[status.partition] = status
+        return before is None or before.without_positions() != status.without_positions()
 
     # The stream
 
     async def _run(self) -> None:
-        lost_at = self._clock.monotonic()
         while True:
-            if await self._follow():
-                lost_at = self._clock.monotonic()  # and reconnect at once: whether that is refused is the question
-            else:
-                away_s = self._clock.monotonic() - lost_at
-                await asyncio.sleep(min(max(away_s * RETRY_SHARE, RETRY_MIN_S), RETRY_MAX_S))
+            if not await self._follow():  # after a stream that delivered reconnect at once: a refusal says that it died
+                await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> bool:
-        """One stream, from its opening to its end. Whether it ever delivered."""
+        """Follow one stream from its opening to its end. Return whether it ever delivered."""
         delivered = False
         event = Event.ENDED
         try:
-            async with aclosing(self.client.watch(self.suspect_after_s)) as events:
+            async with aclosing(self.client.watch(self._suspect_after_s)) as events:
                 async for each in events:
                     if isinstance(each, StatusEvent):
                         self._take_status(each.status, first=not delivered)
                         delivered = True
                     elif isinstance(each, PartitionEvent):
-                        self._take_partition(each.partition)
+                        self._take_replica(each.partition)
         except PodApiError as error:
             event = _event_of(error, delivered)
-            if self._ended is not event:  # once per way of being down, not at every attempt
-                log.info("pod stream ended", pod=self.info.name, how=event.value, error=str(error))
+            if self._ended is not event:  # log each way of being down once, not at every attempt
+                log.info("pod_stream_ended", pod=self.info.name, how=event.value, error=str(error))
         self._ended = event
         self._move(event)
         return delivered
@@ -210,12 +208,12 @@ class PodSession:
         if first:
             self.runs += 1
             self._ended = None
-            log.info("pod stream opened", pod=self.info.name, partitions=len(status.partitions))
+            log.info("pod_stream_opened", pod=self.info.name, partitions=len(status.partitions))
             self._move(Event.STATUS)
         self._changed()
 
-    def _take_partition(self, partition: ReplicaStatus) -> None:
-        if self._put(partition.partition, partition):
+    def _take_replica(self, status: ReplicaStatus) -> None:
+        if self._put(status):
             self._changed()
 
     def _move(self, event: Event) -> None:
@@ -225,7 +223,7 @@ class PodSession:
         self._detail = DETAILS[event] if in_doubt else ""
         if (self._connection is Connection.UP) != (before[0] is Connection.UP):
             self._steady_since = self._clock.monotonic()
-        # UNSURE is nothing to act on, and the reconnect that is under way shall not wait for a plan.
+        # A plan cannot act on UNSURE, and would only delay the reconnect that is under way.
         if (self._connection, self._detail) != before and self._connection is not Connection.UNSURE:
             self._changed()
 
@@ -235,19 +233,19 @@ _NOT_ACTIVE_YET = (ShardState.INITIAL, ShardState.LOADING)
 _LEADS = {CallStatus.ACCEPTED: ShardState.ACTIVE, CallStatus.LOADING: ShardState.LOADING}
 
 
-def _is_older(view: ReplicaStatus, known: ReplicaStatus) -> bool:
-    """Within one log promises only rise, and what is ACTIVE or FAILED in an epoch does not load in it again."""
-    if view.epoch != known.epoch:
-        return view.epoch < known.epoch
+def _is_older(status: ReplicaStatus, known: ReplicaStatus) -> bool:
+    """Within one log promises only rise, and a leader that is ACTIVE or FAILED in an epoch loads in it no more."""
+    if status.epoch != known.epoch:
+        return status.epoch < known.epoch
     return (
-        view.state is ShardState.LOADING
+        status.state is ShardState.LOADING
         and known.state in (ShardState.ACTIVE, ShardState.FENCED, ShardState.FAILED)
-        and view.leader_epoch == known.leader_epoch
+        and status.leader_epoch == known.leader_epoch
     )
 
 
 def _leading(before: ReplicaStatus, epoch: int, state: ShardState) -> ReplicaStatus:
-    """What an event would say; only the event knows the sets and the followers."""
+    """What an event of this leader will say, but for the sets and the followers, which the result does not have."""
     return ReplicaStatus(
         before.partition,
         state,

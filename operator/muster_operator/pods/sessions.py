@@ -19,7 +19,7 @@ __all__ = ["PodSessions"]
 
 
 class PodSessions:
-    """`http` stays the caller's (podapi.client.new_session)."""
+    """`http` (podapi.client.new_session) belongs to the caller, who closes it after `close`."""
 
     def __init__(self, http: aiohttp.ClientSession, clock: Clock) -> None:
         self._http = http
@@ -30,29 +30,30 @@ class PodSessions:
         self._crashed: Callable[[BaseException], None] | None = None
 
     def watch(self, notify: Notify, crashed: Callable[[BaseException], None]) -> None:
-        """Call `notify` with the key of a cluster when something about one of its pods changed, and `crashed` when a
-        session died of a bug: it would look like a pod that never changes.
+        """Call `notify` with the key of a cluster when one of its pods has changed. Call `crashed` when a session ended
+        by a defect: without that, its pod would look like one that never changes.
         """
         self._notify.append(notify)
         self._crashed = crashed
 
     def sync(self, key: ClusterKey, pods: Sequence[PodInfo], suspect_after_s: float) -> None:
-        """Have one session for each of these pods. Another address is another session; a restart in place is not.
+        """Have one session for each of `pods`. A pod with another address gets another session; a pod that restarts in
+        place keeps its session. Without `pods` all sessions end.
 
-        A pod that was deleted by force is not among them any more, or only the next one of its name, which has no
-        address yet; but its process still runs, and is about to end. As long as it answers its leaders are moved, all
-        at once, which takes less than to find out that they are dead. Without `pods` all sessions end.
+        A pod that was deleted by force is missing in `pods`, or only its successor of the same name is there, without
+        an address. Its process still runs and is about to end. While it answers, its session stays, so that its leaders
+        are moved all at once, which is faster than to find out that the pod is dead.
         """
         sessions = self._sessions.setdefault(key, {})
         wanted = {pod.name: pod for pod in pods}
         for name in [*sessions]:
             session, pod = sessions[name], wanted.get(name)
             if pods and session.is_up and (pod is None or not pod.api_address):
-                session.info = replace(session.info, phase=PodPhase.GONE)
+                session.update(replace(session.info, phase=PodPhase.GONE), suspect_after_s)
             elif pod is None or pod.api_address != session.info.api_address:
                 self._end(sessions.pop(name))
             else:
-                session.info, session.suspect_after_s = pod, suspect_after_s
+                session.update(pod, suspect_after_s)
         for pod in pods:
             if pod.name not in sessions:
                 session = PodSession(self._http, pod, suspect_after_s, self._clock, partial(self._tell, key))
@@ -62,17 +63,18 @@ class PodSessions:
             del self._sessions[key]
 
     def views(self, key: ClusterKey) -> tuple[PodView, ...]:
-        """By node id."""
+        """One view for each pod, in the order of node ids."""
         return tuple(sorted((each.view() for each in self._of(key).values()), key=lambda view: view.node_id))
 
     def get(self, key: ClusterKey, pod: str) -> PodSession | None:
         return self._of(key).get(pod)
 
     def runs(self, key: ClusterKey) -> dict[str, int]:
-        """How many streams were opened to each pod."""
+        """The number of streams opened so far, by pod."""
         return {name: session.runs for name, session in self._of(key).items()}
 
     async def close(self) -> None:
+        """End all sessions."""
         for sessions in self._sessions.values():
             for session in sessions.values():
                 self._end(session)

@@ -93,9 +93,9 @@ async def test_positions_alone_are_no_news(pod: FakePod, session: PodSession) ->
     told: list[int] = []
     session._changed = lambda: told.append(session.view().replicas[0].log_end_offset)
     (status,) = pod.partitions()
-    session._take_partition(replace(status, log_end_offset=50, high_watermark=49))
+    session._take_replica(replace(status, log_end_offset=50, high_watermark=49))
     assert (told, session.view().replicas[0].log_end_offset) == ([], 50)
-    session._take_partition(replace(status, log_end_offset=60, needs_higher_epoch=True))
+    session._take_replica(replace(status, log_end_offset=60, needs_higher_epoch=True))
     assert told == [60]
 
 
@@ -224,9 +224,9 @@ async def test_answer_from_an_earlier_life_of_the_pod_is_ignored(pod: FakePod, s
 async def test_late_loading_event_does_not_undo_active(pod: FakePod, session: PodSession) -> None:
     await led(pod, session)
     log_id = session.view().replicas[0].log_id
-    session._take_partition(ReplicaStatus(0, ShardState.LOADING, ReplicaRole.LEADER, 0, 0, log_id, True))
+    session._take_replica(ReplicaStatus(0, ShardState.LOADING, ReplicaRole.LEADER, 0, 0, log_id, True))
     assert session.view().replicas[0].state is ShardState.ACTIVE
-    session._take_partition(
+    session._take_replica(
         ReplicaStatus(0, ShardState.FAILED, ReplicaRole.NONE, 0, -1, log_id, True, reason=FailureReason.CANNOT_WRITE)
     )
     assert session.view().replicas[0].state is ShardState.FAILED

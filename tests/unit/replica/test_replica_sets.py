@@ -14,7 +14,7 @@ from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
 from muster_coordinator.log.segments.copy import swap_count
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
-from muster_coordinator.pod.status import partition_status
+from muster_coordinator.pod.status import replica_status
 from muster_coordinator.replication.messages import Append
 from muster_coordinator.states import ShardState
 
@@ -203,7 +203,7 @@ async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: Replic
     assert (found.log_id, found.promised.incarnation) == (replica.log_id, 1)
     assert (replica.directory / "damaged" / "0" / path.name).read_bytes() == data
     assert not pods[2].up.damage
-    shown = partition_status(pods[2].up, 0)
+    shown = replica_status(pods[2].up, 0)
     assert shown is not None
     assert (shown.state, shown.reason) != (ShardState.FAILED, "LogDamaged")
     assert shown.reason == "LogSetAside"
@@ -213,7 +213,7 @@ async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: Replic
     await pods[2].start()
     await pods.elect(2, force=True)
     assert await pods[2].fetch() == 40
-    shown = partition_status(pods[2].up, 0)
+    shown = replica_status(pods[2].up, 0)
     assert shown is not None
     assert shown.reason == ""
 

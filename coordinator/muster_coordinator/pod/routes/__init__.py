@@ -1,1 +1,1 @@
-"""Routes of the pod API that work on a replica: segments for the pipeline, fences for a re-shard."""
+"""Routes of the pod API that work on replicas: segments for the pipeline, fences for a re-shard."""

@@ -1,4 +1,4 @@
-"""The calls of a re-shard over HTTP: see ``podapi.reshard``."""
+"""The calls of a re-shard over HTTP: see `podapi.reshard`."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class _Api:
         return await _result(call.partition, closing)
 
     async def take_in(self, request: web.Request) -> web.Response:
-        """400 for what is no number, 409 for an older fencing token, 413 for too much; what the re-shard's rules say is
-        in the body of a 200."""
+        """Refuse with 400 what is no number, with 409 an older fencing token, with 413 too large a body. Refusals by
+        the rules of a re-shard are in the body of a 200.
+        """
         partition = int(request.match_info["partition"])
         reshard, position = number_of(request, "reshard"), number_of(request, "position")
         self._tokens.check(number_of(request, "token"))

@@ -1,12 +1,12 @@
-"""GET /v1/segments: the committed part of this pod's logs, read-only, for those who read logs and not groups.
+"""GET /v1/segments: the committed part of this pod's logs, read-only, for pipelines.
 
-    GET /v1/segments                              JSON: partitions with their segments and committed sizes, and those
-                                                  that are here, but not served yet
+    GET /v1/segments                              JSON: partitions with their segments and committed sizes, and the
+                                                  partitions that are here but not served yet
     GET /v1/segments/<partition>/<base offset>    the segment's bytes; a Range header asks for a part of them
 
-What the journal has and the segment file not yet is served as well, so a reader sees every committed batch; nothing
-behind the commit point is, so what was given out is never cut. A cleaner may replace a segment between two requests:
-the ETag names the log id and the committed size, and whoever reads on compares the batch that was last.
+A segment is served with the batches that only the journal has so far, so a reader sees every committed batch. Nothing
+after the commit point is served, so bytes that a reader has got are never cut. A cleaner may replace a segment between
+two requests: the ETag names the log id and the committed size, and a reader that goes on compares its last batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster_coordinator.replica.host import ReplicaHost
 __all__ = ["segment_routes"]
 
 MAX_RANGE_BYTES = 8 << 20
-"""Of one answer; a longer range is cut short, as RFC 9110 allows."""
+"""Longest answer, in bytes. A longer range is cut, as RFC 9110 allows."""
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 
 
@@ -35,7 +35,7 @@ class SegmentEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """``commit_point``: offset behind the last committed record; ``epochs``: (leader epoch, its first offset)."""
+    """`commit_point`: offset after the last committed record; `epochs`: (leader epoch, its first offset)."""
 
     partition: int
     log_id: str
@@ -47,8 +47,9 @@ class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
 def segment_routes(
     hosts: Mapping[int, ReplicaHost], offsets_partitions: Callable[[], Container[int]]
 ) -> list[web.RouteDef]:
-    """``hosts``: the pod's replicas, as they are at each request. Those of ``offsets_partitions`` are listed: not what
-    a re-shard has replaced, nor what it has not finished."""
+    """`hosts`: the pod's replicas, as they are at each request. The list names only those of `offsets_partitions`, so
+    neither what a re-shard has replaced nor what it has not finished.
+    """
     api = _Api(hosts, offsets_partitions)
     return [
         web.get("/v1/segments", api.list),
@@ -71,7 +72,7 @@ class _Api:
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
     async def read(self, request: web.Request) -> web.Response:
-        """404: no such segment here (any more); 416: the range begins behind the committed bytes."""
+        """404: the segment is not here (any more); 416: the range begins after the committed bytes."""
         host = self._hosts.get(int(request.match_info["partition"]))
         if host is None or not _is_served(host):
             raise web.HTTPNotFound(text="no log of this partition is served here")
@@ -91,7 +92,7 @@ def _is_served(host: ReplicaHost) -> bool:
 
 
 def _is_unserved(host: ReplicaHost) -> bool:
-    """Its log is being opened, or damaged, or no leader has said yet how much of it is committed; or all of these."""
+    """Its log is being opened or is damaged, or no leader has said yet up to where it is committed."""
     return not _is_served(host) and not (host.replica.is_open and host.replica.never_used)
 
 
@@ -107,7 +108,7 @@ def _partition(host: ReplicaHost) -> PartitionEntry:
 
 
 def _committed_bytes(log: PartitionLog, segment: Segment, commit_point: int) -> int:
-    """Of the segment, the batches in memory included."""
+    """Committed bytes of the segment, with those of its batches that are in memory only."""
     pending = segment.pending_from(-1)
     if any(segment.base_offset < later.base_offset <= commit_point for later in log.segments):
         return segment.size + sum(map(len, pending))
@@ -117,7 +118,7 @@ def _committed_bytes(log: PartitionLog, segment: Segment, commit_point: int) -> 
             return info.position
         position = info.position + info.size
     if position < segment.size:
-        return position  # bytes that are no batch: nothing behind them can be read
+        return position  # bytes that are no batch: nothing after them can be read
     committed = len(pending) - len(segment.pending_from(commit_point))
     return segment.size + sum(map(len, pending[:committed]))
 
@@ -134,7 +135,7 @@ def _range(header: str, size: int) -> tuple[int, int]:
 
 
 async def _bytes(log: PartitionLog, segment: Segment, start: int, end: int) -> bytes:
-    """What is in memory is taken now, the rest is read in a thread, which no cleaner disturbs."""
+    """Take what is in memory now and read the rest in a thread, while the log holds the segment against the cleaner."""
     on_disk = segment.size
     memory = b"".join(segment.pending_from(-1))[max(0, start - on_disk) : max(0, end - on_disk)]
     if start >= on_disk:
