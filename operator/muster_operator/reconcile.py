@@ -35,8 +35,6 @@ RETRY_FIRST_S = 0.1
 """After the first error of the store; the delay doubles with each further one, in seconds."""
 RETRY_MAX_S = 10.0
 """The longest pause between attempts."""
-SUSPECT_AFTER_S = 1.0
-"""For sessions under a key whose cluster is gone, until they are closed, in seconds."""
 
 
 class Reconciler:
@@ -148,8 +146,10 @@ class Reconciler:
             self._store.observe(key), self._workload.pods(key), self._store.fencing_token()
         )
         cluster = records.cluster
-        suspect_after_s = parse_duration(cluster.spec.failover.suspect_after) if cluster else SUSPECT_AFTER_S
-        self._pods.sync(key, infos if cluster else (), suspect_after_s)
+        if cluster is not None:
+            self._pods.sync(key, infos, parse_duration(cluster.spec.failover.suspect_after))
+        else:
+            self._pods.sync(key, (), suspect_after_s=0.0)  # ends all sessions
         pods = self._pods.views(key)
         memory.token = token_above(max(memory.token, token), pods)
         self._settle(key, memory, records, pods)

@@ -104,7 +104,7 @@ class Objects:
         return as_recorded(self.topic, self.partitions[index]).status
 
     def write(self, seen: OffsetsPartition, value: OffsetsPartition, operator: str = "") -> bool:
-        """False: somebody else wrote (409), or it failed, or nobody knows."""
+        """False: another writer was faster (409), or it failed, or its answer was lost."""
         now = self.partitions[seen.spec.index]
         version = int(now.metadata.resource_version)
         if not self.api.may_write(int(seen.metadata.resource_version), version):

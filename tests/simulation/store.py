@@ -1,4 +1,7 @@
-"""The API server: the status of each partition, with compare-and-swap.
+"""The API server: the record of each partition, with compare-and-swap.
+
+`Api` injects the faults for both simulated operators. The simple one (`operator.py`) compares and swaps the `Record` of
+one partition; the real plan (`planned.py`) the record in the status of the topic, for all partitions at once.
 
 Faults: reads that show the past (a watch that lags), 410 (the watch must begin anew), 429, writes that lose (409), that
 fail, that time out and were done, and outages of everything.
@@ -22,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Record:
-    """The status of an OffsetsPartition."""
+    """What an operator has recorded of one partition before it calls a pod."""
 
     epoch: int
     leader: str  # pod
@@ -33,7 +36,7 @@ class Record:
 
 
 class Api:
-    """What all partitions share. ``lag_ms``: how late each operator's watch is. ``writer``: who wrote last."""
+    """What all partitions share. `lag_ms`: how late the watch of an operator is. `writer`: the last one that wrote."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -73,14 +76,14 @@ class Api:
         return found
 
     def may_write(self, seen_version: int, version: int) -> bool:
-        """Whether a write reaches the object that was seen: else somebody was faster (409), or it failed."""
+        """Whether a write reaches the object that was seen: else another writer was faster (409), or it failed."""
         if seen_version != version:
             self.world.injected[Injected.CONFLICT] += 1
             return False
         return not self.refuses()
 
     def wrote(self, operator: str) -> bool:
-        """Something was written. False: but nobody says so."""
+        """A write was done. False: its answer is lost."""
         if operator and self.writer not in ("", operator):
             self.world.injected[Injected.TWO_OPERATORS] += 1
         self.writer = operator or self.writer
@@ -88,7 +91,7 @@ class Api:
 
 
 class Store:
-    """Of one partition."""
+    """The record of one partition."""
 
     def __init__(self, api: Api, record: Record) -> None:
         self.record = record
@@ -100,7 +103,7 @@ class Store:
         return self._api.seen(operator, self._past)
 
     def swap(self, expected: Record, value: Record, operator: str = "") -> bool:
-        """False: somebody else wrote (409), or it failed, or nobody knows."""
+        """False: another writer was faster (409), or it failed, or its answer was lost."""
         if not self._api.may_write(expected.version, self.record.version):
             return False
         self.record = replace(value, version=self.record.version + 1)

@@ -16,8 +16,10 @@ from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
 
-__all__ = ["Context", "Memory", "Outcome"]
+__all__ = ["RETRY_S", "Context", "Memory", "Outcome"]
 
+RETRY_S = 0.5
+"""From a background call to a pod or the store that failed to the next one of its kind, in seconds."""
 TELL_EVERY_S = 1.0
 """The shortest time between two writes of counts and conditions of a cluster or topic, in seconds."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from muster_operator.plan.actions import Action, CreatePartitions, WritePartitionStatus
-from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.context import RETRY_S, Context, Outcome
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
 __all__ = ["create_partitions", "show_partitions"]
@@ -17,8 +17,6 @@ log = structlog.get_logger(__name__)
 
 IN_PARALLEL = 4
 """Statuses under way. More would take the processors from the pods that take partitions over."""
-RETRY_S = 0.5
-"""After an error of the store. What was not written is planned again."""
 
 
 async def create_partitions(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -66,7 +64,7 @@ async def _write_one_by_one(context: Context, under_way: set[str]) -> None:
         except StoreError as error:
             log.warning("partition_status_not_written", name=name, error=str(error))
             await asyncio.sleep(RETRY_S)
-            return
+            return  # what was not written is planned again
         finally:
             under_way.discard(name)
 

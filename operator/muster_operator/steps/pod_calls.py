@@ -10,7 +10,7 @@ import structlog
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
-from muster_operator.steps.context import Context
+from muster_operator.steps.context import RETRY_S, Context
 
 __all__ = ["call_pod"]
 
@@ -24,7 +24,7 @@ def call_pod(
     call: Callable[[PodSession], Awaitable[bool]],
     *,
     failed: str,
-    rest_s: float = 0.0,
+    rest_s: float = RETRY_S,
 ) -> None:
     """`call` says whether all of it was done; the next one of this kind comes `rest_s` after one that was not, or
     that failed, which is logged as the event `failed`. Nothing happens if there is no session with the pod.

@@ -24,10 +24,8 @@ __all__ = ["create_replicas", "remove_replicas"]
 
 log = structlog.get_logger(__name__)
 
-RETRY_S = 0.5
-"""From a call that failed to the next one, in seconds."""
 REMOVE_RETRY_S = 5.0
-"""The same for removals: nothing waits for them."""
+"""From a removal that was refused to the next one, in seconds: nothing waits for it."""
 CREATE_TIMEOUT_S = 30.0
 """In seconds: enough for a thousand logs with their fsyncs on a slow disk."""
 
@@ -42,7 +40,7 @@ async def create_replicas(context: Context, actions: Sequence[Action]) -> Outcom
         return None
     for each in todo:
         creating = partial(_create, context, each)
-        call_pod(context, CallKind.CREATE, each.pod, creating, failed="replicas_not_created", rest_s=RETRY_S)
+        call_pod(context, CallKind.CREATE, each.pod, creating, failed="replicas_not_created")
     return Outcome("ReplicasCreated", ", ".join(f"{len(each.indexes)} on {each.pod}" for each in todo))
 
 

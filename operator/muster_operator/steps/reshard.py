@@ -19,9 +19,6 @@ __all__ = ["record_reshard", "set_fences"]
 
 log = structlog.get_logger(__name__)
 
-RETRY_S = 0.2
-"""From a call that failed to the next one, in seconds."""
-
 
 async def record_reshard(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Compare-and-swap the next phase. An operator that was overtaken plans anew. Raises StoreError."""
@@ -42,9 +39,7 @@ async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | N
     """Ask the leaders in the background; their status shows the result."""
     todo = [each for each in actions if isinstance(each, SetFences)]
     for each in todo:
-        call_pod(
-            context, CallKind.FENCE, each.pod, partial(_set, context, each), failed="fences_not_set", rest_s=RETRY_S
-        )
+        call_pod(context, CallKind.FENCE, each.pod, partial(_set, context, each), failed="fences_not_set")
     return Outcome("FencesAsked", ", ".join(f"{len(each.fences)} at {each.pod}" for each in todo)) if todo else None
 
 
