@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["CallResult", "CallStatus"]
+__all__ = ["CallResult", "CallStatus", "FenceRefusal"]
 
 
 class CallStatus(StrEnum):
@@ -26,6 +26,16 @@ class CallStatus(StrEnum):
     LEADER_LIVES = "leaderLives"  # 409: a majority hears a leader; nothing was promised; `force` would go on
     BETTER_LOG = "betterLog"  # 409: nothing was promised; the replica `better_log_id` should be elected
     NO_MAJORITY = "noMajority"  # 503: too few replicas answered; the promise of the epoch may stand
+
+
+class FenceRefusal(StrEnum):
+    """Why a fence or an import of a re-shard does nothing: `podapi.reshard.FenceResult.reason`."""
+
+    NOT_LEADER = "NotLeader"  # this pod does not lead the partition, or stopped leading it meanwhile: ask the leader
+    NOT_COMMITTED = "NotCommitted"  # no majority has the record yet: repeat the call
+    STALE = "Stale"  # a later re-shard, or a later step of this one, was here already
+    NOT_EMPTY = "NotEmpty"  # records cannot be imported into a partition that has state
+    INVALID = "Invalid"  # the bytes are not batches that a re-shard writes
 
 
 class CallResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -15,6 +15,7 @@ from muster_cli.progress import Amount
 from muster_cli.reshard.leaders import Leader, Leaders
 from muster_cli.reshard.phases import POLL_S, until
 from muster_cli.reshard.site import Site
+from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import FenceStatus
@@ -31,7 +32,7 @@ CHUNK_BYTES = 256 << 10
 AT_ONCE = 4
 """Partitions that are read or filled at the same time."""
 
-_RETRIED = ("NotLeader", "NotCommitted")
+_RETRIED = (FenceRefusal.NOT_LEADER, FenceRefusal.NOT_COMMITTED)
 """Reasons for which a pod takes no records now, although it or another pod may take them later."""
 
 

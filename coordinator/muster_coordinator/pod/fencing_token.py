@@ -21,7 +21,7 @@ __all__ = ["FencingTokens"]
 class FencingTokens:
     """`highest` is the highest token that this pod has seen; -1: none. `refused` is called after each refusal.
 
-    It is as durable as the last image (`last_image`): every operator puts one to each pod before anything else.
+    It is as durable as the last image (`last_image`), which every operator puts to each pod with its first plan.
     """
 
     def __init__(self, refused: Callable[[], None]) -> None:

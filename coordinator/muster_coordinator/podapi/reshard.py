@@ -38,7 +38,7 @@ class FencesRequest(Request, frozen=True):
 
 
 class FenceResult(Answer, frozen=True):
-    """`fence` is committed. None: the call was refused, and `reason` is a code of `shard.fencing.Fencing`."""
+    """`fence` is committed. None: the call was refused, and `reason` is a `calls.FenceRefusal`."""
 
     partition: int
     fence: FenceStatus | None = None

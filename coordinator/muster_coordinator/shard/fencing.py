@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.control import NOT_IMPORTING, Fence
@@ -28,22 +29,17 @@ _Imported = tuple[RecordBatch, list[tuple[BatchRecord, Any]]]
 
 
 class FenceRefusedError(Exception):
-    """The call did nothing. `reason` is a stable code."""
+    """The call did nothing, for this reason."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: FenceRefusal, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
 class Fencing:
-    """The calls of a re-shard. Every call returns the committed Fence record and can be repeated. Raises
-    FenceRefusedError:
+    """The calls of a re-shard. Every call returns the committed Fence record and can be repeated.
 
-    NotLeader       this pod does not lead the partition, or stopped leading it meanwhile: ask the leader
-    NotCommitted    no majority has the record yet: repeat the call
-    Stale           a later re-shard, or a later step of this one, was here already
-    NotEmpty        records cannot be imported into a partition that has state
-    Invalid         the bytes are not batches that a re-shard writes
+    Raises FenceRefusedError.
     """
 
     def __init__(self, shards: Mapping[int, Shard], partition_changed: Callable[[int], None]) -> None:
@@ -57,9 +53,9 @@ class Fencing:
         if fence is not None and fence.reshard == reshard and fence.closed:
             return await self._committed(shard, fence)
         if fence is not None and fence.reshard >= reshard:
-            raise FenceRefusedError("Stale", f"re-shard {fence.reshard} was here already")
+            raise FenceRefusedError(FenceRefusal.STALE, f"re-shard {fence.reshard} was here already")
         if importing and shard.machine.key_count:
-            raise FenceRefusedError("NotEmpty", f"partition {partition} has state")
+            raise FenceRefusedError(FenceRefusal.NOT_EMPTY, f"partition {partition} has state")
         return await self._append(shard, Fence(reshard, closed=True, imported=0 if importing else NOT_IMPORTING))
 
     async def open(self, partition: int, reshard: int) -> Fence:
@@ -67,7 +63,7 @@ class Fencing:
         shard = self._shard(partition)
         fence = shard.replayed.fence
         if fence is None or fence.reshard != reshard:
-            raise FenceRefusedError("Stale", f"re-shard {reshard} did not close partition {partition}")
+            raise FenceRefusedError(FenceRefusal.STALE, f"re-shard {reshard} did not close partition {partition}")
         if not fence.closed:
             return await self._committed(shard, fence)
         return await self._append(shard, Fence(reshard, False, fence.imported, fence.complete))
@@ -82,7 +78,9 @@ class Fencing:
         shard = self._shard(partition)
         fence = shard.replayed.fence
         if fence is None or fence.reshard != reshard or fence.imported == NOT_IMPORTING or not fence.closed:
-            raise FenceRefusedError("Stale", f"partition {partition} takes in nothing for re-shard {reshard}")
+            raise FenceRefusedError(
+                FenceRefusal.STALE, f"partition {partition} takes in nothing for re-shard {reshard}"
+            )
         if fence.complete or fence.imported != position:
             return await self._committed(shard, fence)
         batches = _parse(data, position, shard.machine.new_decoder())
@@ -92,7 +90,7 @@ class Fencing:
     def _shard(self, partition: int) -> Shard:
         shard = self._shards.get(partition)
         if shard is None or not shard.can_append:
-            raise FenceRefusedError("NotLeader", f"this pod does not lead partition {partition}")
+            raise FenceRefusedError(FenceRefusal.NOT_LEADER, f"this pod does not lead partition {partition}")
         return shard
 
     async def _append(self, shard: Shard, fence: Fence, batches: Sequence[_Imported] = ()) -> Fence:
@@ -105,7 +103,7 @@ class Fencing:
             shard.append_fence(fence)
         except Exception as error:
             shard.fail_turn(error)
-            raise FenceRefusedError("NotLeader", f"partition {shard.partition} failed: {error}") from error
+            raise FenceRefusedError(FenceRefusal.NOT_LEADER, f"partition {shard.partition} failed: {error}") from error
         return await self._committed(shard, fence)
 
     async def _committed(self, shard: Shard, fence: Fence) -> Fence:
@@ -115,7 +113,7 @@ class Fencing:
             async with asyncio.timeout(COMMIT_WAIT_S):
                 await waiting.done
         except TimeoutError:
-            raise FenceRefusedError("NotCommitted", "no majority has it yet") from None
+            raise FenceRefusedError(FenceRefusal.NOT_COMMITTED, "no majority has it yet") from None
         shard.committed_fence = fence
         self._partition_changed(shard.partition)
         return fence
@@ -133,7 +131,9 @@ class _Waiting:
 
     def refuse(self, code: ErrorCode) -> None:
         if not self.done.done():
-            self.done.set_exception(FenceRefusedError("NotLeader", "this pod stopped leading the partition"))
+            self.done.set_exception(
+                FenceRefusedError(FenceRefusal.NOT_LEADER, "this pod stopped leading the partition")
+            )
 
 
 def _parse(data: bytes, position: int, decode: Decoder) -> list[_Imported]:
@@ -144,12 +144,16 @@ def _parse(data: bytes, position: int, decode: Decoder) -> list[_Imported]:
         for batch in iter_batches(data):
             dense = batch.last_offset_delta + 1 == batch.records_count
             if batch.base_offset != position or not dense or batch.is_control or batch.is_transactional:
-                raise FenceRefusedError("Invalid", f"the batch at offset {batch.base_offset} does not follow")
+                raise FenceRefusedError(
+                    FenceRefusal.INVALID, f"the batch at offset {batch.base_offset} does not follow"
+                )
             changes = [(record, decode(record.key, record.value)) for record in batch.records()]
             if any(type(change) is UnknownRecord for _, change in changes):
-                raise FenceRefusedError("Invalid", f"the batch at offset {batch.base_offset} has an unknown record")
+                raise FenceRefusedError(
+                    FenceRefusal.INVALID, f"the batch at offset {batch.base_offset} has an unknown record"
+                )
             found.append((batch, changes))
             position = batch.end_offset
     except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
-        raise FenceRefusedError("Invalid", str(error)) from error
+        raise FenceRefusedError(FenceRefusal.INVALID, str(error)) from error
     return found

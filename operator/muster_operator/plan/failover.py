@@ -13,7 +13,7 @@ from dataclasses import replace as with_fields
 from msgspec.structs import replace
 
 from muster_coordinator.podapi.models import ReplicaStatus
-from muster_coordinator.states import ShardState
+from muster_coordinator.states import FailureReason, ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
@@ -23,7 +23,10 @@ from muster_operator.plan.partition_view import CAUGHT_UP_RECORDS, Member, Parti
 
 __all__ = ["without_leader", "without_logs"]
 
-_FAILURES = {"CannotWrite": Reason.CANNOT_WRITE, "LoadFailed": Reason.LOAD_FAILED}
+_FAILURES: dict[str, Reason] = {
+    FailureReason.CANNOT_WRITE: Reason.CANNOT_WRITE,
+    FailureReason.LOAD_FAILED: Reason.LOAD_FAILED,
+}
 
 
 # The first election

@@ -13,7 +13,7 @@ import msgspec
 from tests.unit.podapi.fake_net import FakeNet
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume, may_become
 
-from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.calls import CallResult, CallStatus, FenceRefusal
 from muster_coordinator.pod.fencing_token import FencingTokens
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
@@ -247,14 +247,14 @@ class FakePod:
         """As `shard.fencing.Fencing`."""
         index = call.partition
         if index not in self._led or index in self._loading:
-            return FenceResult(index, reason="NotLeader")
+            return FenceResult(index, reason=FenceRefusal.NOT_LEADER)
         replica = self.volume.replicas[index]
         before = replica.fence
         if before is not None and (before.reshard, before.closed) == (call.reshard, not call.open):
             return FenceResult(index, before)
         known = before is not None and before.reshard == call.reshard
         if known != call.open or (not call.open and before is not None and before.reshard >= call.reshard):
-            return FenceResult(index, reason="Stale")
+            return FenceResult(index, reason=FenceRefusal.STALE)
         if call.open:
             assert before is not None
             replica.fence = msgspec.structs.replace(before, closed=False)

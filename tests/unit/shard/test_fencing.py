@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.support.replicas import AnyTopic, ReplicaPod, ReplicaPods
 
+from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
@@ -41,7 +42,7 @@ def commits(first: int, count: int, position: int) -> bytes:
     return encode_batch(records, base_offset=position, leader_epoch=0, timestamp_ms=1234)
 
 
-async def refused(call: Awaitable[Fence]) -> str:
+async def refused(call: Awaitable[Fence]) -> FenceRefusal:
     with pytest.raises(FenceRefusedError) as caught:
         await call
     return caught.value.reason
@@ -66,7 +67,7 @@ async def test_leader_that_was_deposed_without_knowing_answers_no_fence_call(pod
     deposed = asyncio.ensure_future(refused(fencing(pods[0]).close(0, 7, importing=False)))
     await pods.elect(1, force=True)
     assert await fencing(pods[1]).open(0, 7) == Fence(7, closed=False)
-    assert await asyncio.wait_for(deposed, 10) == "NotLeader"
+    assert await asyncio.wait_for(deposed, 10) is FenceRefusal.NOT_LEADER
 
 
 async def test_what_was_on_its_way_when_the_partition_closed_is_answered_as_it_ends(pods: ReplicaPods) -> None:
@@ -110,7 +111,10 @@ async def test_every_later_leader_is_closed_too(new_pods: NewPods, checkpoints: 
 async def test_leader_that_was_cut_off_closes_nothing_and_serves_nothing(pods: ReplicaPods) -> None:
     assert await pods[0].commit(41) == 0
     pods.network.isolate("pod-0")
-    assert await refused(fencing(pods[0]).close(0, 1, importing=False)) in ("NotCommitted", "NotLeader")
+    assert await refused(fencing(pods[0]).close(0, 1, importing=False)) in (
+        FenceRefusal.NOT_COMMITTED,
+        FenceRefusal.NOT_LEADER,
+    )
     await pods.elect(1, force=True)
     assert await pods[1].commit(42) == 0
     pods.network.heal()
@@ -125,14 +129,14 @@ async def test_calls_repeat_and_late_ones_do_nothing(pods: ReplicaPods) -> None:
     end = pods[0].end()
     await gate.close(0, 5, importing=False)
     assert pods[0].end() == end, "a repeated call writes nothing"
-    assert await refused(gate.open(0, 4)) == "Stale"
+    assert await refused(gate.open(0, 4)) is FenceRefusal.STALE
     for _ in range(2):
         assert not (await gate.open(0, 5)).closed
-    assert await refused(gate.close(0, 5, importing=False)) == "Stale"
-    assert await refused(gate.close(0, 4, importing=False)) == "Stale"
+    assert await refused(gate.close(0, 5, importing=False)) is FenceRefusal.STALE
+    assert await refused(gate.close(0, 4, importing=False)) is FenceRefusal.STALE
     assert (await gate.close(0, 6, importing=False)).closed
-    assert await refused(gate.open(0, 5)) == "Stale"
-    assert await refused(fencing(pods[1]).close(0, 6, importing=False)) == "NotLeader"
+    assert await refused(gate.open(0, 5)) is FenceRefusal.STALE
+    assert await refused(fencing(pods[1]).close(0, 6, importing=False)) is FenceRefusal.NOT_LEADER
 
 
 async def test_new_partition_takes_in_its_log_through_a_change_of_leader(pods: ReplicaPods) -> None:
@@ -157,11 +161,13 @@ async def test_new_partition_takes_in_its_log_through_a_change_of_leader(pods: R
 
 async def test_nothing_is_taken_in_where_it_does_not_belong(pods: ReplicaPods) -> None:
     gate = fencing(pods[0])
-    assert await refused(gate.take_in(0, 3, 0, commits(0, 1, 0), last=False)) == "Stale"
+    assert await refused(gate.take_in(0, 3, 0, commits(0, 1, 0), last=False)) is FenceRefusal.STALE
     assert await pods[0].commit(1) == 0
-    assert await refused(gate.close(0, 3, importing=True)) == "NotEmpty"
+    assert await refused(gate.close(0, 3, importing=True)) is FenceRefusal.NOT_EMPTY
     await gate.close(0, 3, importing=False)
-    assert await refused(gate.take_in(0, 3, 0, commits(0, 1, 0), last=False)) == "Stale", "it is an old partition"
+    assert await refused(gate.take_in(0, 3, 0, commits(0, 1, 0), last=False)) is FenceRefusal.STALE, (
+        "it is an old partition"
+    )
 
 
 def _broken(data: bytes) -> bytes:
@@ -185,7 +191,7 @@ async def test_bytes_that_no_reshard_writes_change_nothing(pods: ReplicaPods, da
     gate = fencing(pods[0])
     await gate.close(0, 3, importing=True)
     end = pods[0].end()
-    assert await refused(gate.take_in(0, 3, 0, data, last=False)) == "Invalid"
+    assert await refused(gate.take_in(0, 3, 0, data, last=False)) is FenceRefusal.INVALID
     assert pods[0].end() == end
 
 
