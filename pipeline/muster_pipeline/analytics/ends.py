@@ -134,7 +134,7 @@ def _ask(admin: Any, bootstrap: str, places: Sequence[tuple[str, int]], moments_
 def _list_offsets(
     admin: Any, bootstrap: str, places: Sequence[tuple[str, int]], spec: Any
 ) -> dict[tuple[str, int], int]:
-    """-1: no record is as young as the moment asked for."""
+    """Ask for the offset at a moment; -1 if no record is that young."""
     from confluent_kafka import KafkaException, TopicPartition
 
     if not places:

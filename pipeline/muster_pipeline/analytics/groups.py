@@ -1,4 +1,4 @@
-"""What state groups are in at a moment, and which of their offsets will go soon."""
+"""The state of groups at a moment, and which of their offsets will expire soon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_MS = 24 * 60 * _MINUTE_MS
 
 
 class GroupState:
-    """Values of the column `state`, from what needs a person to what does not."""
+    """Values of the column `state`, the ones that need attention first."""
 
     STALLED = "stalled"
     """Has members and lag, and a partition with lag has not moved for `stalled_after_ms`."""
@@ -29,7 +29,7 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Milliseconds. `retention_ms` is the coordinator's offsets.retention.minutes; its default is Kafka's."""
+    """Thresholds in ms. `retention_ms` is the coordinator's offsets.retention.minutes; its default is Kafka's."""
 
     stalled_after_ms: int = 10 * _MINUTE_MS
     idle_after_ms: int = 60 * _MINUTE_MS
@@ -46,7 +46,7 @@ def group_states(
     at_ms: int,
     thresholds: Thresholds,
 ) -> DataFrame:
-    """One row for each group that has offsets or members at `at_ms`. Without `lags` no group is called stalled."""
+    """Return one row for each group that has offsets or members at `at_ms`. Without `lags` none is stalled."""
     latest = _latest(history)
     offsets = _offsets(current_offsets, latest, spans, lags, at_ms, thresholds)
     moved = spans.groupBy("group").agg(
@@ -81,7 +81,7 @@ def group_states(
 
 
 def _latest(history: DataFrame) -> DataFrame:
-    """The group as its last record has it."""
+    """Return each group as in its last record."""
     record = F.max_by(
         F.struct(
             "generation",
@@ -111,7 +111,7 @@ def _offsets(
     at_ms: int,
     thresholds: Thresholds,
 ) -> DataFrame:
-    """Per group: partitions, lag, stalled partitions, and when the first offset expires."""
+    """Return, per group, its partitions, lag, stalled partitions, and when its first offset expires."""
     place = ["group", "topic", "partition"]
     moved = spans.groupBy(*place).agg(F.max("last_advance_ms").alias("_moved_ms"))
     frame = current_offsets.join(latest, "group", "left").join(moved, place, "left")

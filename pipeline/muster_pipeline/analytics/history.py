@@ -1,4 +1,4 @@
-"""The records that change a group's members, in the order of the log and numbered."""
+"""Numbers the records that change a group's members, in the order of the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def group_history(generations: DataFrame, tombstones: DataFrame) -> DataFrame:
 
 
 def owners(history: DataFrame) -> DataFrame:
-    """One row for each partition that a member of a generation owned; groups of the consumer protocol only."""
+    """Return one row for each partition that a member of a generation owned; groups of the consumer protocol only."""
     member = history.select(*GROUP, "era", F.explode("members").alias("member"))
     return member.select(
         *(*GROUP, "era"),

@@ -1,4 +1,4 @@
-"""How far behind a group is: in records, and in time."""
+"""Lag of groups, in records and in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLACE = ["topic", "partition"]
 
 
 def lag(current_offsets: DataFrame, ends: DataFrame) -> DataFrame:
-    """One row for each committed offset whose partition's end is known.
+    """Return one row for each committed offset whose partition's end is known.
 
     `lag`: records between the committed offset and the newest end; 0 where the end is below it. `time_lag_ms`: how
     long before that newest end the log ended where the group stands, on a straight line between the two ends around it;
@@ -67,7 +67,7 @@ def lag(current_offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def group_lag(lags: DataFrame) -> DataFrame:
-    """Per group: sum and maximum of the lag, the longest lag in time, and where the maximum is."""
+    """Return, per group, the sum and maximum of the lag, the longest lag in time, and where the maximum is."""
     place = F.concat_ws("-", "topic", F.col("partition").cast("string"))
     return lags.groupBy("group").agg(
         F.sum("lag").alias("lag"),

@@ -1,4 +1,4 @@
-"""How often groups commit, and which of them do so far more often than the others."""
+"""Commit rates of groups, to find the ones that commit far more often than the others."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FEWEST_GROUPS = 5
 
 
 def commit_counts(commits: DataFrame, bucket_ms: int) -> DataFrame:
-    """Commits as written, those of aborted transactions included, by group and stretch of time."""
+    """Count commits, those of aborted transactions included, by group and time bucket."""
     bucket = (F.floor(F.col("timestamp_ms") / bucket_ms) * bucket_ms).cast("long")
     return commits.groupBy("offsets_partition", "group", bucket.alias("bucket_ms")).agg(F.count("*").alias("commits"))
 
 
 def commits_over_time(counts: DataFrame, groups: list[str]) -> DataFrame:
-    """Commits by stretch of time; of groups that are not in `groups` together, under a null group."""
+    """Count commits by time bucket. Groups that are not in `groups` are counted together, under a null group."""
     shown = F.when(F.col("group").isin(groups), F.col("group"))
     return counts.groupBy(shown.alias("group"), "bucket_ms").agg(F.sum("commits").alias("commits"))
 
 
 def commit_rates(counts: DataFrame, spans: DataFrame, bucket_ms: int, span_ms: int) -> DataFrame:
-    """Per group: commits, per second over `span_ms` and in the busiest bucket, and the share that said nothing new.
+    """Return commits per group, per second over `span_ms` and in the busiest bucket, and the share of repeats.
 
     `score`: modified z-score of the logarithm of the rate, `outlier` above `OUTLIER_SCORE`. Null of fewer than
     FEWEST_GROUPS groups, and when all are equal.

@@ -1,4 +1,4 @@
-"""Committed offsets that went back: what is read again, and the likely cause."""
+"""Finds committed offsets that went back, how many records are read again, and the likely cause."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cause:
 
 
 def regressions(spans: DataFrame, history: DataFrame, ends: DataFrame | None = None) -> DataFrame:
-    """One row for each commit below the one before it of the same group and partition.
+    """Return one row for each commit below the one before it of the same group and partition.
 
     `reread`: records between the two, 0 for a late commit. `gap_ms`: since the commit before.
     """
@@ -84,7 +84,7 @@ def _cause() -> Column:
 
 
 def _fallen_together(spans: DataFrame, back: DataFrame) -> DataFrame:
-    """Partitions of which all groups, two or more, fell back to a lower leader epoch of the topic's partition."""
+    """Return partitions where all groups, two or more, fell back to a lower leader epoch."""
     older = (F.col("committed_leader_epoch") >= 0) & (F.col("committed_leader_epoch") < F.col("previous_leader_epoch"))
     fell = back.where(older).groupBy("topic", "partition").agg(F.countDistinct("group").alias("_fell"))
     there = spans.groupBy("topic", "partition").agg(F.countDistinct("group").alias("_groups"))

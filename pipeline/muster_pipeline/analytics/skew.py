@@ -1,4 +1,4 @@
-"""How evenly groups load the offsets partitions: now, and if there were another number of them."""
+"""How evenly groups load the offsets partitions, now and with another number of partitions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HASHES = 2**31
 
 
 def group_load(counts: DataFrame) -> DataFrame:
-    """Commits per group, out of `rates.commit_counts`."""
+    """Sum `rates.commit_counts` per group."""
     return counts.groupBy(*GROUP).agg(F.sum("commits").alias("commits"))
 
 
 def partition_load(load: DataFrame) -> DataFrame:
-    """Groups and commits of each offsets partition that has any, with its largest group."""
+    """Return groups and commits of each offsets partition that has any, with its largest group."""
     return load.groupBy("offsets_partition").agg(
         F.countDistinct("group").alias("groups"),
         F.sum("commits").alias("commits"),
@@ -33,7 +33,7 @@ def partition_load(load: DataFrame) -> DataFrame:
 
 
 def what_if(load: DataFrame, partition_counts: Sequence[int]) -> DataFrame:
-    """For each number of offsets partitions: the load of the busiest, and how even it is.
+    """Return, for each number of offsets partitions, the load of the busiest one and how even the load is.
 
     Groups go where Kafka's hash puts them. `busiest_share` is of all commits, `times_mean` the busiest's load by
     that of the mean, at best 1.0; the largest group bounds it, which no number of partitions divides.

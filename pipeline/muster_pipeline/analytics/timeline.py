@@ -26,7 +26,7 @@ class Departure:
 
 
 def timeline(rebalances: DataFrame, history: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each rebalance, with the members that departed.
+    """Return one row for each rebalance, with the members that departed.
 
     `assign_ms`: from the end of the join to the assignment in the log. `pause_ms`: from the last commit before to
     the first one after, the upper bound of what consumers felt; null where there were no members before or are none
@@ -57,7 +57,7 @@ def timeline(rebalances: DataFrame, history: DataFrame, spans: DataFrame) -> Dat
 
 
 def rebalance_summary(rebalanced: DataFrame) -> DataFrame:
-    """Per group: how often, who came and went, and the longest pause. Its first generation counts as well."""
+    """Summarise, per group: number of rebalances, members that came and went, longest pause. The first one counts."""
 
     def departed(how: str) -> Column:
         return F.sum(F.size(F.filter("departed", lambda each: each["how"] == how)))
@@ -82,7 +82,7 @@ def rebalance_summary(rebalanced: DataFrame) -> DataFrame:
 
 
 def _pauses(spans: DataFrame, history: DataFrame) -> DataFrame:
-    """Per era: time between the last commit before it and the first one from it on."""
+    """Return, per era, the time between the last commit before it and the first one from it on."""
     commits = spans.groupBy(*GROUP, "era").agg(F.min("first_ms").alias("_first"), F.max("last_ms").alias("_last"))
     every = history.select(*GROUP, "era").unionByName(commits.where("era = 0").select(*GROUP, "era"))
     order = Window.partitionBy(*GROUP)
@@ -92,7 +92,7 @@ def _pauses(spans: DataFrame, history: DataFrame) -> DataFrame:
 
 
 def _departed(changes: DataFrame, history: DataFrame, spans: DataFrame) -> DataFrame:
-    """Per era: the members that the one before had, with their silence at the end of it."""
+    """Return, per era, the members of the era before that are gone, with their silence at its end."""
     era_before = (F.col("era") - 1).alias("era")
     members = history.select(*GROUP, "era", F.explode("members").alias("_member")).select(
         *(*GROUP, "era"),

@@ -1,4 +1,4 @@
-"""Where the decoder gets bytes from: a file, or bytes in memory. Both say how long they are and read any range."""
+"""Sources of bytes for the decoder: a file, or bytes in memory. Both have a size and read any range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ByteSource(Protocol):
     size: int
 
     def read(self, position: int, size: int) -> bytes | memoryview:
-        """Exactly the bytes asked for. Raises SegmentReadError."""
+        """Return exactly `size` bytes from `position`. Raises SegmentReadError."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""numpy and Arrow building blocks: numbers and strings at many unaligned places of one buffer at once.
+"""numpy and Arrow building blocks: read numbers and strings at many unaligned positions of one buffer at once.
 
 Arrays are put together from buffers, and taken apart: `pa.array`, `pa.scalar` and `to_numpy` import pandas, which
 costs every Python process that Spark starts half a second.
@@ -61,7 +61,7 @@ class Source:
         return self._i64[positions].astype(np.int64)
 
     def varints(self, positions: Ints, max_bytes: int) -> tuple[Ints, Ints, Mask | None]:
-        """(values, places behind them, which are too long): zig-zag varints at `positions`. No mask: none is."""
+        """Decode the zig-zag varints at `positions`: (values, positions after them, mask of those too long or None)."""
         first = self.buffer[positions].astype(np.int64)
         raw = first & 0x7F
         behind = positions + 1
@@ -82,7 +82,7 @@ class Source:
 
 
 def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: Mask | None) -> pa.Array:
-    """The bytes from `starts` to `ends` (rising, not overlapping), copied once.
+    """Return the bytes from `starts` to `ends` (rising, not overlapping), copied once.
 
     An Arrow array of all fields *and* the gaps between them needs no copy: its offsets are the places in the buffer.
     Taking every other element copies only the fields.
@@ -103,7 +103,7 @@ def mask_array(mask: Mask) -> pa.Array:
 
 
 def mask_of(column: pa.Array) -> Mask:
-    """Of a column of booleans without null."""
+    """Return a column of booleans without null as a mask."""
     bits = np.frombuffer(column.buffers()[1], np.uint8)
     mask: Mask = np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :].view(
         np.bool_
@@ -119,7 +119,7 @@ def number_array(values: NDArray[np.integer], kind: pa.DataType, valid: Mask | N
 
 
 def numbers_of(column: pa.Array) -> Ints:
-    """Of a column of integers without null."""
+    """Return a column of integers without null as an array."""
     everything = np.frombuffer(column.buffers()[1], column.type.to_pandas_dtype())
     return everything[column.offset : column.offset + len(column)].astype(np.int64, copy=False)
 
@@ -141,7 +141,7 @@ def bytes_array(source: Source, starts: Ints, ends: Ints, valid: Mask | None = N
 
 
 def text_array(source: Source, starts: Ints, ends: Ints, valid: Mask) -> tuple[pa.Array, list[int]]:
-    """(UTF-8 strings, indexes of those that are none and therefore null)."""
+    """Return (UTF-8 strings, indexes of values that are not UTF-8 and therefore null)."""
     raw = bytes_array(source, starts, ends, None if valid.all() else valid)
     try:
         return raw.cast(pa.string()), []

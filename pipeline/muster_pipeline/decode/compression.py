@@ -20,11 +20,11 @@ _GUESSED_RATIO = 8
 
 
 class TooLargeError(ValueError):
-    """It decompresses to more than the limit."""
+    """The data decompresses to more than the limit."""
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes. Raises TooLargeError, ValueError on an unknown codec or bytes that do not decompress."""
+    """Decompress to at most `limit` bytes. Raises TooLargeError; ValueError on an unknown codec or damaged bytes."""
     if codec == _SNAPPY:
         if _snappy_size(data) > limit:
             raise TooLargeError(f"snappy data of {_snappy_size(data)} bytes, the limit is {limit}")
@@ -49,7 +49,7 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
 
 
 def _snappy_size(data: bytes) -> int:
-    """What the blocks claim to decompress to; 0 for what does not parse, which decompression then refuses."""
+    """Return the decompressed size that the blocks claim; 0 if they do not parse. Decompression then fails."""
     try:
         if not data.startswith(_XERIAL_MAGIC):
             return int(cramjam.snappy.decompress_raw_len(data))

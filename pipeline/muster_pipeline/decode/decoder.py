@@ -1,4 +1,4 @@
-"""Decode a segment, or a stretch of one, into Arrow record batches. A pure function of the bytes."""
+"""Decodes a segment, or a part of one, into Arrow record batches. A pure function of the bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Decoder:
-    """`fail_fast`: raise SegmentDamagedError instead of giving rows that name a problem."""
+    """Decodes segments. With `fail_fast` damage raises SegmentDamagedError instead of giving a row with a problem."""
 
     selection: Selection = field(default_factory=Selection)
     fail_fast: bool = False
@@ -79,7 +79,7 @@ class Decoder:
     def stretches(
         self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
     ) -> Iterator[Stretch]:
-        """The same as the places of records, for those who need their bytes. Raises SegmentReadError."""
+        """Yield the positions of the records instead of rows, for callers that use bytes. Raises SegmentReadError."""
         stop = source.size if end is None else min(end, source.size)
         position = start
         wanted = self.window_bytes
@@ -108,7 +108,7 @@ class Decoder:
         )
 
     def _rows(self, window: Window, damages: list[Damage], origin: Origin) -> Iterator[pa.RecordBatch]:
-        """In the order of the log: damages between the records before and behind them."""
+        """Yield rows in the order of the log, with damages between the records around them."""
         if damages and self.fail_fast:
             first = damages[0]
             raise SegmentDamagedError(origin.file, origin.position + first.position, first.problem, first.detail)
@@ -127,7 +127,7 @@ class Decoder:
     def _slice(
         self, window: Window, records: Records, damages: list[tuple[int, Damage]], origin: Origin
     ) -> Iterator[pa.RecordBatch]:
-        """`damages` with the number of the record that each lies in front of."""
+        """Pair each of `damages` with the number of the record after it."""
         parse = parse_records(window, records)
         chosen = self._chosen(parse)
         fast = np.flatnonzero(chosen & ~parse.slow)
@@ -168,7 +168,7 @@ class Decoder:
 
 
 def _judge_rest(damage: Damage, origin: Origin, source: ByteSource) -> Damage:
-    """A rest of zeros is called what it is."""
+    """Name a rest of the file that is all zeros `zero_tail`."""
     if not damage.to_end:
         return damage
     position = origin.position + damage.position
@@ -188,7 +188,7 @@ def decode_segment(
     selection: Selection | None = None,
     fail_fast: bool = False,
 ) -> pa.Table:
-    """All rows of a segment's bytes. Raises SegmentDamagedError with `fail_fast`."""
+    """Decode all rows of a segment's bytes. Raises SegmentDamagedError with `fail_fast`."""
     decoder = Decoder(selection or Selection(), fail_fast)
     batches = decoder.decode(MemoryBytes(data, file), offsets_partition)
     return pa.Table.from_batches(batches, decoder.selection.schema)

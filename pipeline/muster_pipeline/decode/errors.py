@@ -11,7 +11,7 @@ __all__ = ["PipelineError", "SegmentDamagedError", "SegmentReadError"]
 
 
 class PipelineError(Exception):
-    """Base of what the pipeline raises on purpose; the text is for a person."""
+    """Base of the errors that the pipeline raises on purpose. The text is for people."""
 
 
 class SegmentReadError(PipelineError):
@@ -23,7 +23,7 @@ class SegmentReadError(PipelineError):
 
 
 class SegmentDamagedError(PipelineError):
-    """`problem` is a code of `schema.Problem`."""
+    """Bytes that are no valid batch or record; `problem` is a code of `schema.Problem`."""
 
     def __init__(self, file: str, position: int, problem: str, detail: str) -> None:
         super().__init__(f"{file}, byte {position}: {problem}: {detail}")

@@ -50,7 +50,7 @@ _HAS_TOPIC = np.array([True, True, False, False, False, False, False, False])
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a window comes from. `position`: of its first byte in the file."""
+    """Where a window comes from. `position` is its first byte in the file."""
 
     file: str
     offsets_partition: int | None
@@ -59,7 +59,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Parse:
-    """The kind of every record (index into KIND_NAMES) and the places of its fields.
+    """The kind of every record (index into KIND_NAMES) and the positions of its fields.
 
     `slow`: not for numpy; the kind is then what it looks like, and `group` its group if it can be read at all.
     Texts are null where a record has none. Places lie inside the record even where they mean nothing, and rise from
@@ -133,7 +133,7 @@ def _control_kinds(
 
 
 def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
-    """As if there were no control batches."""
+    """Return the kinds of all records, ignoring control batches."""
     kind = np.full(len(record_type), _UNKNOWN, np.int8)
     is_offset = (record_type == offset_commit.KEY_TYPE) | (record_type == offset_commit.LEGACY_KEY_TYPE)
     is_group = record_type == group_metadata.KEY_TYPE
@@ -154,13 +154,13 @@ def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[In
 
 
 def fast_rows(window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
-    """One row for each record; none of them is `slow`."""
+    """Decode one row for each record; none of them may be `slow`."""
     columns = _columns(window, records, parse, origin)
     return pa.record_batch([columns[field.name]() for field in schema], schema=schema)
 
 
 def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> Mapping[str, Callable[[], pa.Array]]:
-    """How each column is made; only what is asked for is."""
+    """Return a function for each column, so that only selected columns are decoded."""
     source, headers, batch = window.source, window.headers, records.batch
     count = len(records)
     is_commit = parse.kind == _COMMIT

@@ -82,7 +82,7 @@ def without_replaced(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _codes(batch: pa.RecordBatch) -> Ints:
-    """A number for each row; the same for rows with the same key."""
+    """Return a number for each row, equal for rows with the same key."""
     codes: Ints = np.zeros(batch.num_rows, np.int64)
     for name in KEY:
         own = _indices(batch[name])

@@ -1,4 +1,4 @@
-"""Where the batches of a window of a segment lie, and which stretches of it are none.
+"""Finds the batches in a window of a segment, and the bytes of it that are no batch.
 
 Every batch is found by the length of the one before, never by searching for something that looks like a batch: the
 bytes inside a batch come from clients, who could plant one. So behind a batch whose length cannot be trusted the rest
@@ -54,7 +54,7 @@ class Scan:
 
 
 def claimed_size(data: bytes | memoryview, position: int) -> int:
-    """Of the batch at `position`, as its header says; a header's at least."""
+    """Return the size of the batch at `position` from its header, at least that of a header."""
     if len(data) - position < LENGTH_OVERHEAD:
         return HEADER_BYTES
     length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
@@ -98,12 +98,12 @@ def scan(data: bytes | memoryview, file_left: int, max_batch_bytes: int, stop: i
             damages.append(Damage(start, bytes_, code, detail))
         at, size = at[~wrong], size[~wrong]
     if position < min(stop, file_left):
-        position = _behind_chain(data, position, file_left, max_batch_bytes, damages)
+        position = _after_chain(data, position, file_left, max_batch_bytes, damages)
     return Scan(at, size, damages, position)
 
 
 def _chain(data: bytes | memoryview, stop: int) -> tuple[array[int], array[int], int]:
-    """(starts, CRCs, place behind the last) of the batches that `data` holds whole and whose length can be one.
+    """Return (starts, CRCs, position after the last) of the batches that are whole in `data` and have a valid length.
 
     With one record in a batch, as light load leaves them, this loop is half of the decoder.
     """
@@ -124,15 +124,15 @@ def _chain(data: bytes | memoryview, stop: int) -> tuple[array[int], array[int],
 
 
 def _heads(data: bytes | memoryview, at: Ints) -> NDArray[np.void]:
-    """The fields of `_HEAD` of the batches at `at`."""
+    """Return the fields of `_HEAD` of the batches at `at`."""
     places = max(0, len(data) - HEADER_BYTES + 1)
     return np.ndarray((places,), f"V{_HEAD.itemsize}", data, strides=(1,))[at].view(_HEAD)
 
 
-def _behind_chain(
+def _after_chain(
     data: bytes | memoryview, position: int, file_left: int, max_batch_bytes: int, damages: list[Damage]
 ) -> int:
-    """Up to where bytes are dealt with, where a batch is not whole in `data`: adds what is wrong there."""
+    """Handle the first batch that is not whole in `data`: add its damage, and return up to where bytes are consumed."""
     if len(data) - position < HEADER_BYTES:
         if 0 < file_left - position < HEADER_BYTES:
             detail = f"{file_left - position} bytes are no batch header"

@@ -1,4 +1,4 @@
-"""Rows that need the plain decoder: group metadata, flexible values, and everything that is wrong.
+"""Decodes the rows that need the plain decoder: group metadata, flexible values, and damaged records.
 
 It is the coordinator's own decoder, so what a load would refuse is refused here for the same reason.
 """
@@ -30,7 +30,7 @@ MAX_DETAIL_CHARS = 300
 
 
 def to_batch(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
-    """A column that a row does not name is null in it."""
+    """Convert rows to a batch. A column that a row does not have is null."""
     return pa.record_batch(
         [pa.array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema
     )
@@ -49,7 +49,7 @@ def damage_row(damage: Damage, origin: Origin) -> Row:
 
 
 def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[Row]:
-    """One row for each of the records at `indexes`, with all columns that it has."""
+    """Decode one row for each of the records at `indexes`, with all columns that it has."""
     chosen = records[indexes]
     headers = window.headers[chosen.batch]
     data = window.source.data
@@ -95,7 +95,7 @@ def _leading_int16(data: bytes | None) -> int | None:
 
 
 def _control_fields(key: bytes | None, value: bytes | None) -> Row:
-    """numpy reads every control record that is right; what is left raises RecordDecodeError."""
+    """Raise RecordDecodeError for a control record: numpy reads all valid ones, so this one is damaged."""
     decoded = decode_control(key, value)
     raise AssertionError(f"control record {decoded} was left to the slow path")
 
@@ -156,7 +156,7 @@ def _member_fields(member: GroupMember) -> Row:
 
 @lru_cache(maxsize=4096)
 def consumer_assignment(data: bytes) -> list[dict[str, Any]] | None:
-    """Partitions of a ConsumerProtocolAssignment; None if the bytes are of another protocol, [] if there are none.
+    """Return the partitions of a ConsumerProtocolAssignment; None for another protocol, [] if there are none.
 
     version i16 | array of: topic str, array of partition i32 | user data. Source: ConsumerProtocolAssignment.json.
     """

@@ -1,4 +1,4 @@
-"""From the batches of a window to the places of every record's key and value, all batches side by side.
+"""Finds the positions of every record's key and value, in all batches of a window at once.
 
 Kafka's record layout is a chain: each record's length says where the next begins. Record j of every batch is found in
 one numpy step, so the number of steps is that of the records of the largest batch, not of all; when few batches are
@@ -53,7 +53,7 @@ CONTROL = 0x20
 
 @dataclass(frozen=True)
 class Records:
-    """Column arrays, one element per record. Places are in `Window.source`; a null key or value ends at -1.
+    """Column arrays, one element per record. Positions are in `Window.source`; a null key or value ends at -1.
 
     `fields`: where the key's length begins; key and value, with their lengths, lie from there on without a gap.
     """
@@ -87,7 +87,7 @@ class Window:
 
 
 def read_window(data: bytes | memoryview, positions: Ints, sizes: Ints, max_batch_bytes: int) -> Window:
-    """The records of batches whose CRCs were checked. Batches whose records do not parse become damages."""
+    """Return the records of batches whose CRCs were checked. Batches whose records do not parse become damages."""
     at, size = positions, sizes
     source = Source(data)
     raw = np.ndarray((max(0, len(source.data) - HEADER_BYTES + 1),), f"V{HEADER_BYTES}", source.data, strides=(1,))
@@ -167,7 +167,7 @@ def _inflate(
 
 
 def _rebuild(data: bytes | memoryview, at: Ints, size: Ints, inflated: _Inflated) -> tuple[Source, Ints, Ints]:
-    """(source, starts, ends): the bodies of all batches one behind the other, the decompressed ones among them."""
+    """Return (source, starts, ends): the bodies of all batches in one buffer, decompressed ones included."""
     parts = [
         inflated.bodies.get(index, data[start + HEADER_BYTES : start + length])
         for index, (start, length) in enumerate(zip(at.tolist(), size.tolist(), strict=True))
@@ -177,7 +177,7 @@ def _rebuild(data: bytes | memoryview, at: Ints, size: Ints, inflated: _Inflated
 
 
 def _record_bounds(source: Source, body_start: Ints, body_end: Ints, count: Ints) -> tuple[Ints, Ints, Mask]:
-    """(starts behind the length, ends) of all records, batch by batch, and which batches do not parse."""
+    """Return (starts after the length, ends) of all records by batch, and which batches do not parse."""
     total = int(count.sum())
     starts = np.zeros(total, np.int64)
     ends = np.zeros(total, np.int64)
@@ -216,7 +216,7 @@ def _record_bounds(source: Source, body_start: Ints, body_end: Ints, count: Ints
 
 
 def _walk(data: bytes, position: int, body_end: int, left: int, starts: Ints, ends: Ints, slot: int) -> bool:
-    """The chain of one batch, `left` records from `position` on. False if it does not end where the batch does."""
+    """Walk the `left` records of one batch from `position` on. False if they do not end where the batch does."""
     found_starts: list[int] = []
     found_ends: list[int] = []
     for _ in range(left):
@@ -243,7 +243,7 @@ def _walk(data: bytes, position: int, body_end: int, left: int, starts: Ints, en
 
 
 def _fields(source: Source, headers: NDArray[np.void], batch: Ints, starts: Ints, ends: Ints) -> tuple[Records, Ints]:
-    """(records, batches of which a record's fields leave the record)."""
+    """Return (records, batches in which the fields of a record leave the record)."""
     delta_ms, at, long_time = source.varints(starts + 1, MAX_LONG_BYTES)
     offset_delta, fields_at, long_offset = source.varints(at, MAX_INT_BYTES)
     key_size, key_start, long_key = source.varints(fields_at, MAX_INT_BYTES)

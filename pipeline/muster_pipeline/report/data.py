@@ -47,7 +47,7 @@ class EmptyTablesError(PipelineError):
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """`at_ms` None: as of the newest record. `ends`: None where end offsets are not known."""
+    """Options of a report. `at_ms` None means as of the newest record; `ends` None: end offsets are unknown."""
 
     at_ms: int | None = None
     ends: EndsOf | None = None
@@ -56,7 +56,7 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class Listing:
-    """The first rows, and how many there are."""
+    """The first rows of a list, and how many rows it has."""
 
     rows: list[Row] = field(default_factory=list)
     total: int = 0
@@ -64,7 +64,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Activity:
-    """`over_time`: commits by `bucket_ms` of the TOP_GROUPS, and of all others under a null group."""
+    """Commits over time. `over_time`: commits by `bucket_ms` of the TOP_GROUPS; all others under a null group."""
 
     bucket_ms: int
     over_time: list[Row]
@@ -87,7 +87,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Regressions:
-    """`events`: the newest. `by_group`: by group and cause, the most records read again first."""
+    """Offsets that went back. `events`: the newest. `by_group`: by group and cause, most records read again first."""
 
     events: Listing
     by_group: list[Row]
@@ -101,7 +101,7 @@ class Rebalances:
 
 @dataclass(frozen=True)
 class Load:
-    """`partitions`: of the offsets topic, as far as the names of the logs tell."""
+    """Load of the offsets partitions. `partitions`: their number, as far as the names of the logs tell."""
 
     partitions: int
     by_partition: list[Row]
@@ -264,7 +264,7 @@ def _quality(problems: DataFrame) -> Quality:
 
 
 def _partition_number(log: str) -> int:
-    """Of the log's directory; 0 where its name has none."""
+    """Return the partition number in the name of a log's directory; 0 if there is none."""
     number = log.rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 

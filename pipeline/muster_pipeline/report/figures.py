@@ -1,4 +1,4 @@
-"""Which plots a report has: pure functions from its data to `Plot`s; those without data are left out."""
+"""The plots of a report: pure functions from its data to `Plot`s. Plots without data are left out."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def _commits(data: ReportData) -> Plot | None:
 
 
 def _shown(data: ReportData, rows: list[Row]) -> list[Row]:
-    """Events in the time that the plots show."""
+    """Return the events in the time that the plots show."""
     return [row for row in rows if row["timestamp_ms"] >= data.from_ms]
 
 
 def _lanes(rows: list[Row], most_first: dict[str, float]) -> list[str]:
-    """The groups of a plot with a line each."""
+    """Return the groups that have a line of their own in a plot."""
     there = {row["group"] for row in rows}
     return sorted(there, key=lambda group: (-most_first.get(group, 0), group))[:MAX_LANES]
 
@@ -128,7 +128,7 @@ def _events(
     events: list[tuple[str, int, str]],
     marks: dict[str, Any],
 ) -> None:
-    """`events`: (group, moment, which of `marks`)."""
+    """Draw `events`: (group, moment, index in `marks`)."""
     axes = figure.subplots()
     place = {group: len(lanes) - 1 - number for number, group in enumerate(lanes)}
     for kind, (colour, marker) in marks.items():

@@ -30,7 +30,7 @@ _TAILS = (Problem.ZERO_TAIL, Problem.TORN_BATCH, Problem.JOURNAL_ONLY)
 
 @dataclass(frozen=True)
 class Finding:
-    """`section`: the id on the page."""
+    """A finding. `section` is the id on the page."""
 
     severity: str
     title: str
@@ -57,7 +57,7 @@ def findings(data: ReportData) -> list[Finding]:
 
 
 def _names(rows: Iterable[Row], limit: int = 3) -> str:
-    """The first groups of `rows`, each once."""
+    """Name the first groups of `rows`, each once."""
     names = list(dict.fromkeys(name(row["group"], 40) for row in rows))
     more = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {amount(more)} more" if more > 0 else "")

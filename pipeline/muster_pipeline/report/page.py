@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing from elsewhere, and a policy that says so to the browser."""
+"""Renders the report as one HTML page without scripts and external content; a policy forbids both to the browser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`total`: rows that there are, of which `rows` are shown."""
+    """A table that shows `rows` of `total` rows."""
 
     caption: str
     columns: Sequence[Column]
@@ -112,7 +112,7 @@ _EVENT_ROWS = 50
 
 
 def render_page(data: ReportData, plots: Sequence[Plot], made_ms: int) -> str:
-    """The whole page. Texts of clients are escaped by the template."""
+    """Render the whole page. The template escapes texts of clients."""
     environment = Environment(
         loader=PackageLoader("muster_pipeline.report", "."),
         autoescape=True,

@@ -44,7 +44,7 @@ class Fates:
     markers: dict[int, tuple[list[int], list[bool]]]
 
     def of(self, producer_id: int, offset: int) -> str | None:
-        """None: the record at `offset` counts; else why it does not."""
+        """Return None if the record at `offset` counts, else why it does not."""
         offsets, committed = self.markers.get(producer_id, ([], []))
         index = bisect_right(offsets, offset)
         if index == len(offsets):
@@ -53,7 +53,7 @@ class Fates:
 
 
 def read_fates(log: Iterable[SegmentFile], sizes: Mapping[str, int]) -> Fates:
-    """From all markers of a log. Raises SegmentReadError."""
+    """Read all markers of a log. Raises SegmentReadError."""
     markers: dict[int, tuple[list[int], list[bool]]] = defaultdict(lambda: ([], []))
     for segment in log:
         with FileBytes(segment.path) as source:
@@ -88,7 +88,7 @@ class Carried:
 
 
 class Router:
-    """`partitions`: of the new topic. `counts`: rows by kind, what is not carried included."""
+    """Routes records to the `partitions` of the new topic. `counts`: rows by kind, those not carried included."""
 
     def __init__(self, partitions: int) -> None:
         self.counts: Counter[str] = Counter()

@@ -36,7 +36,9 @@ def verify(
     total: int,
     progress: Callable[[str, int, int], None] | None,
 ) -> int:
-    """The number of groups. `total`: bytes of the old logs. Raises VerificationError, SegmentReadError."""
+    """Compare old and new logs; return the number of groups. `total`: bytes of the old logs. Raises VerificationError,
+    SegmentReadError.
+    """
     expected: dict[str, int] = {}
     router, done = Router(partitions), 0
     for _, stretch, fates in old:
@@ -67,7 +69,7 @@ def verify(
 
 
 def _check(stretch: Stretch, end: int, file: str) -> int:
-    """The offset after the stretch."""
+    """Check a stretch and return the offset after it."""
     window = stretch.window
     if stretch.damages:
         raise VerificationError(f"{file}: {stretch.damages[0].detail}")

@@ -1,4 +1,4 @@
-"""Segments of the new logs: uncompressed record batches v2 with dense offsets, all in one leader epoch.
+"""Writes segments of the new logs: uncompressed record batches v2 with dense offsets, all in one leader epoch.
 
 The new logs begin anew, so they begin in epoch 0, as those of a new Kafka topic do; the next leader opens a
 higher one. Only that keeps epochs rising along a log that is put together from several old ones.
@@ -51,7 +51,7 @@ class TargetLog:
         return self.directory / f"{self.base:020d}.log"
 
     def create(self) -> None:
-        """An empty first segment. Raises OSError."""
+        """Create an empty first segment. Raises OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.segment.touch()
 
@@ -63,7 +63,7 @@ class TargetLog:
         os.truncate(self.segment, self.size)
 
     def append(self, carried: Carried, indexes: Ints) -> None:
-        """The records at `indexes`, in their order. Raises OSError."""
+        """Append the records at `indexes`, in their order. Raises OSError."""
         parts: list[bytes] = []
         for batch in self._batches(carried, indexes):
             if self.size and self.size + len(batch) > self.segment_bytes:
@@ -100,7 +100,7 @@ class TargetLog:
             os.close(descriptor)
 
     def finish(self) -> None:
-        """The epoch checkpoint, as Kafka has it, and everything on disk. Raises OSError."""
+        """Write the epoch checkpoint, in Kafka's format, and sync everything. Raises OSError."""
         entries = [f"{LEADER_EPOCH} 0"] if self.next_offset else []
         text = "\n".join(["0", str(len(entries)), *entries]) + "\n"
         (self.directory / _EPOCHS_NAME).write_text(text)
@@ -110,7 +110,7 @@ class TargetLog:
 
 
 def sync_path(path: Path) -> None:
-    """A file or a directory. Raises OSError."""
+    """Sync a file or a directory. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -119,7 +119,7 @@ def sync_path(path: Path) -> None:
 
 
 def _encode(carried: Carried, indexes: Ints, base_offset: int) -> bytes:
-    """One batch; each record keeps its own timestamp, which `records.encode_batch` does not do."""
+    """Encode one batch. Each record keeps its own timestamp, which `records.encode_batch` does not do."""
     data = carried.data
     times = carried.timestamp_ms[indexes]
     base_ms, count = int(times[0]), len(indexes)

@@ -41,12 +41,12 @@ _WALK_BYTES = 4 << 20
 
 
 class InputError(PipelineError):
-    """The paths given hold nothing to read, or hold it twice."""
+    """The given paths have nothing to read, or one partition twice."""
 
 
 @dataclass(frozen=True, order=True)
 class SegmentFile:
-    """`offsets_partition` None: the file lies in no directory of the offsets topic."""
+    """A segment. `offsets_partition` is None if the file is in no directory of the offsets topic."""
 
     path: str
     offsets_partition: int | None

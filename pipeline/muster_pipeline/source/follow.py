@@ -301,7 +301,7 @@ def _between(log: list[SegmentFile], begin: LogPosition, stop: LogPosition, spli
 
 
 def restarts(start: Positions, end: Positions) -> Iterator[Restart]:
-    """The logs that were begun anew between the two positions, and those that are away."""
+    """Return the logs that were restarted between the two positions, and those that are away."""
     for home, until in end.items():
         if until.restarted and start.get(home) != until:
             yield Restart(home, until.restarted)

@@ -28,13 +28,13 @@ _MAX_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Lineage:
-    """`log_id` "": not known. `epochs`: (leader epoch, its first offset), rising."""
+    """Identity of a log. `log_id` is "" if unknown. `epochs`: (leader epoch, its first offset), rising."""
 
     log_id: str = ""
     epochs: tuple[tuple[int, int], ...] = ()
 
     def epoch_at(self, offset: int) -> int:
-        """Leader epoch in which the record at `offset` was appended; -1 not known."""
+        """Return the leader epoch in which the record at `offset` was appended; -1 not known."""
         index = bisect_right(self.epochs, offset, key=lambda each: each[1])
         return self.epochs[index - 1][0] if index else -1
 
@@ -87,6 +87,6 @@ def _is_valid(slot: bytes) -> bool:
 
 
 def _epochs(text: str) -> tuple[tuple[int, int], ...]:
-    """Of a line with the version, one with the number of entries, and the entries; what is no entry is none."""
+    """Parse a leader-epoch-checkpoint: version, number of entries, entries. Lines that are no entry are ignored."""
     pairs = [line.split() for line in text.splitlines()[2:]]
     return tuple((int(each[0]), int(each[1])) for each in pairs if len(each) == 2 and all(map(str.isdigit, each)))

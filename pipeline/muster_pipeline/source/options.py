@@ -1,4 +1,4 @@
-"""Options of the data source, parsed once; one that is not known is refused."""
+"""Options of the data source, parsed once. Unknown options are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Names in any case, as Spark's options are. Raises InputError."""
+        """Parse options, whose names are case-insensitive as in Spark. Raises InputError."""
         given = {name.lower(): value for name, value in options.items()}
         paths = tuple(json.loads(given.pop("paths", "[]")))
         if "path" in given:
@@ -62,7 +62,7 @@ class SourceOptions:
 
 
 def _one_of(given: dict[str, str], name: str, *values: str) -> str:
-    """The first value if none is given."""
+    """Return the option's value, by default the first of the allowed ones."""
     value = given.pop(name.lower(), values[0]).upper()
     if value not in values:
         raise InputError(f"option {name} is {value}, it can be {' or '.join(values)}")

@@ -43,7 +43,7 @@ def check_java() -> int:
 
 
 def spark_session(master: str = "local[2]", memory: str = "768m", jvm_options: str = "") -> SparkSession:
-    """A session in UTC with the data source registered. Raises JavaMissingError.
+    """Return a session in UTC with the data source registered. Raises JavaMissingError.
 
     `master` SUBMITTED: what spark-submit, or a Spark operator, has set stands. Otherwise it is a session without web
     page; its workers run this interpreter, unless PYSPARK_PYTHON names another, and its JVM maps the classes of the

@@ -83,7 +83,7 @@ class MusterOffsets(DataSource):
 
 
 def chosen_schema(schema: StructType) -> pa.Schema:
-    """The columns of a user's schema. Raises InputError: a column that does not exist, or of another type."""
+    """Return the columns of a user's schema. Raises InputError: a column that does not exist, or of another type."""
     try:
         chosen = select_schema(schema.names)
     except ValueError as exc:
@@ -97,7 +97,7 @@ def chosen_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class Task(InputPartition):
-    """`restarted`: logs of which a stream says that it begins them anew."""
+    """The splits of one task. `restarted`: logs that a stream starts again."""
 
     splits: list[Split]
     restarted: tuple[Restart, ...] = ()
@@ -208,7 +208,7 @@ def _restart_row(restart: Restart) -> Row:
 
 
 def _wanted_values(each: Filter) -> frozenset | None:  # type: ignore[type-arg]  # of the column's type
-    """None: not a filter that we take. A comparison with null selects nothing, as in SQL."""
+    """Return the values that a filter selects; None if it is not applied here. Null selects nothing, as in SQL."""
     if isinstance(each, EqualTo):
         return frozenset(() if each.value is None else (each.value,))
     if isinstance(each, In):

@@ -1,4 +1,4 @@
-"""Offsets straight from logs, without tables: one pass over the logs, of which little goes through Spark."""
+"""Computes current offsets from logs without tables, in one pass over the logs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def offsets_of_logs(spark: SparkSession, sources: Sequence[str], at_ms: int | No
 
 
 def _are_transactional(records: DataFrame) -> bool:
-    """Whether any of them is; reads them all."""
+    """Whether any commit is transactional. Reads all of them."""
     [(found,)] = records.agg(F.max(F.col("producer_id").isNotNull())).collect()
     return bool(found)
 

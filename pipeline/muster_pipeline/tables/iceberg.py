@@ -59,7 +59,7 @@ def _catalog(warehouse: Path) -> SqlCatalog:
 
 
 def _bring_up(catalog: SqlCatalog, identifier: str, store: Store, manifest: Manifest, name: str) -> int:
-    """The rows that were added."""
+    """Add the rows that are missing; return how many."""
     directories = manifest.tables[name]
     schema = _schema(store, directories, name)
     table = catalog.create_table_if_not_exists(identifier, schema, properties={"muster.tables": str(store.root)})
@@ -94,7 +94,7 @@ def _batches(store: Store, directories: list[str], schema: pa.Schema) -> Iterato
 
 
 def _schema(store: Store, directories: list[str], name: str) -> pa.Schema:
-    """Of a derived table that of its files, without what Spark wrote into them for itself."""
+    """Return the schema of a table. That of a derived table comes from its files, without Spark's own metadata."""
     if name in COLUMNS:
         return select_schema(COLUMNS[name])
     file = next(file for each in directories for file in sorted((store.root / each).glob("*.parquet")))

@@ -105,7 +105,7 @@ def _until(table: pa.Table, at_ms: int | None) -> pa.Table:
 
 
 def _settled(commits: pa.Table, transactions: pa.Table) -> pa.Array:
-    """Which commits are of no transaction, or of one that the next marker of its producer commits."""
+    """Return a mask of commits outside of transactions, or in one that its producer's next marker commits."""
     plain = pc.is_null(commits["producer_id"])
     order = ["offsets_partition", "producer_id"]
     pending = commits.select([*RECORD, "producer_id"]).append_column(
@@ -120,7 +120,7 @@ def _settled(commits: pa.Table, transactions: pa.Table) -> pa.Array:
 
 
 def _changes(generations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """`generations` in the order of their logs."""
+    """Sort `generations` in the order of their logs."""
     before: dict[tuple[int, str], dict[str, Any]] = {}
     for record in generations:
         place = record["offsets_partition"], record["group"]

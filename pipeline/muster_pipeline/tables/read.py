@@ -15,7 +15,7 @@ __all__ = ["read_arrow"]
 
 
 def read_arrow(store: Store, manifest: Manifest, table: str, groups: Sequence[str] = ()) -> pa.Table:
-    """A table as of the manifest, of `groups` only if there are any."""
+    """Read a table as of the manifest, of `groups` only if there are any."""
     files = [
         str(file)
         for directory in manifest.tables.get(table, [])

@@ -44,7 +44,7 @@ Tables = Mapping[str, list[str]]
 
 
 def read_table(spark: SparkSession, store: Store, manifest: Manifest, table: str) -> DataFrame:
-    """A history table or a derived one, as of the manifest; empty with its columns if no run had rows for it."""
+    """Read a history or derived table as of the manifest; empty with its columns if no run had rows for it."""
     return _frame(spark, store, manifest.tables.get(table, []), table)
 
 

@@ -51,13 +51,13 @@ class Manifest:
 
 
 def runs_of(directory: str) -> tuple[int, int]:
-    """The first and the last run whose rows are in it."""
+    """Return the first and the last run whose rows are in a directory."""
     first, _, last = directory.rpartition("/")[2].partition("-")
     return int(first), int(last or first)
 
 
 def are_tables(sources: Sequence[str]) -> bool:
-    """Whether it is one directory of tables; otherwise they are logs. Raises StoreError: both."""
+    """Whether the sources are one directory of tables and not logs. Raises StoreError if they are both."""
     found = [each for each in sources if (Path(each) / MANIFEST).is_file()]
     if found and len(sources) > 1:
         raise StoreError(f"{found[0]} holds tables: name it alone, or logs")
@@ -79,7 +79,7 @@ class Store:
         self.root = root
 
     def manifest(self) -> Manifest:
-        """An empty one before the first run. Raises StoreError if the file is not ours."""
+        """Return the manifest, empty before the first run. Raises StoreError if the file is not ours."""
         try:
             content = json.loads((self.root / MANIFEST).read_bytes())
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class Store:
             raise StoreError(f"{self.root / MANIFEST} is no manifest: {exc}") from exc
 
     def published(self) -> Manifest:
-        """The manifest of a run that ended. Raises StoreError: there was none."""
+        """Return the manifest of a finished run. Raises StoreError if there was none."""
         manifest = self.manifest()
         if not manifest.run:
             raise StoreError(f"{self.root} holds no tables: `muster pipeline tables` makes them")
@@ -102,7 +102,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Manifest]:
-        """The manifest to go on from, while no other run can begin. What a run left that did not end is removed."""
+        """Lock the directory and yield the manifest. Removes the files of a run that did not end."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / ".lock").open("w") as lock:
             try:
@@ -114,11 +114,11 @@ class Store:
             yield manifest
 
     def directory(self, table: str, run: int) -> str:
-        """Where a run puts a table's files, relative to the root."""
+        """Return where a run puts a table's files, relative to the root."""
         return f"{DATA}/{table}/{run:06d}"
 
     def rows(self, directory: str) -> int:
-        """Of the Parquet files in it, from their ends."""
+        """Return the number of rows of a directory, from the footers of its Parquet files."""
         return sum(pq.read_metadata(each).num_rows for each in (self.root / directory).glob("*.parquet"))
 
     def has_values(self, directories: list[str], column: str) -> bool:
@@ -127,7 +127,7 @@ class Store:
         return any(_has_values(pq.read_metadata(each), column) for each in files)
 
     def write_empty(self, directory: str, schema: pa.Schema) -> None:
-        """A table without rows, for its columns."""
+        """Write a table without rows, for its columns."""
         (self.root / directory).mkdir(parents=True)
         pq.write_table(schema.empty_table(), self.root / directory / "empty.parquet")
 
@@ -150,7 +150,7 @@ class Store:
         return [*(each for each in directories if each not in small), relative]
 
     def publish(self, manifest: Manifest) -> None:
-        """From here on the manifest's files count, and no others."""
+        """Write the manifest: from here on its files count, and no others."""
         text = json.dumps({"format": FORMAT, **manifest.__dict__}, indent=1, sort_keys=True)
         new = self.root / f"{MANIFEST}.new"
         with new.open("w") as file:

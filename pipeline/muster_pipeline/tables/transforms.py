@@ -1,4 +1,4 @@
-"""From history to state: DataFrame -> DataFrame, nothing read and nothing written."""
+"""Computes state from history tables: DataFrame in, DataFrame out, no I/O."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def current_offsets(
 
 
 def memberships(generations: DataFrame) -> DataFrame:
-    """One row for each member of each generation record."""
+    """Return one row for each member of each generation record."""
     member = F.col("member")
     return generations.select(
         *("group", "generation", "offsets_partition", "offset", "timestamp_ms", "leader"),
@@ -147,7 +147,7 @@ def last_generations(generations: DataFrame) -> DataFrame:
 
 
 def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataFrame:
-    """One row for each change of a group's generation or members, with the record before it as what it came from.
+    """Return one row for each change of a group's generation or members, with the record before it.
 
     `before`: `last_generations` of what lies in front of `generations`.
     """
@@ -186,7 +186,7 @@ def rebalances(generations: DataFrame, before: DataFrame | None = None) -> DataF
 
 
 def expiries(commits: DataFrame, tombstones: DataFrame, transactions: DataFrame | None) -> DataFrame:
-    """One row for each removal of an offset that was there: what it was, and how old (`age_ms`) its commit was.
+    """Return one row for each removal of an offset that was there: what it was, and how old (`age_ms`) its commit was.
 
     Expiry and deletion look the same in the log; an age of the retention or more speaks for expiry. What was there is
     what a fetch would have answered just before: a transactional commit counts from its marker on, unless there was a
