@@ -51,7 +51,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
 @pytest.fixture
 def running_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the session that the tests have: each would start a JVM otherwise."""
-    monkeypatch.setattr("muster_cli.pipeline.command.spark", lambda _: nullcontext(spark))
+    for module in ("command", "queries"):
+        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", lambda _: nullcontext(spark))
 
 
 def run(*arguments: str | Path) -> Result:

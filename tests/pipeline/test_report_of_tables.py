@@ -27,8 +27,8 @@ def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli
     def session(_master: str) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("muster_cli.pipeline.command.spark", session)
-    monkeypatch.setattr("muster_cli.pipeline.report.spark", session)
+    for module in ("command", "queries", "report"):
+        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", session)
     yield CliRunner()
     spark.catalog.clearCache()
 
@@ -148,7 +148,7 @@ def test_local_engine_answers_from_logs_without_spark(tmp_path: Path, monkeypatc
     def no_spark(_master: str) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("muster_cli.pipeline.command.spark", no_spark)
+    monkeypatch.setattr("muster_cli.pipeline.queries.spark", no_spark)
     write_logs(tmp_path / "logs")
 
     def rows(command: str, *arguments: str) -> list[dict[str, object]]:
