@@ -35,10 +35,13 @@ def leadership_of(status: OffsetsPartitionStatus, uid: str) -> LeadershipRecord:
 def as_recorded(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPartition:
     """The partition with the leadership in the record of its topic, in place of the one in its own status.
 
+    A partition of another topic is returned as it is.
     An epoch never falls, so the higher epoch is newer. That is the record, unless the topic was restored, or deleted
     and created again.
     """
     status = partition.status
+    if partition.spec.topic_ref.name != topic.metadata.name:
+        return partition
     line = topic.status.leaderships.get(str(partition.spec.index))
     if line is None or line == leadership_of(status, partition.metadata.uid).line:
         return partition

@@ -78,6 +78,11 @@ def test_partition_that_shows_what_is_recorded_is_the_very_object() -> None:
     assert as_recorded(with_record(leadership_of(STATUS, "")), PARTITION) is PARTITION
 
 
+def test_partition_of_another_topic_is_left_as_it_is() -> None:
+    other = replace(PARTITION, spec=replace(PARTITION.spec, topic_ref=TopicRef("other")))
+    assert as_recorded(with_record(LeadershipRecord("c-1", 6, 5, REPLICAS)), other) is other
+
+
 @pytest.mark.parametrize("record", [None, LeadershipRecord("c-2", 4, 4, REPLICAS)])
 def test_record_that_was_lost_or_restored_lowers_no_epoch(record: LeadershipRecord | None) -> None:
     assert as_recorded(with_record(record), PARTITION) is PARTITION
