@@ -14,6 +14,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+sys.path.insert(0, str(Path(__file__).parent))
+from compiled_modules import compiled_modules
+
 SETUP = """\
 from mypyc.build import mypycify
 from setuptools import setup
@@ -23,18 +26,15 @@ setup(name="muster-compiled", ext_modules=mypycify({arguments!r}, opt_level="2",
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[misc]  # hatchling is there when a wheel is built
-    """Options: `package`, the folder of the package; `modules`, names of modules by folder within it."""
+    """Options: `package`, the folder of the package; `modules`, lists by folder within it (`compiled_modules`)."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         package = Path(self.root, self.config["package"])
-        modules = [f"{folder}/{name}.py" for folder, names in self.config["modules"].items() for name in names]
-        for module in modules:
-            if not (package / module).exists():
-                raise ValueError(f"pyproject.toml: {package / module} is to be compiled, and is not there")
+        modules = compiled_modules(package, self.config["modules"])
         with tempfile.TemporaryDirectory(prefix="muster-compile-") as name:
             work = Path(name).resolve()
             shutil.copytree(package, work / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-            paths = [f"{package.name}/{module}" for module in modules]
+            paths = [f"{package.name}/{module}.py" for module in modules]
             arguments = ["--strict", "--explicit-package-bases", "--namespace-packages", *paths]
             (work / "setup.py").write_text(SETUP.format(arguments=arguments))
             done = subprocess.run(

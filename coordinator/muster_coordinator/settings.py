@@ -1,8 +1,8 @@
-"""Settings of a coordinator pod under Kafka's names; a setting that Kafka does not have is named ``muster.<field>``.
+"""Settings of a coordinator pod under Kafka's names; a setting that Kafka does not have is named `muster.<field>`.
 
 Each group of settings is a frozen dataclass; what a field means, its unit and its range stand under it.
-``docs/configuration.md`` is rendered from here, and a test holds it true. Values come as text (``--config
-NAME=VALUE``, the ``settings`` of a CoordinatorCluster).
+`docs/configuration.md` is rendered from here, and a test holds it true. Values come as text (`--config
+NAME=VALUE`, the `settings` of a CoordinatorCluster).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _setting(default: int, kafka_name: str | None, minimum: int, maximum: int = 
 
 
 def _ratio(default: float, kafka_name: str) -> float:
-    """The same for a part of 1."""
+    """A field whose value is a part of 1."""
     value: float = field(default=default, metadata={"kafka": kafka_name, "minimum": 0, "maximum": 1})
     return value
 
@@ -78,9 +78,9 @@ class ShardSettings:
     that removes too much costs nothing."""
 
     checkpoint_interval_bytes: int = _setting(524_288, None, 65_536)
-    """A checkpoint of a partition's state is taken when so much (bytes) of its log, and at least as much as its last
-    checkpoint is large, lies behind that one. A load reads the checkpoint and what lies behind it: a larger value
-    makes the start of a pod longer, a smaller one costs CPU."""
+    """A checkpoint of a partition's state is taken when its log has grown by this many bytes since the last one, and by
+    at least the size of that one. A load reads the checkpoint and the log after it: a larger value makes the start of a
+    pod longer, a smaller one costs CPU."""
 
     segment_flush_interval_ms: int = _setting(250, None, 1, 60_000)
     """How long (ms) bytes that the journal holds may wait before they are written to their segment file too."""
@@ -92,7 +92,7 @@ class ShardSettings:
 
 
 @dataclass(frozen=True)
-class CleanerSettings:
+class CompactionSettings:
     """Compaction of the closed segments of partitions that this pod leads. Records go; offsets and epochs stay."""
 
     log_cleaner_min_cleanable_ratio: float = _ratio(0.5, "log.cleaner.min.cleanable.ratio")
@@ -137,7 +137,7 @@ class CoordinatorSettings:
 
     listener: ListenerSettings = field(default_factory=ListenerSettings)
     shard: ShardSettings = field(default_factory=ShardSettings)
-    cleaner: CleanerSettings = field(default_factory=CleanerSettings)
+    cleaner: CompactionSettings = field(default_factory=CompactionSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
 
@@ -148,7 +148,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: for checks, docs and completion. ``section`` and ``attribute`` say where it is in
+    """One setting: for checks, docs and completion. `section` and `attribute` say where it is in
     CoordinatorSettings."""
 
     name: str
@@ -195,7 +195,7 @@ def parse_settings(values: Mapping[str, str]) -> CoordinatorSettings:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping; raises SettingsError for one without ``=``."""
+    """`NAME=VALUE` texts as a mapping; raises SettingsError for one without `=`."""
     values: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

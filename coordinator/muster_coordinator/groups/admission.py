@@ -1,7 +1,7 @@
 """Checks that need no group state, which Kafka makes before it looks at the partition (GroupCoordinatorService,
 KafkaApis).
 
-``refuse`` answers a request with them alone; a shard that is loading calls it too, because these errors come before
+`refuse` answers a request with them alone; a shard that is loading calls it too, because these errors come before
 COORDINATOR_LOAD_IN_PROGRESS.
 """
 
@@ -87,6 +87,6 @@ _REFUSALS: dict[type, Callable[[Any, GroupConfig], object | None]] = {
 
 
 def refuse(request: object, config: GroupConfig) -> object | None:
-    """The error response that ``request`` gets whatever the state of its group; None if it depends on the group."""
+    """The error response that `request` gets whatever the state of its group; None if it depends on the group."""
     check = _REFUSALS.get(type(request))
     return None if check is None else check(request, config)

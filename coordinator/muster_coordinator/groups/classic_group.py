@@ -1,8 +1,8 @@
 """One classic group (Kafka: ClassicGroup): who is in it, in which state and generation it is.
 
-Two layers. ``durable`` is the value of the group's last record in the log, None for a group that only committed
-offsets imply (a "simple" group); ``restore`` and ``settle``, called by replay, are all that changes it. Everything
-else is the *live* state of an active leader: built from ``durable`` when the partition becomes active, moved by the
+Two layers. `durable` is the value of the group's last record in the log, None for a group that only committed
+offsets imply (a "simple" group); `restore` and `settle`, called by replay, are all that changes it. Everything
+else is the *live* state of an active leader: built from `durable` when the partition becomes active, moved by the
 handlers while members join and sync, and dropped at unload. In Empty and Stable the two agree; in between the live
 state runs ahead of the log.
 """
@@ -51,13 +51,13 @@ class ClassicGroup:
     )
 
     def __init__(self, group_id: str, now_ms: int, counts: dict[GroupState, int]) -> None:
-        """``counts``: groups of the partition by state; the group keeps its own place in it until it is removed."""
+        """`counts`: groups of the partition by state; the group keeps its own place in it until it is removed."""
         counts[GroupState.EMPTY] += 1
         self.counts = counts
         self.group_id = group_id
         self.durable: GroupMetadataValue | None = None
         self.logged = False  # a record of the log, of the group or of one of its offsets, says that the group exists
-        self.unbuilt = False  # the members of ``durable`` are still to be made members here
+        self.unbuilt = False  # the members of `durable` are still to be made members here
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = now_ms  # -1: not known (records before GroupMetadataValue v2)
@@ -85,7 +85,7 @@ class ClassicGroup:
     # -- durable state -------------------------------------------------------------------------------------------------
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Replay on a partition that is not active. Members are made by ``build``, when somebody first asks for the
+        """Replay on a partition that is not active. `build` makes the members when a request first asks for the
         group: a log holds many records of a group, and a new leader many groups."""
         self.durable = value
         self.logged = True
@@ -101,7 +101,7 @@ class ClassicGroup:
         self.unbuilt = True
 
     def is_as_logged(self) -> bool:
-        """Whether nobody has asked for the group since it was restored, so that there is no live state to forget."""
+        """Whether no request has asked for the group since it was restored: it has no live state then."""
         return self.unbuilt or (
             self.logged and self.durable is None and not self.pending_members and self.state is GroupState.EMPTY
         )
@@ -158,7 +158,7 @@ class ClassicGroup:
         self.transition(GroupEvent.ASSIGNMENT_STORED, timestamp_ms)
 
     def to_value(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """The record value of the group as it is; ``assignments`` (missing ones: empty) replace those of the
+        """The record value of the group as it is; `assignments` (missing ones: empty) replace those of the
         members."""
         members = tuple(
             GroupMember(
@@ -200,7 +200,7 @@ class ClassicGroup:
     # -- members -------------------------------------------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """``member`` may have its join parked already."""
+        """`member` may have its join parked already."""
         if not self.leader:
             self.leader = member.member_id
         self.members[member.member_id] = member
@@ -226,7 +226,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: Member, new_member_id: str) -> Member:
-        """A restarted static member takes the place of ``old``, whose parked requests the caller has taken and
+        """A restarted static member takes the place of `old`, whose parked requests the caller has taken and
         answered."""
         assert old.group_instance_id is not None
         assert old.join_token is None

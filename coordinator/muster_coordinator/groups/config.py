@@ -38,7 +38,7 @@ class GroupConfig:
 
     offsets_retention_minutes: int = _setting(10_080, "offsets.retention.minutes")
     """How long committed offsets are kept after the group became empty or, for a group without members of its own
-    and for topics nobody subscribes to, after the commit (KIP-211)."""
+    and for topics without a subscriber, after the commit (KIP-211)."""
 
     offsets_retention_check_interval_ms: int = _setting(600_000, "offsets.retention.check.interval.ms")
     """Pause between two searches for expired offsets and groups."""

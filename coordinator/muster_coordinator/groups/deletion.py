@@ -13,7 +13,7 @@ from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.offset_commit import unknown_first
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.offset_commit import (
@@ -41,7 +41,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 def delete_group(state: GroupTables, request: DeleteGroupRequest, token: Token, _now_ms: int) -> Result:
     group_id = request.group_id
     group = state.group(group_id)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DELETE_GROUPS, group.state]
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DELETE_GROUPS, group.state]
     if group is None or code:
         return Result(response=DeleteGroupResponse(group_id, code))
     effects = Effects(token)
@@ -72,7 +72,7 @@ def offset_delete(state: GroupTables, request: OffsetDeleteRequest, token: Token
     if refusal is not None:
         return Result(response=refusal)
     group = state.group(request.group_id)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.OFFSET_DELETE, group.state]
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.OFFSET_DELETE, group.state]
     if group is not None and code == ErrorCode.NON_EMPTY_GROUP and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         code = ErrorCode.NONE
     if group is None or code:
@@ -98,8 +98,8 @@ def _delete_offset(state: GroupTables, group: ClassicGroup, topic: str, partitio
 
 
 def delete_partitions(state: GroupTables, group_id: str, exists: Callable[[str, int], bool], effects: Effects) -> int:
-    """Tombstones for the offsets of one group, committed and pending, of every partition of which ``exists(topic,
-    partition)`` is False; returns how many offsets were looked at."""
+    """Tombstones for the offsets of one group, committed and pending, of every partition of which `exists(topic,
+    partition)` is False; returns how many offsets were looked at."""
     partitions = _all_partitions(state, group_id)
     for topic, partition in partitions:
         if not exists(topic, partition):
@@ -138,7 +138,7 @@ def expire_group(state: GroupTables, group: ClassicGroup, effects: Effects, now_
 
 
 def _retention_start(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] | None:
-    """From when the retention of an offset counts; None: nothing expires now (Kafka: offsetExpirationCondition)."""
+    """When the retention of an offset began; None: nothing expires now (Kafka: offsetExpirationCondition)."""
     if group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
     if group.state is GroupState.EMPTY:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import (
     DescribedGroup,
@@ -37,7 +37,7 @@ def list_groups(state: GroupTables, request: ListGroupsRequest, _token: Token, _
 
 def describe_group(state: GroupTables, request: DescribeGroupRequest, _token: Token, _now_ms: int) -> Result:
     group = state.group(request.group_id)
-    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[Api.DESCRIBE_GROUPS, group.state]
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else STATE_ERRORS[GroupApi.DESCRIBE_GROUPS, group.state]
     if group is None or code:
         return Result(response=_unknown(request))
     return Result(

@@ -17,10 +17,10 @@ EXPIRE_OFFSETS_TIMER: TimerKey = ("expire-offsets", "", "")
 """Search for expired offsets and groups, one per offsets partition."""
 
 DELETE_PARTITIONS_TIMER: TimerKey = ("delete-partitions", "", "")
-"""After a deletion of topics: the groups that have not had their turn yet."""
+"""Timer after a deletion of topics, for the groups that were not looked at yet."""
 
 START_SESSIONS_TIMER: TimerKey = ("start-sessions", "", "")
-"""After a load: the sessions of the groups that have not had their turn yet."""
+"""Timer after a load, for the groups whose sessions were not started yet."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -34,14 +34,14 @@ def join_timer(group_id: str) -> TimerKey:
 
 
 def sync_timer(group_id: str) -> TimerKey:
-    """By when every member must have sent SyncGroup (KAFKA-12890)."""
+    """Time by which every member must have sent SyncGroup (KAFKA-12890)."""
     return ("sync", group_id, "")
 
 
 class Effects:
     """Records, answers and timers of one operation, in the order in which they came about.
 
-    ``token`` is the operation's own request, None for a timer: an answer to it becomes the result's response, an
+    `token` is the operation's own request, None for a timer: an answer to it becomes the result's response, an
     answer to any other token a reply to a parked request.
     """
 
@@ -69,7 +69,7 @@ class Effects:
             self._replies.append(Reply(token, response))
 
     def answer(self, response: object) -> Result:
-        """The result, with ``response`` to this operation's own request."""
+        """The result, with `response` to this operation's own request."""
         assert self._response is None, "a request is answered once"
         self._response = response
         return self.result()

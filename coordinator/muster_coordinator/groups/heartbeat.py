@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
 from muster_coordinator.state_machine import Result, Token
@@ -22,14 +22,14 @@ def heartbeat(state: GroupTables, request: HeartbeatRequest, _token: Token, _now
     if code:
         return Result(response=HeartbeatResponse(code))
     # The session starts again in every state, also when the answer is REBALANCE_IN_PROGRESS.
-    code = STATE_ERRORS[Api.HEARTBEAT, group.state]
+    code = STATE_ERRORS[GroupApi.HEARTBEAT, group.state]
     response = HeartbeatResponse(code) if code else _OK
     return Result(response=response, timers=group.members[request.member_id].session_timers)
 
 
 def _member_error(group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
     if group.state is GroupState.DEAD:
-        return STATE_ERRORS[Api.HEARTBEAT, group.state]
+        return STATE_ERRORS[GroupApi.HEARTBEAT, group.state]
     code = group.member_error(request.member_id, request.group_instance_id)
     if not code and request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION

@@ -15,7 +15,7 @@ from muster_coordinator.groups.rebalance import (
     prepare_rebalance,
     set_session_timer,
 )
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.group_metadata import GroupMetadataValue
 from muster_coordinator.requests.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
@@ -80,7 +80,7 @@ def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:
 def _join_new_member(
     state: GroupTables, group: ClassicGroup, request: JoinGroupRequest, token: Token, effects: Effects, now_ms: int
 ) -> None:
-    code = STATE_ERRORS[Api.JOIN_GROUP_NEW_MEMBER, group.state]
+    code = STATE_ERRORS[GroupApi.JOIN_GROUP_NEW_MEMBER, group.state]
     if not code and not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if code:
@@ -164,7 +164,7 @@ def _replace_static_member(
 
 
 def _take_over(group: ClassicGroup, old: Member, member_id: str, effects: Effects) -> Member:
-    """Replace ``old``; what it had parked is fenced."""
+    """Replace `old`; what it had parked is fenced."""
     join_token = group.take_join(old)
     if join_token is not None:
         effects.reply(join_token, _error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
@@ -202,7 +202,7 @@ def _join_known_member(
 ) -> None:
     member_id = request.member_id
     if group.state is GroupState.DEAD:
-        effects.reply(token, _error(STATE_ERRORS[Api.JOIN_GROUP_KNOWN_MEMBER, group.state], member_id))
+        effects.reply(token, _error(STATE_ERRORS[GroupApi.JOIN_GROUP_KNOWN_MEMBER, group.state], member_id))
     elif not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
         effects.reply(token, _error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
     elif member_id in group.pending_members:
@@ -213,7 +213,7 @@ def _join_known_member(
             _add_member(state, group, member_id, request, token, effects, now_ms)
     else:
         code = group.member_error(member_id, request.group_instance_id)
-        code = code or STATE_ERRORS[Api.JOIN_GROUP_KNOWN_MEMBER, group.state]
+        code = code or STATE_ERRORS[GroupApi.JOIN_GROUP_KNOWN_MEMBER, group.state]
         if code:
             effects.reply(token, _error(code, member_id))
         else:

@@ -6,7 +6,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, session_timer
 from muster_coordinator.groups.rebalance import maybe_complete_join, prepare_rebalance, remove_member
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 from muster_coordinator.state_machine import Result, Token
@@ -19,7 +19,7 @@ def leave_group(state: GroupTables, request: LeaveGroupRequest, token: Token, no
     if group is None:
         unknown = tuple(_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)
         return Result(response=LeaveGroupResponse(ErrorCode.NONE, unknown))
-    code = STATE_ERRORS[Api.LEAVE_GROUP, group.state]
+    code = STATE_ERRORS[GroupApi.LEAVE_GROUP, group.state]
     if code:
         return Result(response=LeaveGroupResponse(code))
     effects = Effects(token)

@@ -10,7 +10,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Member:
-    """``join_token`` and ``sync_token`` name the request of this member that is parked; None: none is."""
+    """`join_token` and `sync_token` name the request of this member that is parked; None: none is."""
 
     __slots__ = (
         "assignment",

@@ -12,7 +12,7 @@ import struct
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import (
@@ -55,7 +55,7 @@ def offset_commit(state: GroupTables, request: OffsetCommitRequest, _token: Toke
         pass  # a simple consumer or an administrator
     else:
         code = _group_error(
-            group, request.member_id, request.group_instance_id, request.generation_id, Api.OFFSET_COMMIT
+            group, request.member_id, request.group_instance_id, request.generation_id, GroupApi.OFFSET_COMMIT
         )
         if not code:  # Stable or PreparingRebalance, and the member is named: every other way here ends in an error
             timers = group.members[request.member_id].session_timers
@@ -80,7 +80,7 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
         code = 0
     else:
         code = _group_error(
-            group, request.member_id, request.group_instance_id, request.generation_id, Api.TXN_OFFSET_COMMIT
+            group, request.member_id, request.group_instance_id, request.generation_id, GroupApi.TXN_OFFSET_COMMIT
         )
     topics, records, accepted = _commit_topics(state, group, request.group_id, request.topics, now_ms, -1, code)
     if not accepted:
@@ -101,7 +101,7 @@ def _commit_topics(
     """Answer and records of the partitions, and whether the commit is accepted: the group takes it, a partition of it
     exists (if none does, Kafka does not ask the group), and it fits into one batch. Then the group exists too.
 
-    ``code`` is the group's error, which every partition that exists gets. Those that do not exist come first, as in
+    `code` is the group's error, which every partition that exists gets. Those that do not exist come first, as in
     Kafka, which answers them before it asks the group.
     """
     has = state.topics.has
@@ -175,7 +175,7 @@ def _utf16_length(text: str) -> int:
 
 
 def _refused(topics: ResponseTopics, code: ErrorCode) -> ResponseTopics:
-    """Every partition that was accepted gets ``code``."""
+    """Every partition that was accepted gets `code`."""
     return tuple((topic, tuple((index, given or int(code)) for index, given in codes)) for topic, codes in topics)
 
 
@@ -204,7 +204,7 @@ def _unknown_group_error(generation_id: int, api_version: int) -> int:
 
 
 def _group_error(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, api: Api
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, api: GroupApi
 ) -> int:
     """Kafka: ClassicGroup#validateOffsetCommit."""
     state_error = STATE_ERRORS[api, group.state]
@@ -216,6 +216,6 @@ def _group_error(
             return int(code)
         if generation_id != group.generation:
             return int(ErrorCode.ILLEGAL_GENERATION)
-    elif api is Api.OFFSET_COMMIT and group.state is not _EMPTY:
+    elif api is GroupApi.OFFSET_COMMIT and group.state is not _EMPTY:
         return int(ErrorCode.UNKNOWN_MEMBER_ID)  # only a transaction may leave out the member
     return int(state_error)

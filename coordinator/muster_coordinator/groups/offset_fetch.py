@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.offsets import GroupOffsets, Stored
-from muster_coordinator.groups.states import STATE_ERRORS, Api
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
 from muster_coordinator.state_machine import Result, Token
@@ -18,7 +18,7 @@ _FetchedPartition = tuple[int, int, int, str, int]
 
 def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token, _now_ms: int) -> Result:
     group = state.groups.get(request.group_id)
-    visible = group is not None and not STATE_ERRORS[Api.OFFSET_FETCH, group.state]
+    visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
     offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
     wanted = request.topics
     if wanted is None:

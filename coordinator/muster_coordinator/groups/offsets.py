@@ -69,7 +69,7 @@ class OffsetStore:
         self._see_producer(producer_id, producer_epoch)
 
     def restore_pending(self, producer_id: int, group_id: str, topic: str, partition: int, stored: Stored) -> None:
-        """From a snapshot, which has the producer's epoch apart."""
+        """Take from a snapshot, which has the producer's epoch separately."""
         of_group = self.pending.setdefault(producer_id, {}).setdefault(group_id, {})
         of_group.setdefault(topic, {})[partition] = stored
         self.open_transactions.setdefault(group_id, set()).add(producer_id)

@@ -1,6 +1,6 @@
 """The life of a rebalance: it is prepared, members join within a time, the generation begins, members leave or fail.
 
-Functions change the live state of the group and put answers, timers and records into ``effects`` (Kafka:
+Functions change the live state of the group and put answers, timers and records into `effects` (Kafka:
 GroupMetadataManager#prepareRebalance, completeClassicGroupJoin and what surrounds them; reference, section 4.3).
 """
 
@@ -125,7 +125,7 @@ def joined_members(group: ClassicGroup) -> tuple[JoinGroupMember, ...]:
 
 
 def reset_assignments(group: ClassicGroup, code: ErrorCode, effects: Effects) -> None:
-    """Nobody has an assignment in this generation any more; parked syncs are answered with ``code``."""
+    """Nobody has an assignment in this generation any more; parked syncs are answered with `code`."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_token is not None:

@@ -53,14 +53,14 @@ TRANSITIONS: dict[tuple[GroupState, GroupEvent], GroupState | None] = {
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after ``event``; raises IllegalTransitionError for a pair that cannot happen."""
+    """The state after `event`; raises IllegalTransitionError for a pair that cannot happen."""
     target = TRANSITIONS[state, event]
     if target is None:
         raise IllegalTransitionError(f"{event.name} in state {state.value}")
     return target
 
 
-class Api(Enum):
+class GroupApi(Enum):
     """The APIs whose answer depends on the state of one existing group."""
 
     JOIN_GROUP_NEW_MEMBER = "JoinGroup without member id"
@@ -85,20 +85,26 @@ _GONE = ErrorCode.GROUP_ID_NOT_FOUND
 
 # Columns as above. These hold for a request whose member, instance and generation are in order; those are checked
 # first, except in Dead (and in Empty for SyncGroup), where the state alone decides. NONE means "go on".
-_STATE_ERRORS: dict[Api, tuple[ErrorCode, ...]] = {
-    Api.JOIN_GROUP_NEW_MEMBER: (_OK, _OK, _OK, _OK, _AWAY),
-    Api.JOIN_GROUP_KNOWN_MEMBER: (_UNKNOWN, _OK, _OK, _OK, _AWAY),
-    Api.SYNC_GROUP: (_UNKNOWN, _REBALANCE, _OK, _OK, _AWAY),
-    Api.HEARTBEAT: (_UNKNOWN, _REBALANCE, _OK, _OK, _AWAY),  # Completing is OK since KAFKA-10134
-    Api.LEAVE_GROUP: (_OK, _OK, _OK, _OK, _AWAY),
-    Api.OFFSET_COMMIT: (_OK, _OK, _REBALANCE, _OK, _AWAY),
-    Api.TXN_OFFSET_COMMIT: (_OK, _OK, _OK, _OK, _AWAY),
-    Api.OFFSET_FETCH: (_OK, _OK, _OK, _OK, _GONE),  # Dead is answered as an unknown group: offset -1, no error
-    Api.DESCRIBE_GROUPS: (_OK, _OK, _OK, _OK, _GONE),
-    Api.DELETE_GROUPS: (_OK, _BUSY, _BUSY, _BUSY, _GONE),
-    Api.OFFSET_DELETE: (_OK, _BUSY, _BUSY, _BUSY, _GONE),  # a "consumer" group answers 86 per subscribed topic instead
+_STATE_ERRORS: dict[GroupApi, tuple[ErrorCode, ...]] = {
+    GroupApi.JOIN_GROUP_NEW_MEMBER: (_OK, _OK, _OK, _OK, _AWAY),
+    GroupApi.JOIN_GROUP_KNOWN_MEMBER: (_UNKNOWN, _OK, _OK, _OK, _AWAY),
+    GroupApi.SYNC_GROUP: (_UNKNOWN, _REBALANCE, _OK, _OK, _AWAY),
+    GroupApi.HEARTBEAT: (_UNKNOWN, _REBALANCE, _OK, _OK, _AWAY),  # Completing is OK since KAFKA-10134
+    GroupApi.LEAVE_GROUP: (_OK, _OK, _OK, _OK, _AWAY),
+    GroupApi.OFFSET_COMMIT: (_OK, _OK, _REBALANCE, _OK, _AWAY),
+    GroupApi.TXN_OFFSET_COMMIT: (_OK, _OK, _OK, _OK, _AWAY),
+    GroupApi.OFFSET_FETCH: (_OK, _OK, _OK, _OK, _GONE),  # Dead is answered as an unknown group: offset -1, no error
+    GroupApi.DESCRIBE_GROUPS: (_OK, _OK, _OK, _OK, _GONE),
+    GroupApi.DELETE_GROUPS: (_OK, _BUSY, _BUSY, _BUSY, _GONE),
+    GroupApi.OFFSET_DELETE: (
+        _OK,
+        _BUSY,
+        _BUSY,
+        _BUSY,
+        _GONE,
+    ),  # a "consumer" group: 86 per topic
 }
 
-STATE_ERRORS: dict[tuple[Api, GroupState], ErrorCode] = {
+STATE_ERRORS: dict[tuple[GroupApi, GroupState], ErrorCode] = {
     (api, state): codes[column] for api, codes in _STATE_ERRORS.items() for column, state in enumerate(GroupState)
 }

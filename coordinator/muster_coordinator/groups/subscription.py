@@ -23,7 +23,7 @@ class MalformedSubscriptionError(ValueError):
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Topics of one member's subscription; None if the bytes end early, which Kafka accepts as "not known".
 
-    Raises MalformedSubscriptionError where a length is negative or points behind the end.
+    Raises MalformedSubscriptionError where a length is negative or points after the end.
     """
     size = len(metadata)
     if size < 6:

@@ -8,7 +8,7 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.effects import Effects, sync_timer
 from muster_coordinator.groups.member import Member
 from muster_coordinator.groups.rebalance import prepare_rebalance, reset_assignments, set_session_timer
-from muster_coordinator.groups.states import STATE_ERRORS, Api, GroupState
+from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.requests.groups import SyncGroupRequest, SyncGroupResponse
@@ -40,7 +40,7 @@ def sync_group(state: GroupTables, request: SyncGroupRequest, token: Token, now_
 
 
 def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    state_error = STATE_ERRORS[Api.SYNC_GROUP, group.state]
+    state_error = STATE_ERRORS[GroupApi.SYNC_GROUP, group.state]
     if group.state in (GroupState.DEAD, GroupState.EMPTY):
         return state_error
     code = group.member_error(request.member_id, request.group_instance_id)

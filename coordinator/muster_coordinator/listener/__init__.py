@@ -1,5 +1,5 @@
-"""What Kafka clients talk to: the listener, its connections, and one handler per API in ``handlers``.
+"""What Kafka clients talk to: the listener, its connections, and one handler per API in `handlers`.
 
-Connections turn frames into requests and answers into frames. What a group does is decided in ``groups``, behind a
-shard. May import ``pod``, ``shard``, ``requests`` and ``wire``.
+Connections turn frames into requests and answers into frames. What a group does is decided in `groups`, which a
+shard runs. May import `pod`, `shard`, `requests` and `wire`.
 """

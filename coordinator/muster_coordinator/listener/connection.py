@@ -44,8 +44,8 @@ class KafkaConnection(asyncio.Protocol):
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
         self._request_bytes = 0  # of the requests in flight
-        self._ready_bytes = 0  # of the answers in ``_out``
-        self._socket: asyncio.Transport | None = None  # ``_transport`` until the end, also while it is closing
+        self._ready_bytes = 0  # of the answers in `_out`
+        self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
 
     def __repr__(self) -> str:
         return f"<KafkaConnection {self._host} pending={len(self._pending)} closed={self._transport is None}>"

@@ -1,9 +1,8 @@
-"""The file ``muster.checkpoint``: what a partition's records amount to up to some offset, which loading need not read.
+"""The file `muster.checkpoint`: what a partition's records amount to up to some offset, which loading need not read.
 
 Magic "MCK1" | frames, each: payload bytes u32 | CRC-32C of the payload u32 | payload. The first payload is the head:
 "<version of the payloads> <log id> <offset> <epoch>", ASCII; then come the parts of the state; an empty payload ends
-the file. It is written beside the log and never part of it: one that is missing, damaged, or does not fit the log is
-as good as none.
+the file. The log does not need it: a checkpoint that is damaged or does not fit the log is ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FRAME = Struct(">II")
 
 
 class CheckpointHead(msgspec.Struct, frozen=True):
-    """The state after all records below ``offset``; ``epoch``: of the last of them. ``version``: of the parts."""
+    """The state after all records below `offset`; `epoch`: of the last of them. `version`: of the parts."""
 
     version: int
     log_id: str
@@ -58,7 +57,7 @@ def discard(disk: Disk, directory: Path) -> None:
 
 
 class CheckpointWriter:
-    """``add`` the parts, then ``publish``, or ``discard``. In any thread, one call at a time. All raise OSError."""
+    """`add` the parts, then `publish`, or `discard`. In any thread, one call at a time. All raise OSError."""
 
     def __init__(self, disk: Disk, directory: Path, head: CheckpointHead) -> None:
         self._disk = disk
@@ -74,7 +73,7 @@ class CheckpointWriter:
         self._write(_FRAME.pack(len(payload), crc32c(payload)) + payload)
 
     def publish(self) -> None:
-        """To be called once the commit point has passed the checkpoint's offset. Replaces the one before."""
+        """Replace the previous checkpoint. Call it once the commit point has passed the offset of this one."""
         self.add(b"")
         self._disk.fdatasync(self._descriptor)
         self._close()
@@ -82,7 +81,7 @@ class CheckpointWriter:
         self._disk.fsync_dir(self._directory)
 
     def discard(self) -> None:
-        """Does nothing after ``publish``."""
+        """Does nothing after `publish`."""
         if self._descriptor >= 0:
             self._close()
             self._disk.unlink(self._path)
@@ -97,10 +96,10 @@ class CheckpointWriter:
 
 
 class CheckpointFile:
-    """A checkpoint whose head was read. ``close`` it."""
+    """A checkpoint whose head was read. `close` it."""
 
     def __init__(self, disk: Disk, descriptor: int, size: int, head: CheckpointHead, position: int) -> None:
-        """Use ``open``."""
+        """Use `open`."""
         self.head = head
         self.size = size
         self._disk = disk

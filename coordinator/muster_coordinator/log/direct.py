@@ -1,7 +1,7 @@
 """Durable writes past the page cache, from the front of a file to its end.
 
-Why: what is in the page cache can be taken up by somebody else's write-back, which the kernel throttles (blk-wbt), and
-our own sync then waits for that. When a container ends, the unmount of its overlay syncs the whole file system, and
+Why: another process's sync can write back what is in the page cache, which the kernel throttles (blk-wbt), and our own
+sync then waits for that. When a container ends, the unmount of its overlay syncs the whole file system, and
 writes of the journals of all other pods on the disk waited 20 to 45 ms for a page of theirs (ADR 15).
 
 O_DIRECT takes whole blocks from memory that is aligned to them. The block in which the last write ended is kept here
@@ -26,7 +26,7 @@ BUFFER_BYTES = 256 << 10
 
 
 class DirectWriter:
-    """Of one descriptor, which is nobody else's. Where the file system has no O_DIRECT, the same through the page
+    """Writes one descriptor, which no other code uses. Where the file system has no O_DIRECT, the same through the page
     cache. Not for several threads at a time.
     """
 
@@ -63,7 +63,7 @@ class DirectWriter:
         return written - kept
 
     def _load(self, position: int) -> None:
-        """The block in which ``position`` is. Only what stands in front of that is needed."""
+        """The block in which `position` is. Only what stands in front of that is needed."""
         self._start = position // BLOCK_BYTES * BLOCK_BYTES
         block = self._view[:BLOCK_BYTES]
         block[:] = bytes(BLOCK_BYTES)

@@ -1,6 +1,6 @@
 """The only door from the log to files.
 
-Everything that is written goes through a ``Disk``, so that a simulation can lose, tear or refuse writes. Calls block;
+Everything that is written goes through a `Disk`, so that a simulation can lose, tear or refuse writes. Calls block;
 results are checked here: a write that comes back short is carried on, and one that makes no progress is an error.
 """
 
@@ -25,11 +25,11 @@ GENTLE = Rest(1 / 3, longest_s=1.0)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor. Every method raises OSError, but ``begin_write_back``."""
+    """Files by path and descriptor. Every method raises OSError, but `begin_write_back`."""
 
     def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
-        """A descriptor for reading and writing; ``create``: make it if it is not there. ``direct``: it is for
-        ``pwritev_durably`` alone, which goes past the page cache then, and may put zeros behind what it writes.
+        """A descriptor for reading and writing; `create`: make it if it is not there. `direct`: it is for
+        `pwritev_durably` alone, which goes past the page cache then, and may put zeros after what it writes.
         """
         ...
 
@@ -40,7 +40,7 @@ class Disk(Protocol):
         ...
 
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
-        """Up to ``size`` bytes; less at the end of the file."""
+        """Up to `size` bytes; less at the end of the file."""
         ...
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
@@ -59,15 +59,15 @@ class Disk(Protocol):
 
     def begin_write_back(self, descriptor: int, position: int, size: int) -> None:
         """Let the operating system begin to write what it has of these bytes, and do not wait for it. A hint, which
-        raises nothing: what becomes of it is said by the next ``fdatasync``.
+        raises nothing: what becomes of it is said by the next `fdatasync`.
         """
         ...
 
     def truncate(self, descriptor: int, size: int) -> None: ...
 
     def fill_with_zeros(self, descriptor: int, size: int, *, gently: bool = False) -> None:
-        """Make the file ``size`` bytes of written zeros, durably, so that later writes in place need no metadata.
-        ``gently``: with rests, for the others that write to the disk meanwhile.
+        """Make the file `size` bytes of written zeros, durably, so that later writes in place need no metadata.
+        `gently`: with rests, for the others that write to the disk meanwhile.
         """
         ...
 
@@ -78,13 +78,13 @@ class Disk(Protocol):
     def listdir(self, path: Path) -> list[str]: ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomic; replaces ``target``."""
+        """Atomic; replaces `target`."""
         ...
 
     def unlink(self, path: Path) -> None: ...
 
     def fsync_dir(self, path: Path) -> None:
-        """Names made, renamed and removed in ``path`` are on stable storage."""
+        """Names made, renamed and removed in `path` are on stable storage."""
         ...
 
     def free_bytes(self, path: Path) -> int:
@@ -166,7 +166,7 @@ class OsDisk:
 
 
 def write_fully(disk: Disk, descriptor: int, data: bytes, position: int) -> None:
-    """Write all of ``data``. Raises OSError; then any part of it may have been written."""
+    """Write all of `data`. Raises OSError; then any part of it may have been written."""
     written = disk.pwritev(descriptor, (data,), position)
     while written < len(data):
         progress = disk.pwritev(descriptor, (data[written:],), position + written)
@@ -176,7 +176,7 @@ def write_fully(disk: Disk, descriptor: int, data: bytes, position: int) -> None
 
 
 def write_fully_durably(disk: Disk, descriptor: int, data: bytes, position: int) -> None:
-    """``write_fully``, and it is on stable storage."""
+    """`write_fully`, and it is on stable storage."""
     written = disk.pwritev_durably(descriptor, (data,), position)
     while written < len(data):
         progress = disk.pwritev_durably(descriptor, (data[written:],), position + written)
@@ -186,7 +186,7 @@ def write_fully_durably(disk: Disk, descriptor: int, data: bytes, position: int)
 
 
 def read_fully(disk: Disk, descriptor: int, size: int, position: int) -> bytes:
-    """``size`` bytes, less only at the end of the file."""
+    """`size` bytes, less only at the end of the file."""
     data = disk.pread(descriptor, size, position)
     if len(data) == size or not data:
         return data
@@ -210,7 +210,7 @@ def read_whole_file(disk: Disk, path: Path) -> bytes:
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Put ``data`` under ``path`` at once and synced; the name is durable after ``fsync_dir``. Raises OSError."""
+    """Put `data` under `path` at once and synced; the name is durable after `fsync_dir`. Raises OSError."""
     making = path.with_name(f"{path.name}.tmp")
     descriptor = disk.open(making, create=True)
     try:

@@ -10,7 +10,7 @@ __all__ = ["DamagedLogError"]
 class DamagedLogError(Exception):
     """Bytes that were durable are missing or wrong, and nothing at hand can restore them: the replica must not serve.
 
-    ``file`` and ``position`` say where, ``reason`` what is wrong and why it was not simply cut off.
+    `file` and `position` say where, `reason` what is wrong and why it was not simply cut off.
     """
 
     def __init__(self, file: Path, position: int, reason: str) -> None:

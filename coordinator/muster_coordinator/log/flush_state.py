@@ -1,6 +1,6 @@
-"""Whether a data directory may lack writes that the operating system had promised to write some time (flush os).
+"""Whether a data directory may lack writes that only the page cache had (flush os).
 
-File ``muster.flush``: "running <boot id>" from the first write of a run under flush os on, "clean <boot id>" when a run
+File `muster.flush`: "running <boot id>" from the first write of a run under flush os on, "clean <boot id>" when a run
 has synced everything at its end. A start that finds "running" of another boot (or host) must take it that the power was
 lost. Source: replication.md, "Loss, rebuild, start-up".
 """
@@ -19,7 +19,7 @@ CLEAN = "clean"
 
 
 class FlushState:
-    """As the run before left it. All methods block and raise OSError."""
+    """State that the previous run left. All methods block and raise OSError."""
 
     def __init__(self, disk: Disk, data_dir: Path, boot_id: str) -> None:
         self._disk = disk

@@ -1,15 +1,15 @@
-"""What writes the journal, and what follows from it on the event loop.
+"""Writes the journal, and calls back on the event loop when a write is durable.
 
-``submit`` at the end of a turn: if no write is on its way, what is staged is written, otherwise that goes with
-the next write, at once. So a write carries what came together while the one before was on its way, and no timer is
-involved. What is only staged waits for the next ``submit``.
+`submit` is called at the end of a turn. If no write runs, it starts one with everything that is staged; otherwise the
+next write starts as soon as the present one ends. So a write carries what was staged during the one before it, without
+a timer. What is only staged waits for the next `submit`.
 
 A write is done by the event loop itself while the disk is fast, else by a thread (ADR 12): one hand-over to it and one
 back cost more than a write to a fast disk, and on a busy machine each of them waits for a processor.
 
-In the background, the operating system is told each second to begin to write what the segments got: what it keeps
-longer makes somebody wait, for a hundred milliseconds, at the next sync of anybody. And full journal files are given
-back: the logs with batches in them are synced one after the other, then the file is used again.
+In the background it asks the operating system every second to start writing what the segments got: otherwise the next
+sync on the disk, of any process, takes 100 ms. It also gives full journal files back: it syncs the logs with batches in
+them one after the other, then reuses the file.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ __all__ = ["JournalWriter", "Pace"]
 logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_INTERVAL_S = 1.0
-"""At most so often is it tried to give files back: one may have to wait for a log that is not open yet."""
+"""Shortest time between two attempts to give files back: a file may have to wait for a log that is not open yet."""
 
 FAST_S = 0.001
 """A write that takes longer is slow. In a thread it is measured with its wait for the interpreter, which is longer than
 the write where processors are busy: a smaller bound would keep the writes of a fast disk there."""
 STALLED_S = 0.1
-"""A write that takes so long is not the processor's fault."""
+"""A write that takes this long waits for the disk, not for a processor."""
 TOLD_S = 0.05
-"""A write that takes longer is logged: every group of the pod waited for it."""
+"""A longer write is logged: every group of the pod waited for it."""
 WINDOW = 32
-"""Of so many writes, about, less than half may be slow for the event loop to write itself."""
+"""The event loop writes itself while fewer than half of about this many last writes were slow."""
 INLINE_BYTES_MAX = 64 << 10
-"""The event loop writes no more at a time."""
+"""The event loop writes at most this much at a time."""
 
 
 class Pace:
-    """How fast the disk is: ``is_fast`` after some twenty fast writes, and some hundred after one that stalled.
-    Then the event loop may write a little by itself; whoever writes notes how long that took.
+    """How fast the disk is: `is_fast` after some twenty fast writes, and some hundred after one that stalled.
+    Then the event loop may write a little by itself. `note` is told how long each write took.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Pace:
         return self._slow < 0.5
 
     def note(self, seconds: float) -> None:
-        """A durable write took so long."""
+        """A durable write took `seconds`."""
         if seconds >= STALLED_S:
             self._slow = float(WINDOW)
         else:
@@ -67,9 +67,9 @@ class Pace:
 
 
 class JournalWriter:
-    """``log_of``: the open log of a partition, None if it is not open. Called on the event loop: ``on_durable`` after
-    each write, with partition -> log end; ``on_failed`` when a journal write failed, after which nothing is written
-    until ``recover``, or when a log could not be synced, which then has ``failed``.
+    """`log_of`: the open log of a partition, None if it is not open. Called on the event loop: `on_durable` after
+    each write, with partition -> log end; `on_failed` when a journal write failed, after which nothing is written
+    until `recover`, or when a log could not be synced, which then has `failed`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class JournalWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = pace
         self._busy = False
-        self._again = False  # ``submit`` was called during the write that is on its way
+        self._again = False  # `submit` was called during the write that is on its way
         self._closing = False
         self._idle = asyncio.Event()
         self._written_to: set[int] = set()  # partitions, since the last write-back
@@ -97,14 +97,14 @@ class JournalWriter:
         self._next_housekeeping = 0.0  # in loop time
 
     def start(self) -> None:
-        """Within the event loop that owns the journal."""
+        """Start on the running event loop, which owns the journal."""
         self._loop = asyncio.get_running_loop()
         self._idle.set()
         self._worker.start()
         self._keep_house()
 
     def submit(self) -> None:
-        """Write what is staged: now, or right behind the write that is on its way."""
+        """Write what is staged: now, or right after the write that is on its way."""
         if self._closing or self._journal.failed is not None:
             return
         if self._busy:
@@ -125,13 +125,13 @@ class JournalWriter:
 
     @property
     def is_writing(self) -> bool:
-        """A write is on its way; ``on_durable`` or ``on_failed`` follows."""
+        """A write is on its way; `on_durable` or `on_failed` follows."""
         return self._busy
 
     async def recover(self, logs: Iterable[PartitionLog]) -> None:
-        """After a failed write: sync every log, then go on in a new journal file. Raises OSError: still failed.
+        """Recover from a failed write: sync every log, then go on in a new journal file. Raises OSError: still failed.
 
-        ``logs``: all that are open. Nothing may be appended to them meanwhile.
+        `logs`: all that are open. Nothing may be appended to them meanwhile.
         """
         await self._idle.wait()
         self._journal.take()  # the segments get it instead

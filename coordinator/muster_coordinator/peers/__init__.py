@@ -4,6 +4,6 @@ network.py      the whole: implements `replica.ports.Peers`
 outbound.py     the connection to one pod: queue, reconnecting, silence
 inbound.py      a connection that another pod made
 frames.py       bytes
-places.py       which pod has which replica, and at which address
+addresses.py    which pod has which replica, and at which address
 endpoint.py     sockets: the place of mutual TLS
 """

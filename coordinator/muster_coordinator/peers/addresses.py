@@ -1,5 +1,7 @@
-"""Which pod has which replica, and where that pod is reached: what the metadata image says, and what pods that connect
-here show by it. What they show is fresher: the operator may have told them earlier than this pod."""
+"""Which pod has which replica, and the address of that pod: from the metadata image, and from pods that connect here.
+
+A pod that connects knows more than the image of this pod: the operator may have told it earlier.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from collections import defaultdict
 
 from muster_coordinator.podapi.image import MetadataImage
 
-__all__ = ["Address", "Places", "parse_address"]
+__all__ = ["Address", "PeerAddresses", "parse_address"]
 
 Address = tuple[str, int]
 
 SHOWN_MAX = 100_000
-"""Replicas that pods showed by their messages; beyond it only the image counts."""
+"""At most this many replicas are learned from messages; above that only the image counts."""
 
 
-class Places:
-    """As seen by ``pod``. ``cluster_id`` "" and everything empty until the first image."""
+class PeerAddresses:
+    """What `pod` knows. Until the first image `cluster_id` is "" and everything is empty."""
 
     def __init__(self, pod: str) -> None:
         self.cluster_id = ""
@@ -62,7 +64,7 @@ class Places:
         return guests | {pod: self._addresses[pod] for pod in self.sharing}
 
     def guest(self, pod: str, address: Address) -> None:
-        """``pod`` connected here, and says that it listens at ``address``. So it shares a partition by its image: the
+        """`pod` connected here, and says that it listens at `address`. So it shares a partition by its image: the
         next one that comes here decides whether it is so."""
         self._guests[pod] = address
 
@@ -71,7 +73,7 @@ class Places:
         self._shown = {log_id: guest for log_id, guest in self._shown.items() if guest != pod}
 
     def show(self, log_id: str, pod: str) -> None:
-        """A message of replica ``log_id`` came from ``pod``."""
+        """A message of replica `log_id` came from `pod`."""
         if self._by_log_id.get(log_id) == pod:
             self._shown.pop(log_id, None)
         elif len(self._shown) < SHOWN_MAX:

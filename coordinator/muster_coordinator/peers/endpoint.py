@@ -1,4 +1,4 @@
-"""The sockets of the peer network. Mutual TLS would be the ``ssl`` argument of these two calls, and nothing else."""
+"""The sockets of the peer network. Mutual TLS would be the `ssl` argument of these two calls, and nothing else."""
 
 from __future__ import annotations
 

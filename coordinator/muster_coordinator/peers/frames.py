@@ -1,9 +1,9 @@
 """Bytes between pods: frames of int32 length, int32 partition, message; control frames have a negative partition.
 
-HELLO   first in both directions: msgpack map, see ``Hello``
+HELLO   first in both directions: msgpack map, see `Hello`
 PING    from the pod that made the connection; empty
 PONG    the answer; empty
->= 0    a message for the replica of that partition (``replication.messages``), from the pod that made the connection
+>= 0    a message for the replica of that partition (`replication.messages`), from the pod that made the connection
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MAGIC = "muster-peer"
 VERSION = 2
 
 FRAME_BYTES_MAX = 128 << 20
-"""Of one frame. The largest message holds one turn's batches of a partition, or 1 MiB and one batch more."""
+"""Largest frame. The largest message holds one turn's batches of a partition, or 1 MiB and one batch more."""
 
 HELLO_BYTES_MAX = 4 << 10
-"""Of a frame from a pod that has not said who it is, and of what comes back to the pod that made the connection."""
+"""Largest frame before the hello is checked, and largest frame from the pod that accepted the connection."""
 
 _HEAD = struct.Struct(">ii")
 _PARTITION = struct.Struct(">i")
 
 
 class HelloError(Exception):
-    """The other side is none that this pod talks to. ``reason``: label of the metric."""
+    """This pod does not talk to the other side. `reason`: label of the metric."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class HelloError(Exception):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who speaks, and whom it means. ``address``: HOST:PORT of the speaker's own peer listener. ``cluster_id`` "": no
+    """Who speaks, and whom it means. `address`: HOST:PORT of the speaker's own peer listener. `cluster_id` "": no
     metadata image has named it yet."""
 
     magic: str
@@ -59,7 +59,7 @@ def encode_frame(partition: int, body: bytes = b"") -> bytes:
 
 
 def partition_of(frame: bytes) -> int:
-    """Of a frame without its length. Raises HelloError."""
+    """The partition that a frame (without its length) names. Raises HelloError."""
     if len(frame) < 4:
         raise HelloError("malformed", f"a frame of {len(frame)} bytes")
     partition: int = _PARTITION.unpack_from(frame)[0]
@@ -84,7 +84,7 @@ def decode_hello(frame: bytes) -> Hello:
 
 
 def why_not(hello: Hello, cluster_id: str, pod: str) -> HelloError | None:
-    """What is wrong with ``hello`` for ``pod`` of ``cluster_id`` ("" while that is not known)."""
+    """What is wrong with `hello` for `pod` of `cluster_id` ("" while that is not known)."""
     if hello.version != VERSION:
         return HelloError("wrong_version", f"it speaks version {hello.version}, this pod {VERSION}")
     if hello.cluster_id and cluster_id and hello.cluster_id != cluster_id:

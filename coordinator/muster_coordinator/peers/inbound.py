@@ -1,4 +1,4 @@
-"""A connection that another pod made: its messages come in here. Bad input costs this connection only."""
+"""A connection that another pod opened, on which its messages arrive. Bad input closes this connection only."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class InboundOwner(Protocol):
         ...
 
     def own_hello(self, to: str) -> bytes:
-        """The frame that answers a hello of pod ``to``."""
+        """The frame that answers a hello of pod `to`."""
         ...
 
     def introduced(self, connection: Inbound, hello: Hello) -> None:
-        """``hello`` came. Raises HelloError: the connection ends."""
+        """`hello` came. Raises HelloError: the connection ends."""
         ...
 
     def received(self, connection: Inbound, partition: int, message: Message, size: int) -> None: ...
@@ -59,7 +59,7 @@ class InboundOwner(Protocol):
 
 
 class Inbound(asyncio.Protocol):
-    """``pod`` and ``uid`` are "" until the hello. ``senders``: replicas that were heard on it, for the owner's use."""
+    """`pod` and `uid` are "" until the hello. `senders`: replicas that were heard on it, for the owner's use."""
 
     def __init__(self, owner: InboundOwner) -> None:
         self.pod = ""
@@ -106,7 +106,7 @@ class Inbound(asyncio.Protocol):
                 self._reject("malformed", f"unreadable message: {error}")
 
     def pause_writing(self) -> None:
-        """It does not read our pongs, and so many wait that it cannot be alive."""
+        """The other pod reads no pongs. The buffer is full of them, so the pod is not alive."""
         self.abort()
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Inbound(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """After what was written; nothing is received any more."""
+        """Close after what was written has been sent; nothing is received any more."""
         transport, self._transport = self._transport, None
         self._end()
         if transport is not None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from muster_coordinator.peers.addresses import Address, Places, parse_address
+from muster_coordinator.peers.addresses import Address, PeerAddresses, parse_address
 from muster_coordinator.peers.endpoint import listen
 from muster_coordinator.peers.frames import (
     FRAME_BYTES_MAX,
@@ -41,10 +41,10 @@ INBOUND_MAX = 256
 
 
 class Replicas(Protocol):
-    """The replicas of this pod: the shard manager."""
+    """The replicas of this pod: `pod.replica_manager` implements it."""
 
     def receive(self, partition: int, message: Message) -> None:
-        """A message for a replica of ``partition``; whatever is in it."""
+        """Take a message for a replica of `partition`."""
         ...
 
     def disconnected(self, log_id: str) -> None:
@@ -54,7 +54,7 @@ class Replicas(Protocol):
 
 @dataclass(frozen=True)
 class PeerIdentity:
-    """Of this pod. ``uid`` changes with each start."""
+    """Name of this pod, and its Kubernetes uid, which changes with each start."""
 
     pod: str
     uid: str
@@ -62,7 +62,7 @@ class PeerIdentity:
 
 @dataclass
 class PeerCounters:
-    """Since the start; ``process.metrics`` exports them."""
+    """Since the start; `process.metrics` exports them."""
 
     messages_sent: int = 0
     bytes_sent: int = 0
@@ -75,21 +75,21 @@ class PeerCounters:
 
 
 class PeerNetwork:
-    """``start`` and ``stop`` once each. ``on_lost_change``: ``lost`` changed."""
+    """`start` and `stop` once each. `on_lost_change`: `lost` changed."""
 
     def __init__(
         self, identity: PeerIdentity, *, buffer_bytes: int, times: PeerTimes | None = None, random: Random | None = None
     ) -> None:
-        """``buffer_bytes``: what may wait for one pod."""
+        """`buffer_bytes`: what may wait for one pod."""
         self.counters = PeerCounters()
         self.on_lost_change: Callable[[], None] = lambda: None
-        self.address = ""  # HOST:PORT that other pods are told; "" before ``start``
+        self.address = ""  # HOST:PORT that other pods are told; "" before `start`
         self._identity = identity
         self._buffer_bytes = buffer_bytes
         self._times = times or PeerTimes()
         self._random = random or Random()
         self._replicas: Replicas | None = None
-        self._places = Places(identity.pod)
+        self._addresses = PeerAddresses(identity.pod)
         self._peers: dict[str, Outbound] = {}
         self._inbound: set[Inbound] = set()
         self._by_pod: dict[str, Inbound] = {}
@@ -103,7 +103,7 @@ class PeerNetwork:
         return f"<PeerNetwork {self._identity.pod} peers={list(self._peers.values())} inbound={len(self._inbound)}>"
 
     async def start(self, replicas: Replicas, listen_at: Address, advertise: Callable[[int], Address]) -> int:
-        """Listen, and connect to whom the image names; returns the port, which ``advertise`` turns into the address
+        """Listen, and connect to whom the image names; returns the port, which `advertise` turns into the address
         that others are told. Raises OSError when the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         self._replicas = replicas
@@ -130,10 +130,10 @@ class PeerNetwork:
     # -- who is where -------------------------------------------------------------------------------------------------
 
     def update(self, image: MetadataImage) -> None:
-        """Take addresses and places; connections that do not fit any more end."""
-        changed = self._places.cluster_id not in ("", image.cluster_id)
+        """Take the addresses of pods and replicas from `image`; connections that do not fit it are closed."""
+        changed = self._addresses.cluster_id not in ("", image.cluster_id)
         before = self.lost
-        self._places.update(image)
+        self._addresses.update(image)
         if changed:
             for connection in tuple(self._inbound):
                 connection.abort()
@@ -145,12 +145,12 @@ class PeerNetwork:
 
     def pod_of(self, log_id: str) -> str | None:
         """The pod that has this replica, as far as it is known here."""
-        return self._places.pod_of(log_id)
+        return self._addresses.pod_of(log_id)
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Pods that share a partition with this one and are not heard."""
-        sharing = self._places.sharing
+        sharing = self._addresses.sharing
         return tuple(sorted(pod for pod, peer in self._peers.items() if peer.lost and pod in sharing))
 
     def is_lost(self, pod: str) -> bool:
@@ -167,10 +167,10 @@ class PeerNetwork:
         return sum(peer.waiting_bytes for peer in self._peers.values())
 
     def _connect(self) -> None:
-        """Make the connections fit ``Places.wanted``."""
+        """Make the connections fit `PeerAddresses.wanted`."""
         if self._server is None:
             return
-        wanted = self._places.wanted
+        wanted = self._addresses.wanted
         for pod, peer in tuple(self._peers.items()):
             if wanted.get(pod) != peer.address:
                 del self._peers[pod]
@@ -186,10 +186,10 @@ class PeerNetwork:
     # -- sending: replica.ports.Peers ---------------------------------------------------------------------------------
 
     def send(self, partition: int, message: Message) -> None:
-        """Queue for the pod that has the replica ``message.to``; written at the end of this turn of the loop, at once
+        """Queue for the pod that has the replica `message.to`; written at the end of this turn of the loop, at once
         if an election waits for it.
         """
-        pod = self._places.pod_of(message.to)
+        pod = self._addresses.pod_of(message.to)
         peer = self._peers.get(pod) if pod is not None else None
         if peer is None:
             self.counters.dropped["unknown_replica"] += 1
@@ -219,10 +219,10 @@ class PeerNetwork:
     # -- called by outgoing connections -------------------------------------------------------------------------------
 
     def own_hello(self, to: str) -> bytes:
-        return encode_hello(self._places.cluster_id, self._identity.pod, self._identity.uid, self.address, to)
+        return encode_hello(self._addresses.cluster_id, self._identity.pod, self._identity.uid, self.address, to)
 
     def check_hello(self, hello: Hello, pod: str) -> None:
-        error = why_not(hello, self._places.cluster_id, self._identity.pod)
+        error = why_not(hello, self._addresses.cluster_id, self._identity.pod)
         if error is None and hello.pod != pod:
             error = HelloError("wrong_pod", f"{hello.pod!r} listens there, not {pod!r}")
         if error is not None:
@@ -232,9 +232,9 @@ class PeerNetwork:
         if self._peers.get(peer.pod) is not peer:
             return
         if peer.lost and self._replicas is not None:
-            for log_id in self._places.log_ids_of(peer.pod):
+            for log_id in self._addresses.log_ids_of(peer.pod):
                 self._replicas.disconnected(log_id)
-        if peer.pod in self._places.sharing:
+        if peer.pod in self._addresses.sharing:
             self.on_lost_change()
 
     def failed(self, peer: Outbound, reason: str, message: str) -> None:
@@ -250,7 +250,7 @@ class PeerNetwork:
             connection.abort()
 
     def introduced(self, connection: Inbound, hello: Hello) -> None:
-        error = why_not(hello, self._places.cluster_id, self._identity.pod)
+        error = why_not(hello, self._addresses.cluster_id, self._identity.pod)
         if error is not None:
             raise error
         try:
@@ -264,7 +264,7 @@ class PeerNetwork:
                 self.counters.errors["replaced"] += 1
                 logger.warning("peer_replaced", peer=hello.pod, was=repr(before), uid=hello.uid)
             before.abort()
-        self._places.guest(hello.pod, address)
+        self._addresses.guest(hello.pod, address)
         self._connect()
         peer = self._peers.get(hello.pod)
         if peer is not None:
@@ -275,7 +275,7 @@ class PeerNetwork:
         self.counters.bytes_received += size
         if message.sender not in connection.senders:
             connection.senders.add(message.sender)
-            self._places.show(message.sender, connection.pod)
+            self._addresses.show(message.sender, connection.pod)
         assert self._replicas is not None
         self._replicas.receive(partition, message)
 
@@ -287,7 +287,7 @@ class PeerNetwork:
         self._inbound.discard(connection)
         if self._by_pod.get(connection.pod) is connection:
             del self._by_pod[connection.pod]
-            self._places.guest_left(connection.pod)
+            self._addresses.guest_left(connection.pod)
             self._connect()
 
     # -- time ---------------------------------------------------------------------------------------------------------

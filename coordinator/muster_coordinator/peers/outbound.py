@@ -5,7 +5,7 @@ connecting   waits in the queue        its hello -> up; an error -> waiting
 up           written once per turn     closed, bad input, silence -> connecting, at once if it was up for long enough
 waiting      dropped                   the pause (longer each time, with jitter), or a sign of life -> connecting
 
-The pod is *lost* from an error, or ``silent_ms`` without a pong, until its hello or its next pong.
+The pod is *lost* from an error, or `silent_ms` without a pong, until its hello or its next pong.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ logger = structlog.get_logger(__name__)
 _PING_FRAME = encode_frame(PING)
 
 LARGE_BYTES = 64 << 10
-"""A message from this size on helps a replica catch up. Such ones may fill only a quarter of the buffer, so that what
-the present commits need does not wait behind them."""
+"""A message of this size or more helps a replica catch up. Such messages may fill only a quarter of the buffer, so that
+messages of present commits need not wait for them."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class OutboundOwner(Protocol):
     def own_hello(self, to: str) -> bytes: ...
 
     def check_hello(self, hello: Hello, pod: str) -> None:
-        """The answer of the pod that should be ``pod``. Raises HelloError."""
+        """The answer of the pod that should be `pod`. Raises HelloError."""
         ...
 
     def write_soon(self, peer: Outbound) -> None:
-        """Call ``flush`` at the end of this turn."""
+        """Call `flush` at the end of this turn."""
         ...
 
     def lost_changed(self, peer: Outbound) -> None: ...
@@ -89,7 +89,7 @@ class OutboundOwner(Protocol):
 
 
 class Outbound:
-    """``start`` and ``stop`` once each. ``lost``: False until the first attempt failed or took too long."""
+    """`start` and `stop` once each. `lost`: False until the first attempt failed or took too long."""
 
     def __init__(
         self, pod: str, address: Address, owner: OutboundOwner, buffer_bytes: int, times: PeerTimes, random: Random
@@ -148,9 +148,7 @@ class Outbound:
         return ""
 
     def flush_now(self) -> None:
-        """Not at the end of this turn, but only for the first time in it: the messages of other elections that are made
-        at the same time share a write.
-        """
+        """Write now instead of at the end of this turn, but once per turn: later messages of the turn share a write."""
         if not self._flushed_now:
             self._flushed_now = True
             self._loop.call_soon(self._turn_ended)
@@ -216,7 +214,7 @@ class Outbound:
             link.close()
 
     async def _pause(self) -> None:
-        """None after a connection that was up for long, else longer each time."""
+        """Wait before the next attempt: not at all after a connection that was up for long, else longer each time."""
         failures, self._failures = self._failures, self._failures + 1
         if failures == 0:
             return
@@ -231,7 +229,7 @@ class Outbound:
     # -- silence ------------------------------------------------------------------------------------------------------
 
     def tick(self, grace_s: float) -> None:
-        """Every ``ping_ms`` / 2 or so. ``grace_s``: for how long this process itself did not listen."""
+        """Every `ping_ms` / 2 or so. `grace_s`: for how long this process itself did not listen."""
         now_s = self._loop.time()
         self._heard_s += grace_s
         silent_ms = (now_s - self._heard_s) * 1000
@@ -260,7 +258,7 @@ class Outbound:
 
 
 class _Link(asyncio.Protocol):
-    """One connection. ``hello``: the first frame; ``ended``: done, or with the error, when it is over."""
+    """One connection. `hello`: the first frame; `ended`: done, or with the error, when it is over."""
 
     def __init__(self, peer: Outbound) -> None:
         loop = asyncio.get_running_loop()
@@ -310,10 +308,10 @@ class _Link(asyncio.Protocol):
         for future in (self.hello, self.ended):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # so that asyncio does not report it if no task waits for the future
 
     def close(self) -> None:
-        """After what was written."""
+        """Close after what was written has been sent."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

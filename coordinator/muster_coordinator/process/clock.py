@@ -1,4 +1,4 @@
-"""The machine's clocks, behind the port that shards see."""
+"""The machine's clocks: implements `shard.ports.Clock`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """Implements ``shard.ports.Clock``."""
+    """Implements `shard.ports.Clock`."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

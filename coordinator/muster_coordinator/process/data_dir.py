@@ -1,6 +1,6 @@
 """One process per data directory: a pod that was force-deleted may still run when its successor gets the volume.
 
-As Kafka's ``.lock`` in a log directory. The lock is the kernel's: it goes with the process, however that ends.
+As Kafka's `.lock` in a log directory. The lock is the kernel's: it goes with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class DataDirInUseError(Exception):
 
 
 class DataDirLock:
-    """Held from ``acquire`` to ``release``, or to the end of the process."""
+    """Held from `acquire` to `release`, or to the end of the process."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir

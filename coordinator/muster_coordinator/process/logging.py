@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logging(log_format: str) -> None:
-    """``log_format``: "json" or "console". Libraries' own logs come out as plain warnings."""
+    """`log_format`: "json" or "console". Libraries' own logs come out as plain warnings."""
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if log_format == "console" else structlog.processors.JSONRenderer()
     )

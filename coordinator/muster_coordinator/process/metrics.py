@@ -206,7 +206,7 @@ def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFam
 
 
 class PodMetrics:
-    """The registry of one pod; ``render`` is the body of GET /metrics."""
+    """The registry of one pod; `render` is the body of GET /metrics."""
 
     def __init__(self, listener: KafkaListener, manager: ReplicaManager, network: PeerNetwork) -> None:
         self._registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Options of the ``muster-coordinator`` process, from the command line and the environment."""
+"""Options of the `muster-coordinator` process, from the command line and the environment."""
 
 from __future__ import annotations
 

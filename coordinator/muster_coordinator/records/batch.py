@@ -1,6 +1,6 @@
 """Record batch v2 (magic 2), as Kafka keeps it in segments and on the wire.
 
-Layout, big-endian: baseOffset i64 | length i32 (of all behind it) | partitionLeaderEpoch i32 | magic i8 | crc u32
+Layout, big-endian: baseOffset i64 | length i32 (of all after it) | partitionLeaderEpoch i32 | magic i8 | crc u32
 (CRC-32C from attributes to the end) | attributes i16 | lastOffsetDelta i32 | baseTimestamp i64 | maxTimestamp i64 |
 producerId i64 | producerEpoch i16 | baseSequence i32 | recordsCount i32 | records.
 Record: length varint | attributes i8 | timestampDelta varint | offsetDelta varint | key length varint (-1 null) | key |
@@ -58,9 +58,9 @@ _NULL = encode_varint(-1)
 
 
 class CorruptBatchError(Exception):
-    """What is at ``position`` of the buffer is no whole, undamaged batch.
+    """What is at `position` of the buffer is no whole, undamaged batch.
 
-    ``truncated``: the buffer ends before the batch does, and nothing else is known to be wrong: the caller may have to
+    `truncated`: the buffer ends before the batch does, and nothing else is known to be wrong: the caller may have to
     read on.
     """
 
@@ -72,7 +72,7 @@ class CorruptBatchError(Exception):
 
 
 class RecordBatch:
-    """One batch whose CRC was checked. ``data`` is all of it; records are decoded only when asked for."""
+    """One batch whose CRC was checked. `data` is all of it; records are decoded only when asked for."""
 
     __slots__ = (
         "attributes",
@@ -119,7 +119,7 @@ class RecordBatch:
 
     @property
     def end_offset(self) -> int:
-        """Offset behind the batch. Compaction keeps it even where it removed the last records."""
+        """Offset after the batch. Compaction keeps it even where it removed the last records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -135,7 +135,7 @@ class RecordBatch:
         return [record for records in self.slices(self.records_count or 1) for record in records]
 
     def slices(self, size: int) -> Iterator[list[BatchRecord]]:
-        """The same, ``size`` records at a time: a batch of a megabyte is some milliseconds of work. Nothing is said
+        """The same, `size` records at a time: a batch of a megabyte is some milliseconds of work. Nothing is said
         about those that follow.
         """
         try:
@@ -179,7 +179,7 @@ class RecordBatch:
                 position = record_end
             yield out
         if position != end:
-            raise ValueError(f"{end - position} bytes behind the last record")
+            raise ValueError(f"{end - position} bytes after the last record")
 
 
 def _read_bytes(body: bytes, position: int, limit: int) -> tuple[bytes | None, int]:
@@ -211,8 +211,8 @@ def encode_batch(
 ) -> bytes:
     """One uncompressed batch of (key, value, ...) tuples, at least one; a value of None is a tombstone.
 
-    All records get ``timestamp_ms`` (create time). As Kafka's coordinator writes them (MemoryRecordsBuilder; reference,
-    section 3.4), ``base_sequence`` is 0 even without a producer id, and -1 in every control batch.
+    All records get `timestamp_ms` (create time). As Kafka's coordinator writes them (MemoryRecordsBuilder; reference,
+    section 3.4), `base_sequence` is 0 even without a producer id, and -1 in every control batch.
     """
     parts: list[bytes] = [b""]
     add = parts.append
@@ -249,7 +249,7 @@ def encode_batch(
 
 
 def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> bytes:
-    """The bytes of ``batch`` at another offset and in another epoch, neither of which its CRC covers."""
+    """The bytes of `batch` at another offset and in another epoch, neither of which its CRC covers."""
     data = batch.data
     return base_offset.to_bytes(8, "big") + data[8:12] + leader_epoch.to_bytes(4, "big", signed=True) + data[16:]
 
@@ -264,7 +264,7 @@ def batch_bytes(records: Iterable[tuple[Any, ...]]) -> int:
 
 
 def split_records(records: Iterable[_Record], bytes_max: int) -> Iterator[list[_Record]]:
-    """As few batches in order as hold the records with at most ``bytes_max`` each; a record alone may be larger."""
+    """As few batches in order as hold the records with at most `bytes_max` each; a record alone may be larger."""
     part: list[_Record] = []
     size = HEADER_BYTES
     for record in records:
@@ -279,7 +279,7 @@ def split_records(records: Iterable[_Record], bytes_max: int) -> Iterator[list[_
 
 
 def read_batch(buffer: bytes, position: int = 0) -> RecordBatch:
-    """The batch at ``position``; its size is ``len(result.data)``. Raises CorruptBatchError."""
+    """The batch at `position`; its size is `len(result.data)`. Raises CorruptBatchError."""
     available = len(buffer) - position
     if available < HEADER_BYTES:
         raise CorruptBatchError(position, f"{available} bytes are no batch header", truncated=True)
@@ -301,7 +301,7 @@ def read_batch(buffer: bytes, position: int = 0) -> RecordBatch:
 
 
 def iter_batches(buffer: bytes, position: int = 0) -> Iterator[RecordBatch]:
-    """All batches from ``position`` to the end of the buffer. Raises CorruptBatchError where one is damaged or cut
+    """All batches from `position` to the end of the buffer. Raises CorruptBatchError where one is damaged or cut
     off.
     """
     end = len(buffer)

@@ -65,7 +65,7 @@ class EndTxnMarker(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderChange(msgspec.Struct, frozen=True, gc=False):
-    """Opens an epoch. All are log ids; ``previous_replicas`` is empty unless a change of the set is under way."""
+    """Opens an epoch. All are log ids; `previous_replicas` is empty unless a change of the set is under way."""
 
     leader: str
     replicas: tuple[str, ...]
@@ -73,7 +73,7 @@ class LeaderChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
-    """Ends a change of the set: from here on ``replicas`` (log ids) alone count."""
+    """Ends a change of the set: from here on `replicas` (log ids) alone count."""
 
     replicas: tuple[str, ...]
 
@@ -81,8 +81,8 @@ class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
 class Fence(msgspec.Struct, frozen=True, gc=False):
     """A re-shard closes the partition to clients, or opens it again; see docs/resharding.md.
 
-    ``reshard`` numbers the re-shard; a later one has a higher number. ``imported``: how many records of its new log the
-    partition has taken in, NOT_IMPORTING for one that takes none; ``complete``: those were all.
+    `reshard` numbers the re-shard; a later one has a higher number. `imported`: how many records of its new log the
+    partition has taken in, NOT_IMPORTING for one that takes none; `complete`: those were all.
     """
 
     reshard: int

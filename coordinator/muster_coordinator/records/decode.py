@@ -1,5 +1,5 @@
-"""From a record's bytes to the change that it stands for. The inverse of the encoders of ``offset_commit`` and
-``group_metadata``.
+"""Decodes a record's bytes to the change that it stands for. The inverse of the encoders of `offset_commit` and
+`group_metadata`.
 
 A record type that is not known is skipped by the caller; an unknown version of a known value is an error: nothing of a
 group is dropped silently. Source: GroupCoordinatorRecordSerde, KIP-915.
@@ -89,7 +89,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> Change:
 
 
 class LogDecoder:
-    """``decode_record`` for the records of one log: groups commit many partitions of few topics, so the names in the
+    """`decode_record` for the records of one log: groups commit many partitions of few topics, so the names in the
     keys of offsets are parsed once. Bounded: a log of ever new names costs no memory, only the parsing.
     """
 
@@ -99,7 +99,7 @@ class LogDecoder:
         self._names: dict[bytes, tuple[str, str]] = {}  # a key without its partition, which is the end of it
 
     def decode(self, key: bytes | None, value: bytes | None) -> Change:
-        """As ``decode_record``."""
+        """See `decode_record`."""
         if key is None or not key.startswith(_OFFSET_COMMIT_TYPE):
             return decode_record(key, value)
         names = self._names.get(key[:-_PARTITION_BYTES])
@@ -115,7 +115,7 @@ class LogDecoder:
 
     def _learn(self, key: bytes, group_id: str, topic: str, partition: int) -> None:
         if key != encode_offset_commit_key(group_id, topic, partition):
-            return  # something lies behind its partition
+            return  # something lies after its partition
         if len(self._names) >= self.NAMES_MAX:
             self._names.clear()
         self._names[key[:-_PARTITION_BYTES]] = (group_id, topic)

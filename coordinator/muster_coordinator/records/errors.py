@@ -14,7 +14,7 @@ class RecordDecodeError(Exception):
 
 
 class UnsupportedValueVersionError(RecordDecodeError):
-    """``name`` is the value's schema, ``version`` what the log holds."""
+    """`name` is the value's schema, `version` what the log holds."""
 
     def __init__(self, name: str, version: int) -> None:
         super().__init__(f"{name} version {version} is not supported")

@@ -45,7 +45,7 @@ _TIMEOUTS = Struct(">ii")
 
 
 class GroupMember(msgspec.Struct, frozen=True, gc=False):
-    """``rebalance_timeout_ms`` -1 (value version 0): the session timeout counts. ``subscription`` belongs to the
+    """`rebalance_timeout_ms` -1 (value version 0): the session timeout counts. `subscription` belongs to the
     group's protocol.
     """
 
@@ -60,7 +60,7 @@ class GroupMember(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupMetadataValue(msgspec.Struct, frozen=True, gc=False):
-    """``current_state_timestamp_ms`` -1: unknown. ``protocol_type`` "": the group has none."""
+    """`current_state_timestamp_ms` -1: unknown. `protocol_type` "": the group has none."""
 
     protocol_type: str
     generation: int
@@ -71,7 +71,7 @@ class GroupMetadataValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupMetadataRecord(msgspec.Struct, frozen=True, gc=False):
-    """``value`` None: tombstone, the group was removed."""
+    """`value` None: tombstone, the group was removed."""
 
     group_id: str
     value: GroupMetadataValue | None

@@ -15,6 +15,6 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Index of the offsets partition of ``group_id`` among ``partition_count``; abs(Integer.MIN_VALUE) counts as 0."""
+    """Index of the offsets partition of `group_id` among `partition_count`; abs(Integer.MIN_VALUE) counts as 0."""
     value = java_string_hash(group_id)
     return 0 if value == -0x8000_0000 else abs(value) % partition_count

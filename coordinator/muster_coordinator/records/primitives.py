@@ -36,7 +36,7 @@ def encode_bytes(data: bytes) -> bytes:
 
 
 class Cursor:
-    """Reads one key or value from front to back. ``flexible`` chooses the compact types. Raises RecordDecodeError."""
+    """Reads one key or value from front to back. `flexible` chooses the compact types. Raises RecordDecodeError."""
 
     __slots__ = ("_data", "_flexible", "_position", "_what")
 

@@ -23,7 +23,7 @@ _SUFFIX = Struct(">hiqqqhii")
 
 
 def retain(batch: RecordBatch, offsets: Set[int]) -> bytes:
-    """The batch with the records at ``offsets``; b"" if it has none of them. ``batch`` was parsed without error."""
+    """The batch with the records at `offsets`; b"" if it has none of them. `batch` was parsed without error."""
     codec = batch.attributes & _CODEC_MASK
     body = decompress(codec, batch.data[HEADER_BYTES:]) if codec else batch.data[HEADER_BYTES:]
     kept: list[bytes] = []

@@ -18,7 +18,7 @@ class BatchRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetCommitValue(msgspec.Struct, frozen=True, gc=False):
-    """``leader_epoch`` -1: unknown. ``expire_timestamp_ms`` -1: the group's retention decides (KIP-211)."""
+    """`leader_epoch` -1: unknown. `expire_timestamp_ms` -1: the group's retention decides (KIP-211)."""
 
     offset: int
     leader_epoch: int
@@ -28,7 +28,7 @@ class OffsetCommitValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetCommitRecord(msgspec.Struct, frozen=True, gc=False):
-    """``value`` None: tombstone, the offset was removed."""
+    """`value` None: tombstone, the offset was removed."""
 
     group_id: str
     topic: str
@@ -37,7 +37,7 @@ class OffsetCommitRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnknownRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record of a type that this coordinator does not hold; ``name`` is Kafka's, "" if it is not even known by
+    """A record of a type that this coordinator does not hold; `name` is Kafka's, "" if it is not even known by
     name.
     """
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 
 class CommitPoint:
-    """``offset``: end of what is known to be committed in this epoch; -1 until the first own record is."""
+    """`offset`: end of what is known to be committed in this epoch; -1 until the first own record is."""
 
     def __init__(
         self, leader: str, replicas: tuple[str, ...], previous_replicas: tuple[str, ...], epoch_start_offset: int
     ) -> None:
-        """``replicas`` and ``previous_replicas`` are log ids; ``epoch_start_offset`` is the log end at the election."""
+        """`replicas` and `previous_replicas` are log ids; `epoch_start_offset` is the log end at the election."""
         self.offset = -1
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
@@ -27,7 +27,7 @@ class CommitPoint:
             raise ValueError(f"leader {leader} is in no set: {replicas} {previous_replicas}")
 
     def acknowledge(self, log_id: str, end_offset: int) -> bool:
-        """Replica ``log_id`` holds the leader's log durably up to ``end_offset``. True if the commit point moved.
+        """Replica `log_id` holds the leader's log durably up to `end_offset`. True if the commit point moved.
 
         Replicas outside the sets (learners) count for nothing. A lower end than before is ignored: acks may arrive
         late.
@@ -47,7 +47,7 @@ class CommitPoint:
             self._durable_ends[log_id] = 0
 
     def finish_change(self, set_record_offset: int, replicas: tuple[str, ...]) -> bool:
-        """A set record was appended at ``set_record_offset``: it, and all behind it, is committed by ``replicas``
+        """A set record was appended at `set_record_offset`: it, and all after it, is committed by `replicas`
         alone. True if the commit point moved.
         """
         self._final = (set_record_offset, (replicas,))

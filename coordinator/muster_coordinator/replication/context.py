@@ -28,7 +28,7 @@ ReadDone = Callable[[int, tuple[Batch, ...]], None]
 
 
 class Context:
-    """``waiting``: what goes on when the storage effect that is under way is done; None if none is."""
+    """`waiting`: what goes on when the storage effect that is under way is done; None if none is."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Context:
         return effects
 
     def store(self, effect: StorageEffect, then: Continue) -> None:
-        """Nothing else happens to this replica until the host says that ``effect`` is durable; then ``then`` runs."""
+        """Nothing else happens to this replica until the host says that `effect` is durable; then `then` runs."""
         if self.waiting is not None:
             raise AssertionError(f"{effect} while another storage effect is under way")
         self.waiting = then
@@ -105,7 +105,7 @@ class Context:
             stored()
 
     def read(self, start: int, bytes_max: int, done: ReadDone, *, urgency: Urgency) -> None:
-        """``done(end, batches)`` is called with what the host read, unless the log was cut or swapped meanwhile."""
+        """`done(end, batches)` is called with what the host read, unless the log was cut or swapped meanwhile."""
         generation = self.log.generation
         log = self.log
 

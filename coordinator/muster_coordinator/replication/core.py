@@ -1,8 +1,8 @@
 """The protocol of one replica: events in, effects out. No clock, no randomness, no I/O.
 
 The host gives every event with its monotonic time, carries out the effects in their order, and reports:
-``storage_done`` for a storage effect (events that come meanwhile wait here), ``log_durable``, ``log_read``, ``loaded``,
-``appended``. At the end of each of its turns it calls ``end_turn``, and every 50 ms or so ``tick``. After a failed
+`storage_done` for a storage effect (events that come meanwhile wait here), `log_durable`, `log_read`, `loaded`,
+`appended`. At the end of each of its turns it calls `end_turn`, and every 50 ms or so `tick`. After a failed
 write, or an exception out of here, the object is given up, and a new one made from what is on the disk.
 
     role        state object   ends by
@@ -52,7 +52,7 @@ M = TypeVar("M", Append, Fetch, Seal)
 
 
 class ReplicaCore:
-    """``nomination_delay_ms``: draws how long to wait for operator and leader before nominating itself, in [T, 2T];
+    """`nomination_delay_ms`: draws how long to wait for operator and leader before nominating itself, in [T, 2T];
     None: never.
     """
 
@@ -98,13 +98,13 @@ class ReplicaCore:
         return self._context.rules.checkpoint_limit(self._context.commit_point, self._context.log.end)
 
     def checkpoint_fits(self, offset: int, epoch: int) -> bool:
-        """Whether a checkpoint of the state behind ``offset``, whose last record is of ``epoch``, may be loaded."""
+        """Whether a checkpoint of the state after `offset`, whose last record is of `epoch`, may be loaded."""
         log = self._context.log
         return self._context.rules.checkpoint_fits(offset, epoch, log.epoch_before(offset), log.end, log.horizon)
 
     @property
     def leading_epoch(self) -> int:
-        """Of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
+        """Epoch of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
         return self._leadership.leading_epoch
 
     @property
@@ -123,9 +123,9 @@ class ReplicaCore:
 
     @property
     def is_alone(self) -> bool:
-        """An ACTIVE leader that is its whole set and feeds nobody: its commit point is the durable end of its log.
+        """An ACTIVE leader that is its whole set and has no learner: its commit point is the durable end of its log.
 
-        Then the host need not tell it of every batch: ``advance_alone`` before the next event is enough.
+        Then the host need not tell it of every batch: `advance_alone` before the next event is enough.
         """
         leader = self._leadership.leader
         return leader is not None and leader.active and leader.is_alone
@@ -138,7 +138,7 @@ class ReplicaCore:
 
     @property
     def live_leader(self) -> str:
-        """Who leads, as far as this replica heard lately; "" if nobody."""
+        """Log id of the leader that this replica heard last; "" if it heard none lately."""
         return self._leadership.live_leader
 
     @property
@@ -160,7 +160,7 @@ class ReplicaCore:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def elect(self, call: int, election: ElectionCall, now_ms: int, *, cannot_write: str = "") -> list[Effect]:
-        """onElection; ``CallEnded`` ends ``call``. ``cannot_write``: why the pod takes no writes."""
+        """onElection; `CallEnded` ends `call`. `cannot_write`: why the pod takes no writes."""
         return self._event(now_ms, lambda: self._leadership.elect(call, election, cannot_write))
 
     def resign(self, call: int, epoch: int, now_ms: int) -> list[Effect]:
@@ -177,7 +177,7 @@ class ReplicaCore:
 
     def lost_data(self, now_ms: int) -> list[Effect]:
         """What was acked may be missing in the log as it was opened now (damage, failed fsync, wipe, power loss under
-        flush os): the replica is ``rebuilding`` until it has caught up with a leader.
+        flush os): the replica is `rebuilding` until it has caught up with a leader.
         """
         return self._event(now_ms, self._leadership.lost_data)
 
@@ -195,7 +195,7 @@ class ReplicaCore:
         return context.take_effects()
 
     def log_durable(self, end_offset: int, now_ms: int) -> list[Effect]:
-        """The log is durable up to ``end_offset``. Never of a write that was staged before a Truncate that is done."""
+        """The log is durable up to `end_offset`. Never of a write that was staged before a Truncate that is done."""
         context = self._context
         context.now_ms = now_ms
         context.log.durable_end = max(context.log.durable_end, min(end_offset, context.log.end))
@@ -206,7 +206,7 @@ class ReplicaCore:
         return context.take_effects()
 
     def log_read(self, ticket: int, end: int, batches: Sequence[Batch], now_ms: int) -> list[Effect]:
-        """The answer to ``ReadLog``: ``batches`` are all that the log has of [start, end)."""
+        """The answer to `ReadLog`: `batches` are all that the log has of [start, end)."""
         return self._event(now_ms, lambda: self._context.read_done(ticket, end, tuple(batches)))
 
     def _after_storage(self) -> None:
@@ -221,7 +221,7 @@ class ReplicaCore:
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def loaded(self, epoch: int, now_ms: int) -> list[Effect]:
-        """``Load`` is done."""
+        """`Load` is done."""
 
         def run() -> None:
             if self._leadership.candidate is not None and self._leadership.candidate.epoch == epoch:
@@ -230,7 +230,7 @@ class ReplicaCore:
         return self._event(now_ms, run)
 
     def load_failed(self, epoch: int, message: str, now_ms: int) -> list[Effect]:
-        """``Load`` failed: a higher epoch may try again."""
+        """`Load` failed: a higher epoch may try again."""
 
         def run() -> None:
             if self._leadership.candidate is not None and self._leadership.candidate.epoch == epoch:
@@ -239,13 +239,13 @@ class ReplicaCore:
         return self._event(now_ms, run)
 
     def appended(self, batch: Batch) -> None:
-        """The leader's host appended ``batch`` at the end of its log. Its effects come with ``end_turn``."""
+        """The leader's host appended `batch` at the end of its log. Its effects come with `end_turn`."""
         if self._leadership.leader is None:
             raise AssertionError("this replica does not lead")
         self._leadership.leader.appended(batch)
 
     def advance_alone(self, end_offset: int, durable_end: int, now_ms: int) -> list[Effect]:
-        """A leader ``is_alone``, and its host appended records up to ``end_offset`` without ``appended``."""
+        """A leader `is_alone`, and its host appended records up to `end_offset` without `appended`."""
         context = self._context
         context.now_ms = now_ms
         context.log.end = end_offset
@@ -255,7 +255,7 @@ class ReplicaCore:
         return context.take_effects()
 
     def confirm_read(self) -> int:
-        """A read came to the ACTIVE leader: answer it when ``ReadsConfirmed`` names this round (0: no need to wait),
+        """A read came to the ACTIVE leader: answer it when `ReadsConfirmed` names this round (0: no need to wait),
         and what it shows is committed.
         """
         if self._leadership.leader is None:
@@ -286,7 +286,7 @@ class ReplicaCore:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message, now_ms: int) -> list[Effect]:
-        """From another replica. What is addressed to another log id is dropped."""
+        """A message from another replica arrived. One that is addressed to another log id is dropped."""
         context = self._context
         if message.to != context.log_id:
             return []

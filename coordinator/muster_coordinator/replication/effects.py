@@ -1,7 +1,7 @@
 """What the core asks its host to do.
 
-The host carries out the effects of one call in their order. Those of ``StorageEffect`` must be durable when the host
-reports ``storage_done``; until then the core keeps whatever else arrives in a queue. Messages may get lost, late or
+The host carries out the effects of one call in their order. Those of `StorageEffect` must be durable when the host
+reports `storage_done`; until then the core keeps whatever else arrives in a queue. Messages may get lost, late or
 double; nothing else may.
 """
 
@@ -18,9 +18,9 @@ from muster_coordinator.tuning.pacing import Urgency
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):
-    """What a replica keeps durably besides its log. ``leader`` "": promised to nobody (a resignation).
+    """What a replica keeps durably in addition to its log. `leader` "": promised to no replica (a resignation).
 
-    ``incarnation`` counts how often data was lost here; acks of an earlier one are worth nothing. ``rebuilding``: the
+    `incarnation` counts how often data was lost here; acks of an earlier one are worth nothing. `rebuilding`: the
     log lacks what was acked once.
     """
 
@@ -44,7 +44,7 @@ class StorePromise(msgspec.Struct, frozen=True, gc=False):
 
 
 class Truncate(msgspec.Struct, frozen=True, gc=False):
-    """Storage. Cut the log so that it ends at ``end_offset``, fsynced, behind every write that was staged before.
+    """Storage. Cut the log so that it ends at `end_offset`, fsynced, after every write that was staged before.
 
     The replayed state must be rebuilt if it holds more than that.
     """
@@ -61,9 +61,9 @@ class SwapCopy(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendRange(msgspec.Struct, frozen=True, gc=False):
-    """Append ``batches`` to the log (with `to_copy`: to the copy), whose end becomes ``end``. Report ``log_durable``.
+    """Append `batches` to the log (with `to_copy`: to the copy), whose end becomes `end`. Report `log_durable`.
 
-    ``horizon`` is kept with the log: tombstones below it are missing here too from now on.
+    `horizon` is kept with the log: tombstones below it are missing here too from now on.
     """
 
     end: int
@@ -73,8 +73,8 @@ class AppendRange(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False):
-    """Read whole batches from ``start`` on, about ``bytes_max``; report ``log_read`` with the same ticket.
-    ``urgency``: ELECTION or BACKGROUND.
+    """Read whole batches from `start` on, about `bytes_max`; report `log_read` with the same ticket.
+    `urgency`: ELECTION or BACKGROUND.
     """
 
     ticket: int
@@ -88,36 +88,36 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
-    """Replay everything up to the log's end, keep what is replayed already; report ``loaded``."""
+    """Replay everything up to the log's end, keep what is replayed already; report `loaded`."""
 
     epoch: int
 
 
 class AppendLeaderChange(msgspec.Struct, frozen=True, gc=False):
-    """Append a leader-change record at the log's end, and report it by ``appended``, at once."""
+    """Append a leader-change record at the log's end, and report it by `appended`, at once."""
 
     epoch: int
     sets: Sets
 
 
 class AppendReplicaSet(msgspec.Struct, frozen=True, gc=False):
-    """Append a set record at the log's end, and report it by ``appended``, at once."""
+    """Append a set record at the log's end, and report it by `appended`, at once."""
 
     epoch: int
     replicas: tuple[str, ...]
 
 
 class Active(msgspec.Struct, frozen=True, gc=False):
-    """The leader-change record of ``epoch`` is committed: serve."""
+    """The leader-change record of `epoch` is committed: serve."""
 
     epoch: int
 
 
 class SteppedDown(msgspec.Struct, frozen=True, gc=False):
-    """The leadership of ``epoch``, ACTIVE or not, ended: answer NOT_COORDINATOR to all that waits, drop timers and a
+    """The leadership of `epoch`, ACTIVE or not, ended: answer NOT_COORDINATOR to all that waits, drop timers and a
     checkpoint that is not published, rebuild the state from checkpoint and log.
 
-    ``elected_again``: by a higher election of this very replica; what is loaded may stay, and requests may wait.
+    `elected_again`: by a higher election of this very replica; what is loaded may stay, and requests may wait.
     """
 
     epoch: int
@@ -126,19 +126,19 @@ class SteppedDown(msgspec.Struct, frozen=True, gc=False):
 
 
 class CommitPointMoved(msgspec.Struct, frozen=True, gc=False):
-    """All below ``offset`` is committed. A leader answers what waits for it, a follower replays up to there."""
+    """All below `offset` is committed. A leader answers what waits for it, a follower replays up to there."""
 
     offset: int
 
 
 class ReadsConfirmed(msgspec.Struct, frozen=True, gc=False):
-    """Reads whose ``confirm_read`` gave ``round`` or less are confirmed."""
+    """Reads whose `confirm_read` gave `round` or less are confirmed."""
 
     round: int
 
 
 class SetFinal(msgspec.Struct, frozen=True, gc=False):
-    """The set record is committed: ``replicas`` alone count. The operator may clear previousReplicas."""
+    """The set record is committed: `replicas` alone count. The operator may clear previousReplicas."""
 
     replicas: tuple[str, ...]
 

@@ -6,7 +6,7 @@
     SEALING    majorities of every set that call and best log name    FETCHING, or SAVING if its own log is the best
     FETCHING   what the best log has more                             SAVING
     SAVING     its log durable                                        LOADING
-    LOADING    the host: everything replayed                          the leader opens the epoch (``leader``)
+    LOADING    the host: everything replayed                          the leader opens the epoch (`leader`)
 
 Rules: replication.md, "Election" (the numbers in the comments), "Sets and their change".
 """
@@ -38,9 +38,9 @@ __all__ = ["Candidate", "ElectionCall", "Phase"]
 
 @dataclass(frozen=True)
 class ElectionCall:
-    """onElection. ``bootstrap``: opens the first epoch of a never-used log. ``force``: no question before the promise.
+    """onElection. `bootstrap`: opens the first epoch of a never-used log. `force`: no question before the promise.
 
-    ``allow_data_loss``: a person says that what no reachable replica has may be lost.
+    `allow_data_loss`: a person says that what no reachable replica has may be lost.
     """
 
     epoch: int
@@ -61,13 +61,13 @@ class Phase(Enum):
 
 
 class Failed(Protocol):
-    """Ends an election. ``sets``: those of the chosen log, if they are the reason; ``better_log_id``: likewise."""
+    """Ends an election. `sets`: those of the chosen log, if they are the reason; `better_log_id`: likewise."""
 
     def __call__(self, status: CallStatus, message: str, sets: Sets | None = None, better_log_id: str = "") -> None: ...
 
 
 class Candidate:
-    """One election. ``promise`` stores the promise and goes on; ``lead`` makes the leader; ``failed`` ends it."""
+    """One election. `promise` stores the promise and goes on; `lead` makes the leader; `failed` ends it."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Candidate:
         self._sealing_since_ms = 0
 
     def start(self, own_leader: str) -> None:
-        """``own_leader``: another live leader that this replica itself hears, "" if none."""
+        """`own_leader`: another live leader that this replica itself hears, "" if none."""
         call = self._call
         if call.force and not call.allow_data_loss and own_leader in call.sets.members:
             self._ending_leader = own_leader
@@ -236,7 +236,7 @@ class Candidate:
             self._cut(best)
 
     def _cut(self, best: Sealed) -> None:
-        """To the common prefix with the best log, even where its own is longer; or a full copy next to it."""
+        """Cut the log to the common prefix with the best log, even a longer one; or begin a full copy next to it."""
         context = self._context
         log = context.log
         self.phase = Phase.FETCHING

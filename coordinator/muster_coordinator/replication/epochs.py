@@ -19,6 +19,6 @@ class EpochJumpError(ValueError):
 
 
 def check_epoch(stored: int, requested: int) -> None:
-    """Raise EpochJumpError if ``requested`` is too far above ``stored``. Lower epochs pass."""
+    """Raise EpochJumpError if `requested` is too far above `stored`. Lower epochs pass."""
     if requested - max(stored, 0) > EPOCH_JUMP_MAX:
         raise EpochJumpError(f"epoch {requested} is more than {EPOCH_JUMP_MAX} above {stored}")

@@ -28,7 +28,7 @@ class ProtocolViolationError(Exception):
 
 @dataclass
 class _Copy:
-    """A full copy next to the log. ``target``: the leader's log end when the copying began."""
+    """A full copy next to the log. `target`: the leader's log end when the copying began."""
 
     number: int
     target: int
@@ -36,7 +36,7 @@ class _Copy:
 
 
 class Follower:
-    """``verified``: end of what matches the log of the promised leader."""
+    """`verified`: end of what matches the log of the promised leader."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -179,7 +179,7 @@ class Follower:
     # -- a full copy next to the log ----------------------------------------------------------------------------------
 
     def _take_copy(self, message: Append) -> None:
-        """Until the swap the old log stands and votes."""
+        """Take a chunk of a full copy. Until the swap the old log counts and votes."""
         if message.sync <= self._swapped:
             self._ack()
             return

@@ -21,7 +21,7 @@ from muster_coordinator.replication.effects import (
 )
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch, Refused, Seal
-from muster_coordinator.replication.peer import Peer
+from muster_coordinator.replication.progress import ReplicaProgress
 from muster_coordinator.replication.sets import Sets, is_majority
 from muster_coordinator.tuning.pacing import Urgency
 
@@ -29,7 +29,7 @@ __all__ = ["Leader"]
 
 
 class Leader:
-    """``active``: its leader-change record is committed. ``on_end``: called with the reason when it must step down."""
+    """`active`: its leader-change record is committed. `on_end`: called with the reason when it must step down."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Leader:
         self._reads_wanted = 0
         self._reads_confirmed = 0
         self._learners: tuple[str, ...] = ()
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, ReplicaProgress] = {}
         self.follow_by(learners)
 
     def open(self) -> None:
@@ -69,19 +69,19 @@ class Leader:
         self._context.emit(AppendLeaderChange(self.epoch, self.sets))
 
     def follow_by(self, learners: tuple[str, ...]) -> None:
-        """``learners`` get the log as well, and count for nothing."""
+        """`learners` get the log as well, and count for nothing."""
         context = self._context
         self._learners = learners
         wanted = [one for one in dict.fromkeys(self.sets.members + learners) if one != context.log_id]
         for log_id in wanted:
             if log_id not in self._peers:
-                self._peers[log_id] = Peer(log_id, self._start, context.now_ms)
+                self._peers[log_id] = ReplicaProgress(log_id, self._start, context.now_ms)
         self._peers = {log_id: self._peers[log_id] for log_id in wanted}
 
     # -- the log grows ------------------------------------------------------------------------------------------------
 
     def appended(self, batch: Batch) -> None:
-        """The host appended ``batch`` at the log's end; it is not durable yet."""
+        """The host appended `batch` at the log's end; it is not durable yet."""
         self._context.log.append(batch)
         if self._peers:
             self._tail.append(batch)
@@ -146,7 +146,7 @@ class Leader:
     # -- reads --------------------------------------------------------------------------------------------------------
 
     def confirm_read(self) -> int:
-        """A read was received: it may be answered once ``ReadsConfirmed`` names this round, 0 at once."""
+        """A read was received: it may be answered once `ReadsConfirmed` names this round, 0 at once."""
         if not self._peers:
             return 0
         self._reads_wanted = max(self._reads_wanted, self._context.rules.read_round(self._round))
@@ -189,16 +189,16 @@ class Leader:
         own_end = self._context.log.end_of_epoch(mismatch.end_epoch)[1]
         self._probe(peer, min(own_end, mismatch.end_offset))
 
-    def _probe(self, peer: Peer, offset: int) -> None:
-        """Find out whether the replica matches at ``offset``."""
+    def _probe(self, peer: ReplicaProgress, offset: int) -> None:
+        """Find out whether the replica matches at `offset`."""
         if self._lacks_tombstones(peer, offset):
             self._fill(peer)
         else:
             peer.probe(offset)
             self._send_empty(peer)
 
-    def _lacks_tombstones(self, peer: Peer, offset: int) -> bool:
-        """True if nothing may be sent from ``offset`` on: then a full copy begins, or begins anew."""
+    def _lacks_tombstones(self, peer: ReplicaProgress, offset: int) -> bool:
+        """True if nothing may be sent from `offset` on: then a full copy begins, or begins anew."""
         context = self._context
         horizon = context.log.horizon
         if not context.rules.needs_full_copy(offset, horizon):
@@ -209,7 +209,7 @@ class Leader:
         peer.begin_copy(horizon)
         return True
 
-    def _heard(self, peer: Peer, answer: Ack | Mismatch) -> bool:
+    def _heard(self, peer: ReplicaProgress, answer: Ack | Mismatch) -> bool:
         """False for what an earlier incarnation of that replica sent."""
         if answer.incarnation < peer.incarnation:
             return False
@@ -222,8 +222,8 @@ class Leader:
         return True
 
     def on_refused(self, refused: Refused) -> None:
-        """A resigned replica that promised this epoch to nobody takes a seal. One that promised a higher one, or this
-        one to another, is lost to this leader until somebody elects in a higher epoch.
+        """A resigned replica that promised this epoch to no replica takes a seal. One that promised a higher one, or
+        this one to another, is lost to this leader until an election in a higher epoch.
         """
         peer = self._peers.get(refused.sender)
         if peer is None or refused.refused_epoch != self.epoch:
@@ -249,7 +249,7 @@ class Leader:
 
     @property
     def is_refused(self) -> bool:
-        """Some replica is lost to this leader: see ``on_refused``."""
+        """Some replica is lost to this leader: see `on_refused`."""
         return any(peer.refused for peer in self._peers.values())
 
     def on_sealed(self, log_id: str) -> None:
@@ -262,7 +262,7 @@ class Leader:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Heartbeats, what was lost again, and the end of a leader that nobody hears."""
+        """Send heartbeats, send lost messages again, and step down if no majority answers."""
         context = self._context
         now_ms, settings = context.now_ms, context.settings
         if not self._peers:
@@ -281,7 +281,7 @@ class Leader:
             elif now_ms - peer.sent_ms >= settings.heartbeat_ms or peer.sent_round < self._reads_wanted:
                 self._send_empty(peer)
 
-    def _push(self, peer: Peer) -> None:
+    def _push(self, peer: ReplicaProgress) -> None:
         """What was appended in this turn, if that is what comes next for the replica."""
         tail = self._tail
         if tail and not peer.probing and not peer.sync and not peer.reading and peer.next_offset == tail[0].base_offset:
@@ -289,7 +289,7 @@ class Leader:
         else:
             self._fill(peer)
 
-    def _fill(self, peer: Peer) -> None:
+    def _fill(self, peer: ReplicaProgress) -> None:
         """Read and send what the replica lacks, a chunk at a time."""
         context = self._context
         if peer.probing or peer.reading or peer.next_offset >= context.log.end:
@@ -313,7 +313,7 @@ class Leader:
         urgency = Urgency.BACKGROUND if self.active else Urgency.ELECTION
         context.read(start, context.settings.append_bytes_max, read, urgency=urgency)
 
-    def _send(self, peer: Peer, start: int, end: int, batches: tuple[Batch, ...]) -> None:
+    def _send(self, peer: ReplicaProgress, start: int, end: int, batches: tuple[Batch, ...]) -> None:
         context = self._context
         log = context.log
         if end > start:
@@ -341,12 +341,12 @@ class Leader:
             )
         )
 
-    def _send_empty(self, peer: Peer) -> None:
+    def _send_empty(self, peer: ReplicaProgress) -> None:
         """Where the replica is known to match, or where that is to be found out."""
         start = peer.next_offset if peer.probing or peer.match_end < 0 or peer.sync else peer.match_end
         self._send(peer, start, start, ())
 
 
 def _majority_value(replicas: tuple[str, ...], values: dict[str, int]) -> int:
-    """What a majority of ``replicas`` has reached."""
+    """What a majority of `replicas` has reached."""
     return sorted((values.get(one, -1) for one in replicas), reverse=True)[len(replicas) // 2]

@@ -1,6 +1,6 @@
 """Who this replica is to its partition: follower, candidate or leader; and the calls that change it.
 
-Everything that promises an epoch goes through ``promise``: promising a higher epoch and ending one's own leadership is
+Everything that promises an epoch goes through `promise`: promising a higher epoch and ending one's own leadership is
 one step. Rules: replication.md, "Promise", "Election", "Resignation", "The operator, liveness, self-nomination".
 """
 
@@ -21,9 +21,9 @@ __all__ = ["Leadership"]
 
 
 class Leadership:
-    """``leader`` and ``candidate`` are None unless this replica is one; an ACTIVE leader may be a candidate again.
+    """`leader` and `candidate` are None unless this replica is one; an ACTIVE leader may be a candidate again.
 
-    ``nomination_delay_ms``: see ``ReplicaCore``. ``highest_epoch``: that any replica was seen to have promised.
+    `nomination_delay_ms`: see `ReplicaCore`. `highest_epoch`: that any replica was seen to have promised.
     """
 
     def __init__(self, context: Context, follower: Follower, nomination_delay_ms: Callable[[], int] | None) -> None:
@@ -41,7 +41,7 @@ class Leadership:
 
     @property
     def leading_epoch(self) -> int:
-        """Of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
+        """Epoch of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
         return self.leader.epoch if self.leader is not None else -1
 
     @property
@@ -50,7 +50,7 @@ class Leadership:
 
     @property
     def live_leader(self) -> str:
-        """Who leads, as far as this replica heard lately; "" if nobody."""
+        """Log id of the leader that this replica heard last; "" if it heard none lately."""
         return self._context.log_id if self.leader is not None else self._follower.live_leader()
 
     def set_learners(self, learners: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ __all__ = ["LogState"]
 
 
 class LogState:
-    """``end``: logical end; ``durable_end``: what survives a crash; ``horizon``: tombstones below it may be gone."""
+    """`end`: logical end; `durable_end`: what survives a crash; `horizon`: tombstones below it may be gone."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class LogState:
         sets: Iterable[tuple[int, Sets]] = (),
         horizon: int = 0,
     ) -> None:
-        """``sets``: (offset, sets) of the leader-change and set records of the log. All that is given is durable."""
+        """`sets`: (offset, sets) of the leader-change and set records of the log. All that is given is durable."""
         self.end = end
         self.durable_end = end
         self.horizon = horizon
@@ -48,22 +48,22 @@ class LogState:
         return self._sets[-1][0] if self._sets else -1
 
     def epoch_before(self, offset: int) -> int:
-        """Epoch of the record before ``offset``; -1 at the start of the log."""
+        """Epoch of the record before `offset`; -1 at the start of the log."""
         return self._epochs.epoch_at(offset - 1) if offset > 0 else -1
 
     def append(self, batch: Batch) -> None:
         """At the end; its epoch is the last one or a higher one."""
         if batch.base_offset != self.end or batch.epoch < self.last_epoch:
-            raise AssertionError(f"batch {batch.base_offset} epoch {batch.epoch} behind {self.end} {self.last_epoch}")
+            raise AssertionError(f"batch {batch.base_offset} epoch {batch.epoch} after {self.end} {self.last_epoch}")
         self._epochs.assign(batch.epoch, batch.base_offset)
         if batch.sets is not None:
             self._sets.append((batch.base_offset, batch.sets))
         self.end = batch.end_offset
 
     def append_range(self, end: int, runs: tuple[Run, ...], batches: tuple[Batch, ...], source_horizon: int) -> None:
-        """What of a range up to ``end`` lies behind the end of the log.
+        """What of a range up to `end` lies after the end of the log.
 
-        The runs say of which epoch records were that are gone; ``source_horizon`` is that of the log that they are
+        The runs say of which epoch records were that are gone; `source_horizon` is that of the log that they are
         from: what is copied from below it lacks tombstones here too.
         """
         if self.end < source_horizon:
@@ -86,7 +86,7 @@ class LogState:
             self._sets.pop()
 
     def runs(self, start: int, end: int) -> tuple[Run, ...]:
-        """Epochs of [start, end): the first run begins at ``start``."""
+        """Epochs of [start, end): the first run begins at `start`."""
         if start >= end:
             return ()
         epoch, since = self._epochs.last
@@ -113,13 +113,13 @@ class LogState:
         return limit
 
     def entry_for(self, start: int, previous_epoch: int) -> Run:
-        """(epoch, end) from which an appender that does not match at ``start`` should go on."""
+        """(epoch, end) from which an appender that does not match at `start` should go on."""
         if start > self.end:
             return self.last_epoch, self.end
         return self._epochs.end_of(previous_epoch, self.end)
 
     def end_of_epoch(self, epoch: int) -> Run:
-        """(largest epoch at or below ``epoch``, where it ends); (-1, 0) if there is none."""
+        """(largest epoch at or below `epoch`, where it ends); (-1, 0) if there is none."""
         found, end = self._epochs.end_of(epoch, self.end)
         return found, max(end, 0)
 

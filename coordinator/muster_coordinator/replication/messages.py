@@ -1,8 +1,8 @@
 """Messages between replicas of one partition.
 
-Every message names sender and addressee by log id; a replica drops what is addressed to another one. ``epoch`` of a
+Every message names sender and addressee by log id; a replica drops what is addressed to another one. `epoch` of a
 leader's or candidate's message is the one that it leads or seals; the (epoch, leader) pair of the rules is
-(``epoch``, ``sender``) there, and (``epoch``, ``to``) in the answers. Offsets are log offsets, a range is [start, end).
+(`epoch`, `sender`) there, and (`epoch`, `to`) in the answers. Offsets are log offsets, a range is [start, end).
 Source: replication.md, "Identity", "Promise", "Append and commit".
 """
 
@@ -39,8 +39,8 @@ Run: TypeAlias = tuple[int, int]
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One record batch, as it is in the log. ``sets``: what a leader-change or set record in it names; whoever takes
-    a batch from the network reads that out of ``data``.
+    """One record batch, as it is in the log. `sets`: what a leader-change or set record in it names; whoever takes
+    a batch from the network reads that out of `data`.
     """
 
     base_offset: int
@@ -65,7 +65,7 @@ class Question(_Message, frozen=True):
 
 
 class QuestionAnswer(_Message, frozen=True):
-    """``epoch``: promised by the sender. ``live_leader``: heard lately, "" if none. ``counts``: it may be counted."""
+    """`epoch`: promised by the sender. `live_leader`: heard lately, "" if none. `counts`: it may be counted."""
 
     ticket: int
     live_leader: str
@@ -74,13 +74,13 @@ class QuestionAnswer(_Message, frozen=True):
 
 
 class Seal(_Message, frozen=True):
-    """Promise ``epoch`` to the sender."""
+    """Promise `epoch` to the sender."""
 
 
 class Sealed(_Message, frozen=True):
-    """Promised, durably. ``runs``: epochs of the log from offset 0; ``sets``: its last ones.
+    """Promised, durably. `runs`: epochs of the log from offset 0; `sets`: its last ones.
 
-    ``horizon``: offset below which tombstones were removed.
+    `horizon`: offset below which tombstones were removed.
     """
 
     end_offset: int
@@ -97,22 +97,22 @@ class Sealed(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """``epoch`` and ``leader`` are what the sender promised; ``refused_epoch`` is that of the refused message."""
+    """`epoch` and `leader` are what the sender promised; `refused_epoch` is that of the refused message."""
 
     leader: str
     refused_epoch: int
 
 
 class Fetch(_Message, frozen=True):
-    """A candidate asks the best log that it sealed for what is behind ``start``."""
+    """A candidate asks the best log that it sealed for what is after `start`."""
 
     start: int
     bytes_max: int
 
 
 class Fetched(_Message, frozen=True):
-    """The range [start, end); less records than offsets where the log was compacted. ``previous_epoch``: of the
-    offset before ``start``, -1 at the start of the log.
+    """The range [start, end); less records than offsets where the log was compacted. `previous_epoch`: of the
+    offset before `start`, -1 at the start of the log.
     """
 
     start: int
@@ -126,10 +126,10 @@ class Fetched(_Message, frozen=True):
 class Append(_Message, frozen=True):
     """The range [start, end) of the leader's log, or nothing (a heartbeat): then start and end are equal.
 
-    ``round``: number of the leader's turn in which it was sent; an ack with it confirms reads that came before.
-    ``leader_end``: the leader's log end when it was sent. ``incarnation``: the addressee's, as far as the leader knows.
-    ``horizon``: offset below which the leader's log lacks
-    tombstones. ``sync``: 0, or the number of a full copy that the addressee builds next to its log.
+    `round`: number of the leader's turn in which it was sent; an ack with it confirms reads that came before.
+    `leader_end`: the leader's log end when it was sent. `incarnation`: the addressee's, as far as the leader knows.
+    `horizon`: offset below which the leader's log lacks
+    tombstones. `sync`: 0, or the number of a full copy that the addressee builds next to its log.
     """
 
     start: int
@@ -146,7 +146,7 @@ class Append(_Message, frozen=True):
 
 
 class Ack(_Message, frozen=True):
-    """The addressee's log is here durably up to ``end``, verified against it. ``swapped``: number of the last full copy
+    """The addressee's log is here durably up to `end`, verified against it. `swapped`: number of the last full copy
     that took the place of the log.
     """
 
@@ -159,7 +159,7 @@ class Ack(_Message, frozen=True):
 
 
 class Mismatch(_Message, frozen=True):
-    """The append at ``start`` does not fit: the epoch-cache entry of the sender's log from which to go on."""
+    """The append at `start` does not fit: the epoch-cache entry of the sender's log from which to go on."""
 
     start: int
     end_epoch: int

@@ -28,7 +28,7 @@ class Rules:
     # -- Promise ------------------------------------------------------------------------------------------------------
 
     def seal(self, promise: Promise, epoch: int, leader: str) -> Verdict:
-        """A seal or an election. An epoch that was promised to nobody gets its leader once."""
+        """A seal or an election. An epoch that was promised to no replica gets its leader once."""
         if epoch == promise.epoch:
             if leader == promise.leader:
                 return Verdict.TAKE
@@ -48,7 +48,7 @@ class Rules:
         return Verdict.REFUSE
 
     def promised_leader(self, promise: Promise, epoch: int, leader: str) -> str:
-        """Who is written into the promise of ``epoch``: the first who asks, for good."""
+        """Who is written into the promise of `epoch`: the first who asks, for good."""
         return leader
 
     def promise_is_stored(self) -> bool:
@@ -109,7 +109,7 @@ class Rules:
         return sets.each
 
     def first_counted(self, epoch_start: int) -> int:
-        """A majority end must lie behind this offset: a record of the leader's own epoch is on a majority."""
+        """A majority end must lie after this offset: a record of the leader's own epoch is on a majority."""
         return epoch_start
 
     # -- Reads --------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Rules:
         return commit_point
 
     def checkpoint_fits(self, offset: int, epoch: int, epoch_before: int, log_end: int, horizon: int) -> bool:
-        """Whether a checkpoint may be loaded: the epoch cache gives its epoch at its offset, and no tombstone behind it
+        """Whether a checkpoint may be loaded: the epoch cache gives its epoch at its offset, and no tombstone after it
         was removed: replay would keep what it deleted.
         """
         return horizon <= offset <= log_end and epoch_before == epoch

@@ -14,7 +14,7 @@ __all__ = ["Sets", "is_majority"]
 
 
 class Sets(msgspec.Struct, frozen=True, gc=False):
-    """Log ids. ``previous_replicas`` is empty unless a change of the set is under way."""
+    """Log ids. `previous_replicas` is empty unless a change of the set is under way."""
 
     replicas: tuple[str, ...]
     previous_replicas: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Sets(msgspec.Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys(self.replicas + self.previous_replicas))
 
     def may_become(self, call: Sets) -> bool:
-        """Whether a call may name ``call`` while the chosen log names this.
+        """Whether a call may name `call` while the chosen log names this.
 
         The same pair again; from {S}: (T, previous S); from {T, previous S}: the way back (S, previous T).
         """
@@ -42,7 +42,7 @@ class Sets(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_majority(replicas: tuple[str, ...], those: Collection[str]) -> bool:
-    """More than half of ``replicas`` are among ``those``."""
+    """More than half of `replicas` are among `those`."""
     return 2 * sum(replica in those for replica in replicas) > len(replicas)
 
 

@@ -1,4 +1,4 @@
-"""Times of the protocol: for liveness only, safety rests on none of them."""
+"""Times of the protocol. Only liveness depends on them, never safety."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class ReplicationSettings:
     """Milliseconds of a monotonic clock unless the name says otherwise."""
 
     heartbeat_ms: int = 150
-    """A leader sends something to every replica at least so often."""
+    """A leader sends something to every replica at least this often."""
     leader_timeout_ms: int = 1_000
     """Silence after which a leader without a majority steps down, and a follower calls its leader dead."""
     election_timeout_ms: int = 2_000
-    """An election without the seals or the records that it needs fails after so long without progress."""
+    """An election that waits for seals or records fails after this time without progress."""
     ending_leader_ms: int = 100
-    """A planned move waits so long for the log of the leader that it ends, when a majority is sealed already."""
+    """A planned move waits this long for the log of the former leader once a majority is sealed."""
     resend_ms: int = 300
-    """What was sent and not answered is sent again."""
+    """A message that was not answered within this time is sent again."""
     append_bytes_max: int = 128 << 10
-    """Of records in one message to a replica that is behind. It takes the sender a few milliseconds, and the receiver
-    tens of them, in which neither does anything else."""
+    """Bytes of records in one message to a replica that catches up. The sender needs a few milliseconds for it and the
+    receiver tens of them, in which neither does anything else."""
     fetch_bytes_max: int = 1 << 20
-    """Of records in one answer to a candidate, for which an election waits."""
+    """Bytes of records in one answer to a candidate; the election waits for it."""
     chunks_in_flight_max: int = 4
-    """Messages of that kind that a replica which is behind may have unanswered."""
+    """Unanswered messages with records that a replica which catches up may have."""

@@ -13,7 +13,7 @@ __all__ = ["answer_fetch", "answer_question", "answer_seal"]
 
 
 def answer_seal(context: Context, message: Seal) -> None:
-    """The promise is durable. ``rebuilding`` says that this seal must not be counted."""
+    """The promise is durable. `rebuilding` says that this seal must not be counted."""
     log = context.log
     context.send(
         Sealed(
@@ -32,7 +32,7 @@ def answer_seal(context: Context, message: Seal) -> None:
 
 
 def answer_question(context: Context, message: Question, live_leader: str) -> None:
-    """Without durable effect. A log is better by the rule of the best log."""
+    """Answer without a durable effect. A log is better by the rule of the best log."""
     rank = context.rules.log_rank
     context.send(
         QuestionAnswer(

@@ -1,7 +1,7 @@
 """Requests and responses that are not about one group: broker-level ones, and those that carry several groups.
 
-Free of protocol versions, like ``requests.groups``, which holds the rest. Names are those of Kafka's message schemas.
-Topic ids are 16 raw bytes. Every ``throttle_time_ms`` is 0 and so absent here: we do not throttle by delay (KIP-219).
+Free of protocol versions, like `requests.groups`, which holds the rest. Names are those of Kafka's message schemas.
+Topic ids are 16 raw bytes. Every `throttle_time_ms` is 0 and so absent here: we do not throttle by delay (KIP-219).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster_coordinator.requests.groups import (
 )
 
 OPERATIONS_NOT_REQUESTED = -2147483648
-"""``authorized_operations`` when nobody asked for them (KIP-430)."""
+"""`authorized_operations` when the request did not ask for them (KIP-430)."""
 
 # Bits by AclOperation code: what everybody may do where there is no authorizer, as Kafka answers it.
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -57,7 +57,7 @@ class MetadataRequest(_Message, frozen=True):
     include_topic_authorized_operations: bool = False
 
 
-class Broker(_Message, frozen=True):
+class MetadataBroker(_Message, frozen=True):
     node_id: int
     host: str
     port: int
@@ -85,7 +85,7 @@ class MetadataTopic(_Message, frozen=True):
 
 
 class MetadataResponse(_Message, frozen=True):
-    brokers: tuple[Broker, ...]
+    brokers: tuple[MetadataBroker, ...]
     cluster_id: str | None
     controller_id: int
     topics: tuple[MetadataTopic, ...]
@@ -103,7 +103,7 @@ class DescribeClusterResponse(_Message, frozen=True):
     error_code: int
     cluster_id: str
     controller_id: int
-    brokers: tuple[Broker, ...]
+    brokers: tuple[MetadataBroker, ...]
     error_message: str | None = None
     endpoint_type: int = 1
     cluster_authorized_operations: int = OPERATIONS_NOT_REQUESTED
@@ -117,7 +117,7 @@ KEY_TYPE_SHARE = 2
 
 
 class FindCoordinatorRequest(_Message, frozen=True):
-    """Before v4 the request names one key; ``wire`` makes a batch of one of it."""
+    """Before v4 the request names one key; `wire` makes a batch of one of it."""
 
     key_type: int
     keys: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Requests and responses of the group coordinator, free of protocol versions.
 
-``wire`` turns the bytes of every version into these and back; ``groups`` never sees a version number except where
-Kafka's *behaviour* (not only its bytes) depends on it: those requests carry an ``api_version`` field. Names and
-meanings are those of Kafka's message schemas. Times are milliseconds, ``None`` is null on the wire.
+`wire` turns the bytes of every version into these and back; `groups` never sees a version number except where
+Kafka's *behaviour* (not only its bytes) depends on it: those requests carry an `api_version` field. Names and
+meanings are those of Kafka's message schemas. Times are milliseconds, `None` is null on the wire.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class JoinGroupRequest(_Message, frozen=True):
-    """Source: JoinGroupRequest.json; ``rebalance_timeout_ms`` is the session timeout for v0 (KIP-62)."""
+    """Source: JoinGroupRequest.json; `rebalance_timeout_ms` is the session timeout for v0 (KIP-62)."""
 
     group_id: str
     session_timeout_ms: int
@@ -98,7 +98,7 @@ class LeavingMember(_Message, frozen=True):
 
 
 class LeaveGroupRequest(_Message, frozen=True):
-    """Before v3 the request names one member; ``wire`` makes a batch of one of it and lifts its error to the top
+    """Before v3 the request names one member; `wire` makes a batch of one of it and lifts its error to the top
     again."""
 
     group_id: str
@@ -141,7 +141,7 @@ class OffsetCommitResponse(_Message, frozen=True):
 
 
 class OffsetFetchRequest(_Message, frozen=True):
-    """One group. ``wire`` gives a list of these (one before v8)."""
+    """One group. `wire` gives a list of these (one before v8)."""
 
     group_id: str
     member_id: str | None

@@ -1,4 +1,4 @@
-"""``Api``: what one module ``kNN_name.py`` says about its API key; ``RequestHeader``: what every decoder is given."""
+"""`Api`: what one module `kNN_name.py` says about its API key; `RequestHeader`: what every decoder is given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """Request header v1 or v2 (RequestHeader.json), already checked against ``apis.APIS``."""
+    """Request header v1 or v2 (RequestHeader.json), already checked against `apis.APIS`."""
 
     api: Api
     api_version: int
@@ -35,8 +35,8 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 class Api(msgspec.Struct, frozen=True, gc=False):
     """One API key with the versions that are served, and its codec.
 
-    ``decode_request(header, frame, client_host)`` raises WireError. Like Kafka it ignores bytes behind the request.
-    ``encode_response(version, response)`` gives the response's body, without header and length.
+    `decode_request(header, frame, client_host)` raises WireError. Like Kafka it ignores bytes after the request.
+    `encode_response(version, response)` gives the response's body, without header and length.
     """
 
     key: int
@@ -52,7 +52,7 @@ class Api(msgspec.Struct, frozen=True, gc=False):
 
 
 def guarded(decode: Callable[[RequestHeader, bytes, str], _T]) -> Callable[[RequestHeader, bytes, str], _T]:
-    """Decorates every ``decode_request``: reading behind the end of the frame becomes a WireError."""
+    """Decorates every `decode_request`: reading after the end of the frame becomes a WireError."""
 
     @wraps(decode)
     def guard(header: RequestHeader, frame: bytes, client_host: str) -> _T:

@@ -1,4 +1,4 @@
-"""The APIs that are served: the one list that dispatch, ApiVersions, ``docs/protocol.md`` and the tests go by."""
+"""The APIs that are served: the one list that dispatch, ApiVersions, `docs/protocol.md` and the tests go by."""
 
 from __future__ import annotations
 

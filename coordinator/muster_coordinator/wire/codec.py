@@ -1,4 +1,4 @@
-"""``Reader`` and ``Writer``: field after field of a request or response, for all that is not on the hot path.
+"""`Reader` and `Writer`: field after field of a request or response, for all that is not on the hot path.
 
 Both know whether their version is flexible (KIP-482) and choose the compact encodings themselves, so that the codec of
 an API reads like its schema and branches only where versions differ.
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Reader:
-    """Reads the body of a request. Raises WireError, IndexError or struct.error: use it in a ``guarded`` decoder."""
+    """Reads the body of a request. Raises WireError, IndexError or struct.error: use it in a `guarded` decoder."""
 
     __slots__ = ("_flexible", "_frame", "_position")
 

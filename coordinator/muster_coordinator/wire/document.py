@@ -1,4 +1,4 @@
-"""``python -m muster_coordinator.wire.document`` prints ``docs/protocol.md``; a test holds the page to it."""
+"""`python -m muster_coordinator.wire.document` prints `docs/protocol.md`; a test holds the page to it."""
 
 from __future__ import annotations
 

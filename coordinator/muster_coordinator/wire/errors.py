@@ -2,7 +2,7 @@
 
 WireError                    the bytes are not a request; close the connection
 ├── FrameTooLargeError       a frame's length prefix is above the limit, or negative
-└── UnsupportedRequestError  an API key or version that is not served; ``answer`` says what to send, if anything
+└── UnsupportedRequestError  an API key or version that is not served; `answer` says what to send, if anything
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 class WireError(Exception):
     """Malformed bytes; the message says what and at which byte.
 
-    ``answer`` is a complete response frame for the peer (the connection then stays open), or None: close it.
+    `answer` is a complete response frame for the peer (the connection then stays open), or None: close it.
     """
 
     answer: bytes | None = None
 
 
 class FrameTooLargeError(WireError):
-    """A frame that will not be read. ``frames`` are the complete frames before it that came with the same chunk."""
+    """A frame that will not be read. `frames` are the complete frames before it that came with the same chunk."""
 
     def __init__(self, length: int, limit: int, frames: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes: allowed are 0 to {limit}")

@@ -42,7 +42,7 @@ class FrameReader:
     __slots__ = ("_limit", "_pending")
 
     def __init__(self, limit: int) -> None:
-        """``limit``: most bytes of a frame without its length prefix (Kafka: socket.request.max.bytes)."""
+        """`limit`: most bytes of a frame without its length prefix (Kafka: socket.request.max.bytes)."""
         self._limit = limit
         self._pending = bytearray()
 
@@ -74,7 +74,7 @@ class FrameReader:
         return len(self._pending)
 
     def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
-        """The complete frames at the start of ``data``, and where the rest begins."""
+        """The complete frames at the start of `data`, and where the rest begins."""
         frames: list[bytes] = []
         position, size = 0, len(data)
         while size - position >= 4:

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from muster_coordinator.requests.cluster import (
-    Broker,
+    MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataRequestTopic,
@@ -53,7 +53,7 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Met
 def encode_response(version: int, response: MetadataResponse) -> bytes:
     writer = Writer(API.flexible(version))
 
-    def broker(value: Broker) -> None:
+    def broker(value: MetadataBroker) -> None:
         writer.int32(value.node_id)
         writer.string(value.host)
         writer.int32(value.port)

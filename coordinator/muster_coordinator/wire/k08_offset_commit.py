@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2 to 9, flexible from 8. The hot path: no ``Reader``, precompiled structs.
+"""OffsetCommit (8), versions 2 to 9, flexible from 8. The hot path: no `Reader`, precompiled structs.
 
 - v2: retention_time_ms (v0 and v1 are gone: KIP-896)
 - v3: throttle_time_ms in the response

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from muster_coordinator.requests.cluster import Broker, DescribeClusterRequest, DescribeClusterResponse
+from muster_coordinator.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, MetadataBroker
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
@@ -27,7 +27,7 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Des
 def encode_response(version: int, response: DescribeClusterResponse) -> bytes:
     writer = Writer(API.flexible(version))
 
-    def broker(value: Broker) -> None:
+    def broker(value: MetadataBroker) -> None:
         writer.int32(value.node_id)
         writer.string(value.host)
         writer.int32(value.port)

@@ -1,7 +1,7 @@
-"""Kafka's primitive types, read from a frame at a position: the functions that hot decoders and ``Reader`` share.
+"""Kafka's primitive types, read from a frame at a position: the functions that hot decoders and `Reader` share.
 
-Every function returns (value, position behind it). Reading behind the frame's end raises IndexError or struct.error,
-which ``api.guarded`` turns into WireError; what the frame's bytes can get wrong otherwise raises WireError right here.
+Every function returns (value, position after it). Reading after the frame's end raises IndexError or struct.error,
+which `api.guarded` turns into WireError; what the frame's bytes can get wrong otherwise raises WireError right here.
 Lengths are checked before bytes are touched, so that a length that a peer only claims never allocates anything.
 
 Types: https://kafka.apache.org/protocol#protocol_types; compact types and tagged fields: KIP-482.
@@ -105,7 +105,7 @@ def compact_array_length(frame: bytes, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(frame: bytes, position: int) -> int:
-    """Position behind a section of tagged fields. None that a client sends to a coordinator matters to us (KIP-482)."""
+    """Position after a section of tagged fields. None that a client sends to a coordinator matters to us (KIP-482)."""
     if frame[position] == 0:
         return position + 1
     count, position = uvarint(frame, position)

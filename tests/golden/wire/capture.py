@@ -37,13 +37,13 @@ class StandIn:
             case w.MetadataRequest():
                 partitions = (w.MetadataPartition(0, 1, 0, 0, (1,), (1,)),)
                 topics = (w.MetadataTopic(TOPIC, TOPIC_ID, partitions=partitions),)
-                return w.MetadataResponse((w.Broker(1, "127.0.0.1", self.port),), "golden-cluster", 1, topics)
+                return w.MetadataResponse((w.MetadataBroker(1, "127.0.0.1", self.port),), "golden-cluster", 1, topics)
             case w.FindCoordinatorRequest(keys=keys):
                 return w.FindCoordinatorResponse(tuple(w.Coordinator(k, 1, "127.0.0.1", self.port) for k in keys))
             case w.ProduceRequest():
                 return k00_produce.refuse(request)
             case w.DescribeClusterRequest():
-                return w.DescribeClusterResponse(0, "golden-cluster", 1, (w.Broker(1, "127.0.0.1", self.port),))
+                return w.DescribeClusterResponse(0, "golden-cluster", 1, (w.MetadataBroker(1, "127.0.0.1", self.port),))
             case w.ListOffsetsRequest(topics=topics):
                 return w.ListOffsetsResponse(tuple((t, tuple((p[0], 0, -1, 0, 0) for p in ps)) for t, ps in topics))
             case w.FetchRequest(topics=topics):

@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hack.compiled_modules import compiled_modules
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HOOK = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
 PACKAGE = REPOSITORY / HOOK["custom"]["package"]
-MODULES = [f"{folder}/{name}" for folder, names in HOOK["custom"]["modules"].items() for name in names]
+MODULES = compiled_modules(PACKAGE, HOOK["custom"]["modules"])
 
 
 def classes_of(module: str) -> list[ast.ClassDef]:
@@ -23,6 +24,16 @@ def classes_of(module: str) -> list[ast.ClassDef]:
 
 def bases_of(node: ast.ClassDef) -> str:
     return " ".join(ast.unparse(base) for base in node.bases)
+
+
+def test_all_but_what_is_left_out_is_compiled(tmp_path: Path) -> None:
+    for name in ("__init__", "hot", "cold", "struct"):
+        (tmp_path / f"{name}.py").touch()
+    assert compiled_modules(tmp_path, {".": ["*", "!struct"]}) == ["./cold", "./hot"]
+    assert compiled_modules(tmp_path, {".": ["hot"]}) == ["./hot"]
+    for names in (["hto"], ["*", "!stuct"]):
+        with pytest.raises(ValueError, match=f"no module {names[-1].removeprefix('!')}"):
+            compiled_modules(tmp_path, {".": names})
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -15,7 +15,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.states import (
     STATE_ERRORS,
     TRANSITIONS,
-    Api,
+    GroupApi,
     GroupEvent,
     GroupState,
     IllegalTransitionError,
@@ -35,7 +35,7 @@ KAFKA_PREDECESSORS = {
 
 def test_tables_hold_every_pair() -> None:
     assert set(TRANSITIONS) == {(state, event) for state in GroupState for event in GroupEvent}
-    assert set(STATE_ERRORS) == {(api, state) for api in Api for state in GroupState}
+    assert set(STATE_ERRORS) == {(api, state) for api in GroupApi for state in GroupState}
 
 
 def test_transitions_are_those_of_kafka() -> None:
@@ -99,20 +99,20 @@ STATES: dict[GroupState, Callable[[], tuple[Harness, str]]] = {
 }
 
 
-def ask(h: Harness, api: Api, member: str, generation: int) -> int:
+def ask(h: Harness, api: GroupApi, member: str, generation: int) -> int:
     """The error that a request of this API gets that is otherwise in order; a parked one counts as none."""
-    requests: dict[Api, Callable[[], int]] = {
-        Api.JOIN_GROUP_NEW_MEMBER: lambda: join_code(h, "", api_version=3),
-        Api.JOIN_GROUP_KNOWN_MEMBER: lambda: join_code(h, member, protocols=CONSUMER),
-        Api.SYNC_GROUP: lambda: sync_code(h, generation, member),
-        Api.HEARTBEAT: lambda: h.heartbeat("g", generation, member),
-        Api.LEAVE_GROUP: lambda: h.leave("g", member).code,
-        Api.OFFSET_COMMIT: lambda: commit_code(h, generation, member),
-        Api.TXN_OFFSET_COMMIT: lambda: h.txn_commit(1),
-        Api.OFFSET_FETCH: lambda: 0 if h.fetch() else -1,
-        Api.DESCRIBE_GROUPS: lambda: int(h.describe().error_code),
-        Api.DELETE_GROUPS: lambda: h.delete(),
-        Api.OFFSET_DELETE: lambda: h.send(m.OffsetDeleteRequest("g", (("t", (0,)),))).code,
+    requests: dict[GroupApi, Callable[[], int]] = {
+        GroupApi.JOIN_GROUP_NEW_MEMBER: lambda: join_code(h, "", api_version=3),
+        GroupApi.JOIN_GROUP_KNOWN_MEMBER: lambda: join_code(h, member, protocols=CONSUMER),
+        GroupApi.SYNC_GROUP: lambda: sync_code(h, generation, member),
+        GroupApi.HEARTBEAT: lambda: h.heartbeat("g", generation, member),
+        GroupApi.LEAVE_GROUP: lambda: h.leave("g", member).code,
+        GroupApi.OFFSET_COMMIT: lambda: commit_code(h, generation, member),
+        GroupApi.TXN_OFFSET_COMMIT: lambda: h.txn_commit(1),
+        GroupApi.OFFSET_FETCH: lambda: 0 if h.fetch() else -1,
+        GroupApi.DESCRIBE_GROUPS: lambda: int(h.describe().error_code),
+        GroupApi.DELETE_GROUPS: lambda: h.delete(),
+        GroupApi.OFFSET_DELETE: lambda: h.send(m.OffsetDeleteRequest("g", (("t", (0,)),))).code,
     }
     return requests[api]()
 
@@ -135,24 +135,24 @@ def commit_code(h: Harness, generation: int, member: str) -> int:
 # A "consumer" group answers OffsetDelete per topic, and Dead is answered by OffsetFetch as an unknown group, without
 # an error.
 EXCEPTIONS = {
-    (Api.OFFSET_DELETE, GroupState.PREPARING_REBALANCE): ErrorCode.NONE,
-    (Api.OFFSET_DELETE, GroupState.COMPLETING_REBALANCE): ErrorCode.NONE,
-    (Api.OFFSET_DELETE, GroupState.STABLE): ErrorCode.NONE,
-    (Api.OFFSET_FETCH, GroupState.DEAD): ErrorCode.NONE,
+    (GroupApi.OFFSET_DELETE, GroupState.PREPARING_REBALANCE): ErrorCode.NONE,
+    (GroupApi.OFFSET_DELETE, GroupState.COMPLETING_REBALANCE): ErrorCode.NONE,
+    (GroupApi.OFFSET_DELETE, GroupState.STABLE): ErrorCode.NONE,
+    (GroupApi.OFFSET_FETCH, GroupState.DEAD): ErrorCode.NONE,
 }
 
 
-@pytest.mark.parametrize("api", Api, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", GroupApi, ids=lambda api: api.name)
 @pytest.mark.parametrize("state", GroupState, ids=lambda state: state.value)
-def test_handler_answers_what_the_table_says(state: GroupState, api: Api) -> None:
+def test_handler_answers_what_the_table_says(state: GroupState, api: GroupApi) -> None:
     h, member = STATES[state]()
     assert h.group().state is state
     assert ask(h, api, member, h.group().generation) == EXCEPTIONS.get((api, state), STATE_ERRORS[api, state])
 
 
-@pytest.mark.parametrize("api", Api, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", GroupApi, ids=lambda api: api.name)
 @pytest.mark.parametrize("state", [GroupState.EMPTY, GroupState.STABLE], ids=lambda state: state.value)
-def test_first_request_after_a_load_is_answered_the_same(state: GroupState, api: Api) -> None:
+def test_first_request_after_a_load_is_answered_the_same(state: GroupState, api: GroupApi) -> None:
     """Groups are built from their record when they are first asked for, whichever request that is."""
     h, member = STATES[state]()
     generation = h.group().generation

@@ -20,7 +20,7 @@ def test_epoch_without_records_gives_way_to_the_next() -> None:
 
 @pytest.mark.parametrize("entry", [(1, 9), (3, 4)], ids=["lower epoch", "lower offset"])
 def test_entry_that_goes_back_is_refused(entry: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="behind epoch 2"):
+    with pytest.raises(ValueError, match="after epoch 2"):
         EpochCache([(2, 5)]).assign(*entry)
 
 

@@ -104,7 +104,7 @@ def test_log_that_no_entry_behind_the_damage_names_is_refused() -> None:
     pod.disk.kill()
     pod.partitions = 0
     pod.start()
-    with pytest.raises(DamagedLogError, match="records may be missing behind 2: the journal is damaged"):
+    with pytest.raises(DamagedLogError, match="records may be missing after 2: the journal is damaged"):
         pod.open_log(0)
     pod.open_log(1)
     assert pod.content(1) == pod.written[1]

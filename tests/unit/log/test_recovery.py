@@ -197,7 +197,7 @@ def test_damaged_segment_is_refused_when_the_journal_lost_its_tail_too_and_later
     used = len(content.rstrip(b"\0"))
     pod.disk.write(journal, content[: used // 2] + bytes(len(content) - used // 2))
     pod.boot += 1
-    with pytest.raises(DamagedLogError, match="a segment begins behind that"):
+    with pytest.raises(DamagedLogError, match="a segment begins after that"):
         pod.restart()
     later = {p: data for p, data in segments.items() if p != SEGMENT}
     assert all(bytes(pod.disk.content(p)) == data for p, data in later.items()), "nothing was cut"

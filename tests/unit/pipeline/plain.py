@@ -66,7 +66,7 @@ def strict_records(batch: RecordBatch) -> list[tuple[int, int, bytes | None, byt
         out.append((batch.base_offset + offset_delta, wrap(timestamp), key, value))
         position = end
     if position != len(body):
-        raise ValueError("bytes behind the last record")
+        raise ValueError("bytes after the last record")
     return out
 
 

@@ -14,7 +14,7 @@ from muster_coordinator.requests import groups as g
 
 ERROR = st.sampled_from([int(code) for code in ErrorCode])
 RESULTS = topics(st.tuples(I32, ERROR))
-BROKER = st.builds(w.Broker, node_id=I32, host=TEXT, port=I32, rack=MAYBE_TEXT, is_fenced=st.booleans())
+BROKER = st.builds(w.MetadataBroker, node_id=I32, host=TEXT, port=I32, rack=MAYBE_TEXT, is_fenced=st.booleans())
 
 Description = dict[str, Any]
 

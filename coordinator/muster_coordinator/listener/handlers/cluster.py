@@ -7,7 +7,7 @@ import msgspec
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name, topic_id
-from muster_coordinator.podapi.image import Broker as ClusterBroker
+from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire.apis import api_versions_response
 
@@ -147,7 +147,7 @@ class ClusterHandlers:
             return w.MetadataPartition(index, -1, ErrorCode.LEADER_NOT_AVAILABLE, epoch)
         return w.MetadataPartition(index, leader, ErrorCode.NONE, epoch, (leader,), (leader,))
 
-    def _brokers(self) -> tuple[w.Broker, ...]:
+    def _brokers(self) -> tuple[w.MetadataBroker, ...]:
         return tuple(_wire_broker(b) for _, b in sorted(self._view.brokers.items()))
 
     def _controller_id(self) -> int:
@@ -172,5 +172,5 @@ def _with_operations(topic: w.MetadataTopic) -> w.MetadataTopic:
     return msgspec.structs.replace(topic, authorized_operations=w.ALL_TOPIC_OPERATIONS)
 
 
-def _wire_broker(broker: ClusterBroker) -> w.Broker:
-    return w.Broker(broker.node_id, broker.host, broker.port)
+def _wire_broker(broker: Broker) -> w.MetadataBroker:
+    return w.MetadataBroker(broker.node_id, broker.host, broker.port)

@@ -26,7 +26,8 @@ class GroupHandlers:
         self._submit_early = submit_early
 
     def route(self, request: Any, exchange: Answer) -> None:
-        """To the shard of ``request.group_id``; refused at once where this pod neither leads it nor is about to."""
+        """Hand the request to the shard of its group. Refuse it if this pod neither leads the partition nor is about
+        to."""
         partition = self._view.partition_of(request.group_id)
         shard = self._shards.get(partition) if partition is not None else None
         if shard is not None:

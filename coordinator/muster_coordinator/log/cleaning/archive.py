@@ -1,9 +1,9 @@
 """Copies of closed segments, made before compaction takes records out of them.
 
-``Archive`` is the port; ``DirectoryArchive`` puts files into a directory, an object store can stand in its place. Names
-are ``__consumer_offsets-<p>/<log id>/<20 digits>.log``: a copy is of one replica's log, replicas do not share files.
+`Archive` is the port; `DirectoryArchive` puts files into a directory, an object store can stand in its place. Names
+are `__consumer_offsets-<p>/<log id>/<20 digits>.log`: a copy is of one replica's log, replicas do not share files.
 
-Up to where a log is archived stands in ``muster.archive`` in its directory (``marks``). That is written when the copy
+Up to where a log is archived stands in `muster.archive` in its directory (`marks`). That is written when the copy
 is complete, verified and durable, so an interrupted copy is simply made again.
 """
 
@@ -42,7 +42,7 @@ class Upload(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Does nothing after ``finish``."""
+        """Does nothing after `finish`."""
         ...
 
 
@@ -57,7 +57,7 @@ class Archive(Protocol):
 
 
 class DirectoryArchive:
-    """An ``Archive`` in a directory of the file system."""
+    """An `Archive` in a directory of the file system."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -118,7 +118,7 @@ class _FileUpload:
 
 
 def archived_to(disk: Disk, directory: Path) -> int:
-    """The offset up to which the log in ``directory`` is archived. Raises DamagedLogError, OSError."""
+    """The offset up to which the log in `directory` is archived. Raises DamagedLogError, OSError."""
     mark = read_numbers(disk, directory / STATE_NAME, 1)
     return mark[0] if mark is not None else 0
 
@@ -126,7 +126,7 @@ def archived_to(disk: Disk, directory: Path) -> int:
 def archive_segment(
     disk: Disk, archive: Archive, log: PartitionLog, log_id: str, segment: Segment, end_offset: int
 ) -> Generator[int, None, None]:
-    """Copy one closed segment, then note that the log is archived up to its ``end_offset``. To be run step by step, in
+    """Copy one closed segment, then note that the log is archived up to its `end_offset`. To be run step by step, in
     any thread; each step yields the bytes that it moved.
 
     Raises DamagedLogError (it is not copied then), ArchiveConflictError, OSError.

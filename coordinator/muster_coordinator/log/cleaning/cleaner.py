@@ -3,13 +3,13 @@
 A pass goes over all closed segments below the commit point, from the start of the log. Neighbours are merged into one
 segment as long as the result stays within the segment size. Nothing of the log is touched in place:
 
-1. The segments, their names and the epoch checkpoint are synced. Then ``muster.cleaner`` says, durably, up to where
-   the log is cleaned: behind this the journal's copies of those batches are not looked at any more.
-2. What is kept of a group of segments goes into ``<base>-<end>.compacting``, which is synced.
-3. Its rename to ``<base>-<end>.compacted`` decides: from here on a start carries on (``finish_cleaning``).
+1. The segments, their names and the epoch checkpoint are synced. Then `muster.cleaner` says, durably, up to where
+   the log is cleaned: after this the journal's copies of those batches are not looked at any more.
+2. What is kept of a group of segments goes into `<base>-<end>.compacting`, which is synced.
+3. Its rename to `<base>-<end>.compacted` decides: from here on a start carries on (`finish_cleaning`).
 4. The other segments of the group are removed, then the file takes the name, and the place, of the first one.
 
-Groups are replaced first to last, which ``compaction`` relies on. Batches keep their base and last offsets, and
+Groups are replaced first to last, which `compaction` relies on. Batches keep their base and last offsets, and
 leader-change records stay, so epochs, the log's end and ranges read from it are as before.
 """
 
@@ -47,14 +47,14 @@ class _Group:
 
 
 class Cleaning:
-    """One pass. Made on the event loop; each step of ``steps`` in any thread, one at a time; after each of them
-    ``hand_over`` on the event loop.
+    """One pass. Made on the event loop; each step of `steps` in any thread, one at a time; after each of them
+    `hand_over` on the event loop.
     """
 
     def __init__(
         self, disk: Disk, log: PartitionLog, limit: int, *, now_ms: int, delete_retention_ms: int, segment_bytes: int
     ) -> None:
-        """``limit``: offset at or below the commit point, and a closed segment lies below it; ``now_ms``: wall clock.
+        """`limit`: offset at or below the commit point, and a closed segment lies below it; `now_ms`: wall clock.
         Raises OSError.
         """
         self.segments = log.closed_segments(limit)

@@ -1,16 +1,16 @@
-"""Which records of ``__consumer_offsets`` compaction keeps. Pure: batches in, batches out.
+"""Which records of `__consumer_offsets` compaction keeps. Pure: batches in, batches out.
 
-``note`` every batch from the start of the log on, then ``keep`` the same batches in the same order. Kept are
+`note` every batch from the start of the log on, then `keep` the same batches in the same order. Kept are
 
 - the last record of each key, as replay counts it: an offset of a transaction counts from its COMMIT marker on, and
   then only if nothing with a higher offset overtook it; an aborted one never does;
-- a tombstone for ``delete_retention_ms`` after it was written, and a group's as long as an offset of that group is
+- a tombstone for `delete_retention_ms` after it was written, and a group's as long as an offset of that group is
   left in front of it (an offset alone would bring the group back);
-- every offset of a transaction that has no marker yet, unless a tombstone behind it removed it;
-- a marker as long as an offset is left that it decides about, and else for ``delete_retention_ms``;
+- every offset of a transaction that has no marker yet, unless a tombstone after it removed it;
+- a marker as long as an offset is left that it decides about, and else for `delete_retention_ms`;
 - every other control record, and every record without a key.
 
-Because each record goes for the sake of one behind it, replacing segments one after the other, first to last, leaves
+Because each record goes for the sake of one after it, replacing segments one after the other, first to last, leaves
 at every moment a log that says the same. Source: Cleaner, CleanedTransactionMetadata; reference, section 3.5.
 """
 
@@ -28,13 +28,13 @@ _OFFSET_PREFIX = offset_commit.KEY_TYPE.to_bytes(2, "big")
 
 
 class Compaction:
-    """One pass over one log. ``now_ms``: wall clock."""
+    """One pass over one log. `now_ms`: wall clock."""
 
     def __init__(self, now_ms: int, delete_retention_ms: int) -> None:
         self.horizon = 0
-        """After ``note``: who has the log up to here, or further, misses nothing of what is dropped: below it lie all
-        tombstones and markers that go because of their age, and those tombstones that a later record makes superfluous
-        but that also removed a pending offset.
+        """After `note`: a reader that has the log up to here misses nothing that is dropped. All tombstones and markers
+        that go because of their age lie below it, and those tombstones that a later record makes superfluous but that
+        also removed a pending offset.
         """
         self._expired_before_ms = now_ms - delete_retention_ms
         self._latest: dict[bytes, int] = {}  # key -> offset of the record that counts
@@ -128,7 +128,7 @@ class Compaction:
 
 
 def _producer(batch: RecordBatch) -> int:
-    """Of a transaction; -1 outside of one."""
+    """The producer id of a transaction's batch; -1 for a batch outside of one."""
     return batch.producer_id if batch.is_transactional else -1
 
 

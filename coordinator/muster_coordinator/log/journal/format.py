@@ -1,13 +1,13 @@
 """Bytes of a journal file.
 
-A file is a sequence of frames, one per write, and behind them zeros or what is left of the file's earlier use.
+A file is a sequence of frames, one per write, and after them zeros or what is left of the file's earlier use.
 Frame, big-endian: magic "MJF1" | hash of the file's sequence, 8 bytes | write number i64 | payload bytes u32 | payload
 CRC-32C u32 | CRC-32C of the 28 bytes before u32 | payload. Write numbers count up by one, over all files.
 Payload: entries, each: kind i8 | partition i32 | log id hash i64 | base offset i64 | end offset i64 | data bytes u32 |
 data.
 
 kind      base offset        end offset           data
-APPEND    of the batch       behind the batch     the record batch; none: the log goes on behind, without records
+APPEND    of the batch       after the batch     the record batch; none: the log goes on after, without records
 TRUNCATE  0                  new end of the log   none
 END       0                  end of the log       none: what the log held durably before this file or run
 START     last write number  0                    boot id, ASCII: a run of the pod begins, or a file; END of every log
@@ -15,7 +15,7 @@ follows
 
 The sequence's hash in each frame tells it from frames of the file's earlier use; a hash, because a search for bytes
 that are mostly zeros, in a file that is mostly zeros, is slow. One frame per write, with one CRC, makes a torn write
-a frame that is not valid and has no valid frame of a higher write number behind it: the next write starts only when
+a frame that is not valid and has no valid frame of a higher write number after it: the next write starts only when
 this one is durable.
 """
 
@@ -58,7 +58,7 @@ FRAME_BYTES = _HEAD.size + _CRC.size
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """``position`` and ``size``: of the data, within the file."""
+    """`position` and `size`: of the data, within the file."""
 
     kind: int
     partition: int
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """``position``: of the frame, within the file."""
+    """`position`: of the frame, within the file."""
 
     write_number: int
     position: int
@@ -78,8 +78,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameScan(msgspec.Struct, frozen=True):
-    """``end``: behind the last valid frame. ``holes``: frames between which something acknowledged is unreadable, as
-    (index of the first frame behind it, position).
+    """`end`: after the last valid frame. `holes`: frames between which something acknowledged is unreadable, as
+    (index of the first frame after it, position).
     """
 
     frames: list[Frame]
@@ -92,7 +92,7 @@ def hash_log_id(log_id: str) -> int:
 
 
 def file_mark(sequence: int) -> bytes:
-    """What every frame of file ``sequence`` begins with."""
+    """What every frame of file `sequence` begins with."""
     return MAGIC + blake2b(sequence.to_bytes(8, "big"), digest_size=8).digest()
 
 

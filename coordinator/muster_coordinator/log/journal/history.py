@@ -1,6 +1,6 @@
 """What the journal knows of one log when a pod starts: the input of recovery.
 
-Built by ``HistoryBuilder`` from the journal's entries, oldest first.
+Built by `HistoryBuilder` from the journal's entries, oldest first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["History", "HistoryBuilder", "JournaledBatch"]
 
 
 class JournaledBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch in a journal file. ``boot_id``: of the run of the machine in which it was written. Without ``data`` it is
-    a gap: the log goes on behind it.
+    """A batch in a journal file. `boot_id`: of the run of the machine in which it was written. Without `data` it is
+    a gap: the log goes on after it.
     """
 
     base_offset: int
@@ -31,11 +31,11 @@ class JournaledBatch(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class History:
-    """``batches`` are contiguous unless the journal was damaged; what a truncation removed is not among them.
+    """`batches` are contiguous unless the journal was damaged; what a truncation removed is not among them.
 
-    ``known_end``: the log held everything below it durably; -1: the journal says nothing.
-    ``truncated_to``: lowest offset that the log was cut to, None if it was not.
-    ``doubt``: why entries of this log may be missing at the end of the journal, "" if none are.
+    `known_end`: the log held everything below it durably; -1: the journal says nothing.
+    `truncated_to`: lowest offset that the log was cut to, None if it was not.
+    `doubt`: why entries of this log may be missing at the end of the journal, "" if none are.
     """
 
     boot_id: str
@@ -45,7 +45,7 @@ class History:
     doubt: str = ""
 
     def next_batch(self, offset: int) -> JournaledBatch | None:
-        """The batch that the log goes on with at ``offset``, gaps passed over; None if the journal has none."""
+        """The batch that the log goes on with at `offset`, gaps passed over; None if the journal has none."""
         batch = self._by_base.get(offset)
         while batch is not None and not batch.data:
             batch = self._by_base.get(batch.end_offset)
@@ -55,8 +55,8 @@ class History:
     def _by_base(self) -> dict[int, JournaledBatch]:
         return {batch.base_offset: batch for batch in self.batches}
 
-    def behind(self, offset: int) -> History:
-        """Without what lies below ``offset``, between two batches: the segments have that for certain, but cleaned."""
+    def after(self, offset: int) -> History:
+        """This history from `offset` on, which lies between two batches: below it the segments are complete."""
         batches = tuple(batch for batch in self.batches if batch.base_offset >= offset)
         truncated_to = None if self.truncated_to is None else max(self.truncated_to, offset)
         return replace(self, batches=batches, truncated_to=truncated_to)
@@ -107,7 +107,7 @@ class HistoryBuilder:
             log.doubt = reason
 
     def all_logs_follow(self) -> None:
-        """A START entry: the ends of all logs that the journal ever named stand behind it."""
+        """A START entry: the ends of all logs that the journal ever named stand after it."""
         self._doubt = ""
 
     def take_rest(self, boot_id: str) -> dict[int, list[History]]:

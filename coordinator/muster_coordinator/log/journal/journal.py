@@ -1,11 +1,11 @@
 """The pod's journal: the one file that a turn's batches of all partitions are written to, and the durability point.
 
-Life of a batch: ``stage`` (event loop) -> ``take`` (event loop) -> ``write`` (one thread) -> durable. Segments get the
+Life of a batch: `stage` (event loop) -> `take` (event loop) -> `write` (one thread) -> durable. Segments get the
 same bytes lazily. Files are filled with zeros beforehand, so that a write in place needs no metadata; a full file is
-kept until every log with batches in it was synced, then it is used again. Byte layout: ``journal_format``.
+kept until every log with batches in it was synced, then it is used again. Byte layout: `journal_format`.
 
 A file in which a write failed is never written again: what of that write is on the disk is unknown. Writing goes on in
-a new file only after ``start_new_file``, which the caller may call once all segments were synced.
+a new file only after `start_new_file`, which the caller may call once all segments were synced.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class JournalSettings:
 
 @dataclass(frozen=True)
 class Staged:
-    """What one write carries. ``ends``: partition -> log end that is durable after it."""
+    """What one write carries. `ends`: partition -> log end that is durable after it."""
 
     parts: list[bytes]
     ends: dict[int, int]
@@ -60,20 +60,20 @@ class Staged:
 
 @dataclass
 class JournalFile:
-    """A file that is not written any more; ``partitions`` have batches in it."""
+    """A file that is not written any more; `partitions` have batches in it."""
 
     path: Path
     partitions: set[int]
 
 
 class Journal:
-    """``stage``, ``take`` and ``recovered`` belong to the event loop; ``write``, ``start_new_file`` and
-    ``prepare_spare`` to one thread at a time. ``retire`` may run in another one. ``end`` and ``close``: nobody else
-    runs any more.
+    """`stage`, `take` and `recovered` belong to the event loop; `write`, `start_new_file` and
+    `prepare_spare` to one thread at a time. `retire` may run in another one. `end` and `close`: no other
+    method runs any more.
     """
 
     def __init__(self, disk: Disk, directory: Path, settings: JournalSettings, boot_id: str) -> None:
-        """Use ``open``."""
+        """Use `open`."""
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -83,7 +83,7 @@ class Journal:
         self._parts: list[bytes] = []
         self._staged_ends: dict[int, int] = {}
         self._durable_ends: dict[tuple[int, int], int] = {}
-        self._written_ends: dict[int, int] = {}  # partition -> end; not in ``_durable_ends`` yet
+        self._written_ends: dict[int, int] = {}  # partition -> end; not in `_durable_ends` yet
         self._closed: list[JournalFile] = []
         self._file: Path | None = None  # the current one
         self._file_partitions: set[int] = set()
@@ -99,7 +99,7 @@ class Journal:
 
     @classmethod
     def open(cls, disk: Disk, directory: Path, settings: JournalSettings, boot_id: str) -> Journal:
-        """Read what earlier runs left, make it durable, and go on behind it. Raises OSError."""
+        """Read what earlier runs left, make it durable, and go on after it. Raises OSError."""
         journal = cls(disk, directory, settings, boot_id)
         disk.mkdir(directory)
         disk.fsync_dir(directory.parent)
@@ -114,30 +114,30 @@ class Journal:
         return journal
 
     def recovered(self, partition: int, log_id: str) -> History:
-        """What earlier runs wrote for this log; to be asked once, before the first ``stage`` for the partition."""
+        """What earlier runs wrote for this log; to be asked once, before the first `stage` for the partition."""
         log_hash = hash_log_id(log_id)
         self._hashes[partition] = log_hash
         self._written_ends.pop(partition, None)
         return self._history.take(partition, log_hash, self._boot_id)
 
     def unclaimed(self) -> dict[int, list[History]]:
-        """partition -> what earlier runs wrote for logs that nobody asked ``recovered`` for; forgotten here by that."""
+        """partition -> what earlier runs wrote for logs that `recovered` was not asked for. The journal forgets it."""
         return self._history.take_rest(self._boot_id)
 
     def stage(self, partition: int, base_offset: int, end_offset: int, batch: bytes) -> None:
-        """Put a batch into the next write. KeyError if ``recovered`` was not asked."""
+        """Put a batch into the next write. KeyError if `recovered` was not asked."""
         parts = self._parts
         parts.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, len(batch)))
         parts.append(batch)
         self._staged_ends[partition] = end_offset
 
     def stage_gap(self, partition: int, base_offset: int, end_offset: int) -> None:
-        """Put the news that a log goes on at ``end_offset``, without records in between, into the next write."""
+        """Put the news that a log goes on at `end_offset`, without records in between, into the next write."""
         self._parts.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, 0))
         self._staged_ends[partition] = end_offset
 
     def stage_truncation(self, partition: int, end_offset: int) -> None:
-        """Put the news that a log was cut to ``end_offset`` into the next write."""
+        """Put the news that a log was cut to `end_offset` into the next write."""
         self._parts.append(ENTRY.pack(TRUNCATE, partition, self._hashes[partition], 0, end_offset, 0))
         self._staged_ends[partition] = end_offset
 
@@ -151,13 +151,13 @@ class Journal:
         return staged
 
     def is_simple(self, staged: Staged, bytes_max: int) -> bool:
-        """``write`` of it would be one system call, of at most ``bytes_max`` of payload. While nothing is written."""
+        """`write` of it would be one system call, of at most `bytes_max` of payload. While nothing is written."""
         size = sum(map(len, staged.parts))
         return self._announced and size <= bytes_max and self._has_room(size)
 
     @property
     def wants_spare(self) -> bool:
-        """The current file is more than half full and there is none to follow: time for ``prepare_spare``."""
+        """The current file is more than half full and there is none to follow: time for `prepare_spare`."""
         return not self._has_spare and self._position * 2 > self._settings.file_bytes
 
     @property
@@ -166,7 +166,7 @@ class Journal:
         return bool(self._closed) or self.wants_spare
 
     def write(self, staged: Staged) -> None:
-        """Write ``staged`` as one frame. When this returns it is durable. After OSError the journal has ``failed``."""
+        """Write `staged` as one frame. When this returns it is durable. After OSError the journal has `failed`."""
         if self.failed is not None:
             raise OSError(self.failed.errno, f"the journal failed before: {self.failed}")
         try:
@@ -188,7 +188,7 @@ class Journal:
         """Leave the current file for good and begin the next one; forgives an earlier failure.
 
         After a failure every log must have been synced before: what the failed write carried is in no journal file for
-        certain, and a later entry would stand behind a gap.
+        certain, and a later entry would stand after a gap.
         """
         if self._file is not None:
             self._close_file()
@@ -210,7 +210,7 @@ class Journal:
             self._has_spare = True
 
     def closed_files(self) -> list[JournalFile]:
-        """Oldest first. They go by ``retire``, in this order: a log's entries in the journal stay without gaps."""
+        """Oldest first. They go by `retire`, in this order: a log's entries in the journal stay without gaps."""
         return list(self._closed)
 
     def retire(self, file: JournalFile) -> None:
@@ -245,7 +245,7 @@ class Journal:
             self._durable_ends.pop((partition, log_hash), None)
 
     def end(self, synced: Set[int]) -> None:
-        """At an orderly end, before ``close``: give up every file with batches of none but these partitions, whose
+        """At an orderly end, before `close`: give up every file with batches of none but these partitions, whose
         logs are synced as they are now. The next start then finds where the logs end, and nothing else to read.
 
         Nothing is given up without a spare file to write that to: making one takes too long for an end. Raises OSError.
@@ -267,7 +267,7 @@ class Journal:
         self._announced = True
 
     def close(self, *, sync: bool = False) -> None:
-        """``sync``: what was written may not be durable yet. Raises OSError."""
+        """`sync`: what was written may not be durable yet. Raises OSError."""
         if self._descriptor >= 0:
             if sync:
                 self._disk.fdatasync(self._descriptor)
@@ -316,7 +316,7 @@ class Journal:
         return b"".join(parts)
 
     def _has_room(self, payload_bytes: int) -> bool:
-        """In the current file, for a frame of so much."""
+        """Whether the current file has room for a frame of this size."""
         return self._position + FRAME_BYTES + payload_bytes <= self._settings.file_bytes
 
     def _write_frame(self, payload: bytes) -> None:

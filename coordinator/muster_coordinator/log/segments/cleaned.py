@@ -1,6 +1,6 @@
 """How cleaned segments take the place of others, at run time and at start-up; and up to where a log is cleaned.
 
-``muster.cleaner`` holds end offset and tombstone horizon (``marks``).
+`muster.cleaner` holds end offset and tombstone horizon (`marks`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIDE_FILES = (".index", ".timeindex", ".txnindex")
 
 @dataclass(frozen=True)
 class CleanedTo:
-    """``end_offset``: segments below it may be cleaned. ``tombstone_horizon``: tombstones and markers below it may be
+    """`end_offset`: segments below it may be cleaned. `tombstone_horizon`: tombstones and markers below it may be
     gone, so who has less of this log than that must not go on from there.
     """
 

@@ -1,12 +1,12 @@
 """A whole copy of another replica's log, built beside the log that it will replace, and swapped in by renames.
 
-The copy's files have the names that they will get, with ``.copying`` behind. They are written without the journal and
-synced before the swap, which goes in steps that a start carries on (``finish_swap``):
+The copy's files have the names that they will get, with `.copying` after. They are written without the journal and
+synced before the swap, which goes in steps that a start carries on (`finish_swap`):
 
-1. ``muster.copy.decided`` appears: from here on the copy is the log.
+1. `muster.copy.decided` appears: from here on the copy is the log.
 2. The old log's files go, with its checkpoint and the marks of cleaner and archive.
-3. ``muster.copy.decided`` becomes ``muster.copy.moving``; then the copy's files get their names.
-4. ``muster.copy.moving`` becomes ``muster.copy``, which stays: it counts the swaps. What the journal has of the log of
+3. `muster.copy.decided` becomes `muster.copy.moving`; then the copy's files get their names.
+4. `muster.copy.moving` becomes `muster.copy`, which stays: it counts the swaps. What the journal has of the log of
    before is told by that number from what it gets now.
 
 Source: replication.md, "Loss, rebuild, start-up": a re-sync is built beside the log and swapped by rename.
@@ -37,7 +37,7 @@ _MARKS = (CHECKPOINT_NAME, STATE_NAME, "muster.checkpoint", "muster.archive")
 
 
 class LogCopy:
-    """Begins empty. ``append`` and ``skip_to`` write into the page cache; ``swap_in`` blocks. All raise OSError."""
+    """Begins empty. `append` and `skip_to` write into the page cache; `swap_in` blocks. All raise OSError."""
 
     def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
         _drop(disk, directory, COPYING)
@@ -54,7 +54,7 @@ class LogCopy:
         return self._disk.open(self._directory / f"{segment_name(base_offset)}{COPYING}", create=True)
 
     def append(self, batch: bytes, base_offset: int, end_offset: int, leader_epoch: int) -> None:
-        """A batch at or behind the end."""
+        """A batch at or after the end."""
         if base_offset < self.end_offset:
             raise AssertionError(f"batch at {base_offset}, the copy of {self._directory} ends at {self.end_offset}")
         if self._size and self._size + len(batch) > self._segment_bytes:
@@ -73,7 +73,7 @@ class LogCopy:
         self._size = 0
 
     def swap_in(self, horizon: int, count: int) -> None:
-        """Put the copy in the place of the log, durably. ``horizon``: tombstones below it are missing; ``count``: of
+        """Put the copy in the place of the log, durably. `horizon`: tombstones below it are missing; `count`: of
         the swaps, this one included.
         """
         if self._tail_end < self.end_offset:

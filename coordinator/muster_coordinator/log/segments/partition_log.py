@@ -1,9 +1,9 @@
 """One partition's log: segments in Kafka's format, written behind the journal.
 
-Directory ``__consumer_offsets-<partition>``: ``<20 digits>.log`` and ``leader-epoch-checkpoint``; files of others
-(Kafka's indexes, ``partition.metadata``, our ``muster.promise``) are left alone. Batches are durable by the journal,
+Directory `__consumer_offsets-<partition>`: `<20 digits>.log` and `leader-epoch-checkpoint`; files of others
+(Kafka's indexes, `partition.metadata`, our `muster.promise`) are left alone. Batches are durable by the journal,
 and only then does the segment get them: so the journal can mend whatever a crash leaves of the unsynced part of a
-segment. Segments are synced before a journal file goes. Source: UnifiedLog, LocalLog; recovery rules: ``recovery``.
+segment. Segments are synced before a journal file goes. Source: UnifiedLog, LocalLog; recovery rules: `recovery`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class LogSettings:
     buffer_bytes: int = 64 << 10
     """Bytes that wait in memory before the segment file gets them."""
     read_chunk_bytes: int = 1 << 20
-    """Bytes that one step of ``read_batches`` reads."""
+    """Bytes that one step of `read_batches` reads."""
 
 
 class PartitionLog:
-    """``end_offset``: offset of the next record. ``start_offset``: of the first segment. One thread at a time, but for
-    ``SyncTask.run`` and ``batches_of`` a closed segment.
+    """`end_offset`: offset of the next record. `start_offset`: of the first segment. One thread at a time, but for
+    `SyncTask.run` and `batches_of` a closed segment.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class PartitionLog:
         segments: list[Segment],
         end_offset: int,
     ) -> None:
-        """Use ``create`` and ``open``."""
+        """Use `create` and `open`."""
         self.directory = directory
         self.partition = partition
         self.end_offset = end_offset
         self.journaled_end = end_offset
-        """The journal has everything below this offset durably; set by whoever wrote the journal. Segments get no
-        more.
+        """The journal has everything below this offset durably; `log.writer` sets it. Segments get no
+        more than that.
         """
         self.epochs = EpochCache()
         self._disk = disk
@@ -107,7 +107,7 @@ class PartitionLog:
         finish_swap(disk, directory)
         finish_cleaning(disk, directory)
         cleaned = CleanedTo.read(disk, directory)
-        history = history.behind(cleaned.end_offset)
+        history = history.after(cleaned.end_offset)
         offsets = segment_offsets(disk.listdir(directory))
         if not offsets:
             raise DamagedLogError(directory, 0, "no segment file")
@@ -178,7 +178,7 @@ class PartitionLog:
         return sum(segment.size + segment.pending_bytes for segment in self._segments)
 
     def bytes_from(self, offset: int) -> int:
-        """Bytes of the batches from ``offset`` on, and perhaps a few more in front."""
+        """Bytes of the batches from `offset` on, and perhaps a few more in front."""
         index = segment_index(self._segments, offset)
         later = self._segments[index:]
         size = sum(segment.size + segment.pending_bytes for segment in later)
@@ -186,7 +186,7 @@ class PartitionLog:
 
     @property
     def has_pending(self) -> bool:
-        """Batches wait for ``flush_segment``."""
+        """Batches wait for `flush_segment`."""
         return self._pending_bytes > 0
 
     def append(self, batch: bytes, base_offset: int, end_offset: int, leader_epoch: int) -> None:
@@ -239,7 +239,7 @@ class PartitionLog:
     def begin_sync(self, *, everything: bool = False) -> SyncTask:
         """Flush, and say what has to be synced to make the log independent of the journal up to its present end.
 
-        ``everything``: also what an earlier task, which may not have run yet, was to sync.
+        `everything`: also what an earlier task, which may not have run yet, was to sync.
         """
         self.flush_segment()
         if self._tail_end < self.end_offset:
@@ -274,23 +274,23 @@ class PartitionLog:
         self.begin_sync().run()
 
     def skip_to(self, offset: int) -> None:
-        """The next batch begins at ``offset``, or behind it: what lies in between was compacted away elsewhere.
+        """The next batch begins at `offset`, or after it: what lies in between was compacted away elsewhere.
 
-        Durable once the journal has it (``stage_gap``), and for good with the sync of the log: the name of a segment.
+        Durable once the journal has it (`stage_gap`), and for good with the sync of the log: the name of a segment.
         """
         if offset < self.end_offset:
             raise AssertionError(f"skip to {offset}, the log of {self.directory} ends at {self.end_offset}")
         self.end_offset = offset
 
     def cut_end(self, offset: int) -> int:
-        """End of the last batch that ``begin_truncate(offset)`` leaves; lower than that where records are missing.
+        """End of the last batch that `begin_truncate(offset)` leaves; lower than that where records are missing.
 
-        ``flush_segment`` comes first.
+        `flush_segment` comes first.
         """
         return self._cut_point(offset)[2]
 
     def _cut_point(self, offset: int) -> tuple[int, int, int]:
-        """(index of the segment, its size, its end) of a log that is cut at ``offset``."""
+        """(index of the segment, its size, its end) of a log that is cut at `offset`."""
         index = segment_index(self._segments, offset)
         segment = self._segments[index]
         end, size = segment.base_offset, 0
@@ -301,11 +301,11 @@ class PartitionLog:
         return index, size, end
 
     def begin_truncate(self, offset: int) -> Callable[[], None]:
-        """Cut the log so that it ends at ``offset``, between two batches. What is returned makes the files so, durably,
+        """Cut the log so that it ends at `offset`, between two batches. What is returned makes the files so, durably,
         in any thread; nothing may be appended before that is done.
 
-        The journal must have all that was appended, and then ``stage_truncation`` to ``cut_end`` and a ``stage_gap``
-        up to ``offset``, durably. Both steps raise OSError; after the second one the log takes nothing any more.
+        The journal must have all that was appended, and then `stage_truncation` to `cut_end` and a `stage_gap`
+        up to `offset`, durably. Both steps raise OSError; after the second one the log takes nothing any more.
         """
         if self._pending_bytes:
             raise AssertionError(f"{self.directory} is cut at {offset} while batches are not in the journal")
@@ -337,13 +337,13 @@ class PartitionLog:
     # --- cleaning ----------------------------------------------------------------------------------------------------
 
     def closed_segments(self, limit: int) -> list[tuple[Segment, int]]:
-        """(segment, its end offset) of all that lie below offset ``limit`` and are not written any more."""
+        """(segment, its end offset) of all that lie below offset `limit` and are not written any more."""
         ends = [segment.base_offset for segment in self._segments[1:]]
         pairs = zip(self._segments, ends, strict=False)
         return [(s, end) for s, end in pairs if end <= limit and s.exists and not s.pending_bytes]
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
-        """``segment`` stands in the place of those from ``base_offset`` to ``end_offset``, on the disk already."""
+        """`segment` stands in the place of those from `base_offset` to `end_offset`, on the disk already."""
         first = bisect_left(self._segments, base_offset, key=lambda s: s.base_offset)
         last = bisect_left(self._segments, end_offset, key=lambda s: s.base_offset)
         replaced, self._segments[first:last] = self._segments[first:last], [segment]
@@ -359,12 +359,12 @@ class PartitionLog:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read_range(self, start: int, bytes_max: int) -> RangeReader:
-        """Reads a range as it is sent to other replicas, from ``start``, below the log's end, on."""
+        """Reads a range as it is sent to other replicas, from `start`, below the log's end, on."""
         return RangeReader(self._segments, self._files.holds, start, self.end_offset, bytes_max)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """As they are now, for reading only. In another thread only within ``holds``: a cleaner replaces them."""
+        """The present segments, for reading only; in another thread within `holds`, as the cleaner replaces them."""
         return tuple(self._segments)
 
     @property
@@ -372,9 +372,9 @@ class PartitionLog:
         return self._files.holds
 
     def read_batches(self, start_offset: int) -> Iterator[RecordBatch]:
-        """Every batch from the one that holds ``start_offset`` to the present end. Raises DamagedLogError, OSError."""
+        """Every batch from the one that holds `start_offset` to the present end. Raises DamagedLogError, OSError."""
         return read_batches(self._segments, self._files.holds, start_offset, self._settings.read_chunk_bytes)
 
     def batches_of(self, segment: Segment, size: int) -> Iterator[RecordBatch]:
-        """Every batch in the first ``size`` bytes of a segment's file. Raises DamagedLogError, OSError."""
+        """Every batch in the first `size` bytes of a segment's file. Raises DamagedLogError, OSError."""
         return batches_of(segment, size, 0, self._settings.read_chunk_bytes)

@@ -22,12 +22,12 @@ RawBatch: TypeAlias = tuple[int, int, int, bytes]
 
 
 def segment_index(segments: list[Segment], offset: int) -> int:
-    """Of the segment that ``offset`` belongs into."""
+    """Index of the segment that holds `offset`."""
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
 
 def read_batches(segments: list[Segment], holds: Holds, start_offset: int, chunk_bytes: int) -> Iterator[RecordBatch]:
-    """Every batch from the one that holds ``start_offset`` to the present end. Raises DamagedLogError, OSError."""
+    """Every batch from the one that holds `start_offset` to the present end. Raises DamagedLogError, OSError."""
     # All of it now: a batch that is flushed meanwhile must not come twice.
     parts = [(s, s.size, s.pending_from(start_offset)) for s in segments[segment_index(segments, start_offset) :]]
     position = parts[0][0].position_near(start_offset)
@@ -44,7 +44,7 @@ def batches_of(
     segment: Segment, size: int, position: int, chunk_bytes: int, start_offset: int = 0
 ) -> Iterator[RecordBatch]:
     """Every batch between two positions of a segment's file, in bytes, but for those that end at or before
-    ``start_offset``, which are not looked at. Raises DamagedLogError, OSError."""
+    `start_offset`, which are not looked at. Raises DamagedLogError, OSError."""
     while position < size:
         chunk = _read_chunk(segment, position, size, chunk_bytes)
         at = 0
@@ -65,7 +65,7 @@ def batches_of(
 
 
 def _length_before(chunk: bytes, at: int, start_offset: int) -> int:
-    """Of the batch that begins ``at`` in ``chunk``, if it ends at or before ``start_offset``; else 0."""
+    """Size in bytes of the batch that begins `at` in `chunk` if it ends at or before `start_offset`, else 0."""
     if len(chunk) - at < HEADER_BYTES or _base_offset(chunk[at : at + 8]) >= start_offset:
         return 0
     end_offset = _raw(chunk[at : at + HEADER_BYTES])[1]
@@ -89,8 +89,8 @@ def _read_chunk(segment: Segment, position: int, size: int, chunk_bytes: int) ->
 
 
 class RangeReader:
-    """Reads [start, end) as it is sent to other replicas: whole batches from the one that holds ``start`` on, at least
-    one and about ``bytes_max``; ``run`` returns the end of the range and its batches. The range ends behind the last
+    """Reads [start, end) as it is sent to other replicas: whole batches from the one that holds `start` on, at least
+    one and about `bytes_max`; `run` returns the end of the range and its batches. The range ends after the last
     one, or at the end of the log where none follows.
     """
 
@@ -106,7 +106,7 @@ class RangeReader:
         holds.__enter__()
 
     def run(self) -> tuple[int, list[RawBatch]]:
-        """To be called once, in any thread. Raises DamagedLogError where the bytes are no batch, OSError."""
+        """Read. Call it once, in any thread. Raises OSError, and DamagedLogError if the bytes are no batch."""
         found: list[RawBatch] = []
         try:
             left = self._bytes_max

@@ -1,9 +1,9 @@
 """Start-up of one log: decide what of its segments stands, what the journal adds, and when to refuse.
 
-``scan_log`` reads, ``plan`` decides, ``cut_log`` acts. ``plan`` is pure: it sees what the scan found and what the
+`scan_log` reads, `plan` decides, `cut_log` acts. `plan` is pure: it sees what the scan found and what the
 journal knows, and says where to cut and which batches to append. Rules (replication.md, "Loss, rebuild, start-up"):
 
-damage begins            valid batch behind it   journal                                     outcome
+damage begins            valid batch after it    journal                                     outcome
 nowhere                  -                       -                                           append what is missing
 in the last batch,       no                      holds it                                    cut, append
 torn or zero-filled tail no                      does not know of it                         cut: it was never
@@ -37,9 +37,9 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """What the scan read: the segments ``first_index`` to ``last_index``. ``file`` is the last of them, and it ends at
-    the damage if there is one. ``start_offset``, ``end_offset`` and ``batches`` are those of what is not damaged.
-    ``later_from``: base offset of the last segment with bytes behind the damage, -1 if there is none.
+    """What the scan read: the segments `first_index` to `last_index`. `file` is the last of them, and it ends at
+    the damage if there is one. `start_offset`, `end_offset` and `batches` are those of what is not damaged.
+    `later_from`: base offset of the last segment with bytes after the damage, -1 if there is none.
     """
 
     file: Path
@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Plan:
-    """``keep_to``: everything in the segments at or behind this offset is cut; ``append``: then these are appended."""
+    """`keep_to`: everything in the segments at or after this offset is cut; `append`: then these are appended."""
 
     keep_to: int
     append: tuple[JournaledBatch, ...]
@@ -66,7 +66,7 @@ class Plan:
 
 def plan(found: Found, history: History) -> Plan:
     """Raises DamagedLogError when nothing proves that the result is all that was acknowledged."""
-    if found.damage is not None and found.damage.valid_behind:
+    if found.damage is not None and found.damage.valid_after:
         _check_lost_write(found, found.damage, history)
     decision = _merge(found, history)
     position = found.damage.position if found.damage else 0
@@ -82,11 +82,11 @@ def plan(found: Found, history: History) -> Plan:
             found.file,
             position,
             f"{_reason(found)}; the journal goes on to offset {decision.end_offset} only, "
-            f"and a segment begins behind that at {found.later_from}",
+            f"and a segment begins after that at {found.later_from}",
         )
     if history.doubt:
         raise DamagedLogError(
-            found.file, position, f"records may be missing behind {decision.end_offset}: {history.doubt}"
+            found.file, position, f"records may be missing after {decision.end_offset}: {history.doubt}"
         )
     return decision
 
@@ -96,7 +96,7 @@ def _reason(found: Found) -> str:
 
 
 def _check_lost_write(found: Found, damage: Damage, history: History) -> None:
-    """Damage with something valid behind it may only be a write that a power loss took."""
+    """Damage with something valid after it may only be a write that a power loss took."""
     covering = history.next_batch(found.end_offset)
     if covering is None:
         raise DamagedLogError(
@@ -130,7 +130,7 @@ def _merge(found: Found, history: History) -> Plan:
     if history.truncated_to is not None and not append:
         journal_end = history.known_end
         if history.truncated_to <= journal_end < keep_to:
-            keep_to = journal_end  # what is behind it was appended before the truncation
+            keep_to = journal_end  # what is after it was appended before the truncation
     return Plan(keep_to, tuple(append))
 
 
@@ -176,16 +176,16 @@ def _compare(scan: SegmentScan, begin: int, history: History) -> SegmentScan:
     if index is None:
         return scan
     first = scan.batches[index]
-    followed = index + 1 < len(scan.batches) or (scan.damage is not None and scan.damage.valid_behind)
+    followed = index + 1 < len(scan.batches) or (scan.damage is not None and scan.damage.valid_after)
     reason = f"the batch at offset {first.base_offset} is not the one that the journal has"
     return SegmentScan(scan.batches[:index], scan.size, Damage(first.position, reason, followed))
 
 
 def _with_later_segments(scan: SegmentScan, end_offset: int, later: list[Segment], history: History) -> Damage | None:
-    """A segment with others behind it: those are something valid behind its damage, and its tail may be lost whole."""
+    """A segment with others after it: those are something valid after its damage, and its tail may be lost whole."""
     followed = any(segment.size for segment in later)
     if scan.damage is not None:
-        return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_behind or followed)
+        return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_after or followed)
     missing = history.next_batch(end_offset) if later else None
     if missing is not None and missing.base_offset < later[0].base_offset:
         reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
@@ -196,7 +196,7 @@ def _with_later_segments(scan: SegmentScan, end_offset: int, later: list[Segment
 def _first_unlike(batches: list[BatchInfo], expected: int, history: History) -> int | None:
     """Index of the first batch that is not as the journal has it, although no truncation explains that.
 
-    ``expected``: offset at which the first one should begin. A header's base offset and leader epoch are outside of the
+    `expected`: offset at which the first one should begin. A header's base offset and leader epoch are outside of the
     CRC: only the journal can tell that they are damaged.
     """
     journaled = {
@@ -213,7 +213,7 @@ def _first_unlike(batches: list[BatchInfo], expected: int, history: History) -> 
 
 
 def cut_log(disk: Disk, directory: Path, segments: list[Segment], found: Found, decision: Plan) -> None:
-    """Carry out ``decision.keep_to``, durably; shortens ``segments``. Does nothing to a log without fault."""
+    """Carry out `decision.keep_to`, durably; shortens `segments`. Does nothing to a log without fault."""
     keep_to = decision.keep_to
     if found.damage is None and keep_to == found.end_offset:
         return
@@ -248,7 +248,7 @@ def rewrite_journaled(segments: list[Segment], found: Found, decision: Plan, his
 
 
 def drop_segments(disk: Disk, directory: Path, segments: list[Segment], index: int) -> None:
-    """Delete the segments from ``index`` on, durably, the last one first."""
+    """Delete the segments from `index` on, durably, the last one first."""
     if index >= len(segments):
         return
     while len(segments) > index:
@@ -260,5 +260,5 @@ def drop_segments(disk: Disk, directory: Path, segments: list[Segment], index: i
 
 
 def _segment_of(segments: list[Segment], offset: int) -> int:
-    """Index of the segment that ``offset`` belongs into."""
+    """Index of the segment that `offset` belongs into."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)

@@ -1,10 +1,10 @@
 """What the journal holds of a log that must not be opened, kept beside that log, so that the journal can go.
 
-Folder ``damaged`` in the partition's directory: ``<base offset, 20 digits>.log``, the journaled batches as a segment of
-their own, which DumpLogSegments reads and which a person may put beside the restored segments; and ``reason.txt``. As
+Folder `damaged` in the partition's directory: `<base offset, 20 digits>.log`, the journaled batches as a segment of
+their own, which DumpLogSegments reads and which a person may put beside the restored segments; and `reason.txt`. As
 long as that is there the log is refused: the journal was evidence of the damage, and may be gone.
 
-Folder ``damaged/<n>``: a damaged log that was replaced by what other replicas have; nothing looks at it any more.
+Folder `damaged/<n>`: a damaged log that was replaced by what other replicas have; nothing looks at it any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REASON_NAME = "reason.txt"
 
 
 def refusal(disk: Disk, directory: Path) -> str:
-    """Why the log in ``directory`` must not be opened although it may look whole; "" if it may be."""
+    """Why the log in `directory` must not be opened although it may look whole; "" if it may be."""
     if FOLDER not in disk.listdir(directory) or REASON_NAME not in disk.listdir(directory / FOLDER):
         return ""
     return read_whole_file(disk, directory / FOLDER / REASON_NAME).decode(errors="replace").strip()
@@ -49,7 +49,7 @@ def salvage(disk: Disk, directory: Path, history: History, reason: str) -> Path:
 
 
 def set_aside(disk: Disk, directory: Path, number: int, reason: str) -> None:
-    """Move a damaged log into ``damaged/<number>``, durably, and put an empty one in its place: a replica whose others
+    """Move a damaged log into `damaged/<number>`, durably, and put an empty one in its place: a replica whose others
     live is rebuilt from them. Until the end of it the log is refused. Raises OSError; to be repeated then.
     """
     folder = directory / FOLDER

@@ -9,7 +9,7 @@ __all__ = ["BatchInfo", "Damage", "SegmentScan"]
 
 
 class BatchInfo(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies and what its header says. ``position`` and ``size`` in bytes."""
+    """Where a batch lies and what its header says. `position` and `size` in bytes."""
 
     base_offset: int
     end_offset: int
@@ -20,11 +20,11 @@ class BatchInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class Damage(msgspec.Struct, frozen=True, gc=False):
-    """The first byte from which a segment cannot be read. ``valid_behind``: a whole batch lies behind it."""
+    """The first byte from which a segment cannot be read. `valid_after`: a whole batch lies after it."""
 
     position: int
     reason: str
-    valid_behind: bool
+    valid_after: bool
 
 
 class SegmentScan(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
-"""One segment file: ``<base offset, 20 digits>.log``, record batches one behind the other.
+"""One segment file: `<base offset, 20 digits>.log`, record batches one after the other.
 
-An index of every 64 KiB or so is kept in memory only; Kafka's ``.index`` files are neither needed nor written.
+An index of every 64 KiB or so is kept in memory only; Kafka's `.index` files are neither needed nor written.
 Source: LogSegment, LogFileUtils.
 """
 
@@ -38,7 +38,7 @@ def segment_offsets(names: list[str]) -> list[int]:
 
 
 class Segment:
-    """A segment, and the batches that its file does not have yet. ``size`` counts what the file has.
+    """A segment, and the batches that its file does not have yet. `size` counts what the file has.
 
     The file is made when the first batch is written to it: nothing of a batch is on the disk before the journal has it.
     """
@@ -96,7 +96,7 @@ class Segment:
         self.pending_bytes += len(batch)
 
     def flush(self, limit: int) -> bool:
-        """Write the buffered batches that end at or below offset ``limit``. True if the file was made for it.
+        """Write the buffered batches that end at or below offset `limit`. True if the file was made for it.
 
         Raises OSError; the batches stay buffered then, and the next attempt writes them to the same place.
         """
@@ -121,7 +121,7 @@ class Segment:
         self._descriptor = self._disk.open(self.path, create=True)
 
     def pending_from(self, offset: int) -> list[bytes]:
-        """Buffered batches from the one that holds ``offset`` on."""
+        """Buffered batches from the one that holds `offset` on."""
         return [batch for end_offset, batch in self._pending if end_offset > offset]
 
     def note(self, base_offset: int, position: int) -> None:
@@ -131,7 +131,7 @@ class Segment:
             self._last_indexed = position
 
     def position_near(self, offset: int) -> int:
-        """Of a batch at or before the one that holds ``offset``."""
+        """Position of a batch at or before the one that holds `offset`."""
         return self._index[max(bisect_right(self._index, offset, key=lambda entry: entry[0]) - 1, 0)][1]
 
     def rewrite(self, position: int, data: bytes) -> None:
@@ -140,12 +140,12 @@ class Segment:
         self.dirty = True
 
     def cut(self, size: int) -> None:
-        """Shorten the file to ``size`` bytes, durably, before anything is written behind it."""
+        """Shorten the file to `size` bytes, durably, before anything is written after it."""
         self.cut_file(size)
         self.shorten(size)
 
     def cut_file(self, size: int) -> None:
-        """The part of ``cut`` that blocks."""
+        """The part of `cut` that blocks."""
         self._disk.truncate(self._descriptor, size)
         self._disk.fdatasync(self._descriptor)
 
@@ -157,7 +157,7 @@ class Segment:
         self._last_indexed = self._index[-1][1]
 
     def infos(self, position: int) -> Iterator[BatchInfo]:
-        """Headers in the file from ``position`` on, their CRC not checked. Ends early where the bytes are no batch."""
+        """Headers in the file from `position` on, their CRC not checked. Ends early where the bytes are no batch."""
         while position < self.size:
             header = self._disk.pread(self._descriptor, HEADER_BYTES, position)
             if len(header) < HEADER_BYTES:
@@ -215,7 +215,7 @@ def _claimed_size(chunk: bytes, at: int) -> int:
 
 
 def _check(chunk: bytes, at: int, position: int, expected: int) -> BatchInfo | str:
-    """The batch at ``at``, or what is wrong with it."""
+    """The batch at `at`, or what is wrong with it."""
     available = len(chunk) - at
     if available < HEADER_BYTES:
         return f"{available} bytes are no batch header"
@@ -233,7 +233,7 @@ def _check(chunk: bytes, at: int, position: int, expected: int) -> BatchInfo | s
 
 
 def _holds_valid_batch(rest: bytes, expected: int) -> bool:
-    """Whether a whole batch of an offset at or behind ``expected`` begins anywhere in ``rest``, but not at its start.
+    """Whether a whole batch of an offset at or after `expected` begins anywhere in `rest`, but not at its start.
 
     The damage may be in a length, so every byte is a possible start; the magic byte narrows them down.
     """

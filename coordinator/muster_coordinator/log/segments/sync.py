@@ -1,4 +1,4 @@
-"""Syncing a log's files in another thread, and segment files that were replaced while somebody still uses them."""
+"""Syncs a log's files in another thread, and keeps replaced segment files open while they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Holds", "LogFiles", "SyncTask", "WriteBack"]
 
 
 class Holds:
-    """Segments that were replaced stay open while a ``with`` block of anybody runs. For several threads."""
+    """Replaced segments stay open while any `with` block runs. Several threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Holds:
 class LogFiles:
     """What the syncs of one log share.
 
-    ``failed``: a sync failed, so the files are not trusted any more. ``unnamed``: the epochs could not be written
+    `failed`: a sync failed, so the files are not trusted any more. `unnamed`: the epochs could not be written
     (there is no room for a new file, say), which a later sync has to do.
     """
 
@@ -69,7 +69,7 @@ class LogFiles:
         return SyncTask(self, self._tasks, segments, checkpoint, names)
 
     def cut(self, shortened: Segment | None, dropped: list[Path], cleaned: CleanedTo | None) -> None:
-        """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: ``failed``."""
+        """Make a cut of the log durable: the last segment that goes is the first one. Raises OSError: `failed`."""
         with self._lock, self._no_doubt():
             if cleaned is not None:
                 cleaned.write(self.disk, self.directory)
@@ -80,7 +80,7 @@ class LogFiles:
                 shortened.cut_file(shortened.size)
 
     def sync(self, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool) -> None:
-        """One at a time; a checkpoint never replaces a newer one. Raises OSError: ``failed`` or ``unnamed`` is set
+        """One at a time; a checkpoint never replaces a newer one. Raises OSError: `failed` or `unnamed` is set
         then.
         """
         with self._lock:
@@ -101,7 +101,7 @@ class LogFiles:
 
     @contextmanager
     def _no_doubt(self) -> Iterator[None]:
-        """After an OSError in here nobody knows what is on the disk."""
+        """After an OSError in this block it is not known what is on the disk: `failed` is set."""
         try:
             yield
         except OSError as exc:
@@ -110,7 +110,7 @@ class LogFiles:
 
 
 class SyncTask:
-    """Makes a log's files durable as of ``begin_sync``; ``run`` is to be called in any thread, once."""
+    """Makes a log's files durable as of `begin_sync`; `run` is to be called in any thread, once."""
 
     def __init__(
         self, files: LogFiles, number: int, segments: list[Segment], checkpoint: bytes | None, names: bool
@@ -120,7 +120,7 @@ class SyncTask:
         files.holds.__enter__()  # until it has run: a segment may be replaced before
 
     def run(self) -> None:
-        """Raises OSError; see ``LogFiles.sync``."""
+        """Raises OSError; see `LogFiles.sync`."""
         try:
             self._files.sync(*self._work)
         finally:
@@ -128,9 +128,10 @@ class SyncTask:
 
 
 class WriteBack:
-    """Has the operating system begin to write what some segments got, each (segment, position, size in bytes). Nothing
-    is durable by that; but a sync, of these files or of the whole file system, finds less to do, and those who write
-    beside it wait less. ``run`` is to be called in any thread, once.
+    """Has the operating system start writing what some segments got, each (segment, position, size in bytes).
+
+    Nothing becomes durable by that. A later sync of these files, or of the whole file system, has less to do, and
+    other writes wait less for it. Call `run` once, in any thread.
     """
 
     def __init__(self, files: LogFiles, grown: list[tuple[Segment, int, int]]) -> None:

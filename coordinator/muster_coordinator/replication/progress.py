@@ -2,7 +2,7 @@
 
 state      next append                                     leaves it by
 streaming  everything new, without waiting for acks        a mismatch -> probing; too long without progress -> probing
-probing    an empty append at ``next_offset``              an ack -> streaming
+probing    an empty append at `next_offset`                an ack -> streaming
 copying    chunks from offset 0, for a full copy           an ack that names the swap -> streaming
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from muster_coordinator.replication.messages import Ack
 
-__all__ = ["Peer"]
+__all__ = ["ReplicaProgress"]
 
 
-class Peer:
-    """``match_end``: verified and durable there, -1 unknown; ``next_offset``: of the next append; times in ms."""
+class ReplicaProgress:
+    """`match_end`: verified and durable there, -1 unknown; `next_offset`: of the next append; times in ms."""
 
     def __init__(self, log_id: str, next_offset: int, now_ms: int) -> None:
         self.log_id = log_id
@@ -41,12 +41,12 @@ class Peer:
         self.next_offset = offset
 
     def go_to(self, offset: int) -> None:
-        """Within a copy."""
+        """Go on with a full copy at `offset`."""
         self.chunks = 0
         self.next_offset = offset
 
     def begin_copy(self, horizon: int) -> None:
-        """``horizon``: of the leader's log. Should it rise above what is copied, the copy begins anew."""
+        """`horizon`: of the leader's log. Should it rise above what is copied, the copy begins anew."""
         self.copy_horizon = horizon
         self._last_sync += 1
         self.sync = self._last_sync
@@ -88,7 +88,7 @@ class Peer:
         self.waits_since_ms = now_ms
 
     def is_stuck(self, since_ms: int) -> bool:
-        """Something was sent before ``since_ms``, and nothing came of it."""
+        """Something was sent before `since_ms`, and nothing came of it."""
         return self.waits_since_ms is not None and self.waits_since_ms <= since_ms
 
     def resend(self, epoch_start: int, now_ms: int) -> None:
