@@ -3,7 +3,10 @@
 
 A stage that lacks something is skipped with one line that names what is missing and how to get it. The end is a
 summary: passed, failed, skipped and seconds of each stage, then one line for each reason of a skip. Exit code: 0 when
-nothing failed, 1 otherwise.
+nothing failed, 1 otherwise, 130 after Ctrl-C.
+
+Stages run one after the other, and the tests of a stage side by side, because most of their time is waiting. The stage
+kubernetes has one cluster, and so one test at a time.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import kubernetes_machine as machine
@@ -22,8 +26,14 @@ import kubernetes_machine as machine
 REPOSITORY = Path(__file__).resolve().parent.parent
 REPORTS = REPOSITORY / ".cache" / "test"
 COMPILED = REPOSITORY / "hack" / "compiled"
-PROCESSES = ("tests/integration", "tests/conformance", "tests/chaos")
-"""Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done."""
+WORKERS = min(8, 2 * (os.cpu_count() or 1))
+"""Processes that run tests. Two for each processor: at any time about half of them wait."""
+SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadgroup")
+FAST = ("tests/unit", "tests/golden")
+PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos")
+"""Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
+with the longest test comes first.
+"""
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "process", "records", "replica")),
     *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),
@@ -37,7 +47,7 @@ COMPILED_AGAIN = (
 class Stage:
     """One group of tests: `missing()` names what the machine lacks for it, one instruction per line, or nothing.
 
-    Without `by_default` it runs only when it is asked for by name: what it needs takes minutes to make.
+    Without `by_default` it runs only when it is asked for by name.
     """
 
     name: str
@@ -75,11 +85,21 @@ def pytest(outcome: Outcome, *arguments: str, environment: dict[str, str] | None
     report = REPORTS / f"{outcome.name}.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-    code = subprocess.run(command, cwd=REPOSITORY, env=os.environ | (environment or {}), check=False).returncode
+    code = run_to_its_end(command, REPOSITORY, os.environ | (environment or {}))
     if report.exists():
         read_report(report, outcome)
     if code != 0:
         outcome.error = f"pytest ended with exit code {code}"
+
+
+def run_to_its_end(command: list[str], folder: Path, environment: dict[str, str]) -> int:
+    """Its exit code. Ctrl-C reaches the command, too: it has the time to end what it started."""
+    with subprocess.Popen(command, cwd=folder, env=environment) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.wait()
+            raise
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
@@ -95,35 +115,50 @@ def read_report(report: Path, outcome: Outcome) -> None:
             outcome.counts["passed"] += 1
 
 
+def run_fast(outcome: Outcome) -> None:
+    """A part of the stage main."""
+    pytest(outcome, *SIDE_BY_SIDE, *FAST)
+
+
 def run_main(outcome: Outcome) -> None:
     try:
         environment = machine.client_tools()
     except machine.ClusterError as error:
         print(f"without helm or kubectl: {error}", flush=True)  # the tests that need them are skipped, and say so
         environment = {}
+    fetch_kafka()
     ignored = [f"--ignore={folder}" for folder in PROCESSES]
-    pytest(outcome, "-m", "not kubernetes", *ignored, "tests", environment=environment)
+    pytest(outcome, *SIDE_BY_SIDE, "-m", "not kubernetes", *ignored, "tests", environment=environment)
 
 
 def run_compiled(outcome: Outcome) -> None:
     environment = compiled()
     if environment:
-        pytest(outcome, "-m", "not kubernetes and not interpreted", *COMPILED_AGAIN, environment=environment)
+        pytest(
+            outcome, *SIDE_BY_SIDE, "-m", "not kubernetes and not interpreted", *COMPILED_AGAIN, environment=environment
+        )
     else:
         outcome.error = "hack/compiled could not compile"
 
 
 def run_processes(outcome: Outcome) -> None:
     fetch_kafka()
-    pytest(outcome, "-m", "not kubernetes", *PROCESSES, environment=compiled())
+    pytest(outcome, *SIDE_BY_SIDE, "-m", "not kubernetes", *PROCESSES, environment=compiled())
 
 
+@cache
+def compiling() -> subprocess.Popen[str]:
+    """Compiles from the first call on: a minute of one processor, for which the first stage need not wait."""
+    return subprocess.Popen([COMPILED, "path"], stdout=subprocess.PIPE, text=True)
+
+
+@cache
 def compiled() -> dict[str, str]:
     """What makes Python import the compiled modules; nothing where they cannot be compiled, which is said then."""
-    made = subprocess.run([COMPILED, "path"], stdout=subprocess.PIPE, text=True, check=False)
-    if made.returncode != 0:
+    output, _ = compiling().communicate()
+    if compiling().returncode != 0:
         return {}
-    folder = made.stdout.strip()
+    folder = output.strip()
     return {"PYTHONPATH": folder, "MUSTER_TEST_COMPILED": folder}
 
 
@@ -140,7 +175,7 @@ def run_go(outcome: Outcome) -> None:
     """The load generator's own tests."""
     command = ["go", "test", "./..."]
     environment = os.environ | {"PATH": machine.SEARCH_PATH}
-    if subprocess.run(command, cwd=REPOSITORY / "bench" / "loadgen", env=environment, check=False).returncode != 0:
+    if run_to_its_end(command, REPOSITORY / "bench" / "loadgen", environment) != 0:
         outcome.error = f"`{' '.join(command)}` failed"
 
 
@@ -165,6 +200,7 @@ def run_pipeline_kubernetes(outcome: Outcome) -> None:
 
 
 STAGES = (
+    Stage("fast", run_fast, list, by_default=False),
     Stage("main", run_main, list),
     Stage("compiled", run_compiled, compiled_missing),
     Stage("processes", run_processes, list),
@@ -196,7 +232,13 @@ def main() -> int:
     parser.add_argument("--only", choices=[stage.name for stage in STAGES], help="run this stage and no other")
     only = parser.parse_args().only
     chosen = [stage for stage in STAGES if (stage.by_default if only is None else stage.name == only)]
-    outcomes = [run(stage, required=only is not None) for stage in chosen]
+    if any(stage.run in (run_compiled, run_processes) for stage in chosen) and not compiled_missing():
+        compiling()
+    try:
+        outcomes = [run(stage, required=only is not None) for stage in chosen]
+    except KeyboardInterrupt:
+        print("\ninterrupted", flush=True)
+        return 130
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line())
