@@ -2,8 +2,8 @@
 long.
 
 Loads that an election waits for go first, then the one with the least left to do: it is ACTIVE soonest, and no other
-load waits longer for it than for a slice. Every slice is followed by a turn of the event loop for all other work; a
-slice of a load in the background also by a rest. Kafka loads one partition after the other, in a thread of its own.
+load waits longer for it than for a slice. Every slice is followed by a turn of the event loop for all other work, and
+by a rest unless an election waits for little. Kafka loads one partition after the other, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from muster_coordinator.tuning.pacing import Rest, Urgency
 
 __all__ = ["LoadTurns"]
 
-BACKGROUND = Rest(1 / 2, longest_s=0.010)
-"""For loads that no election waits for: a restarted pod reads its logs for seconds."""
+REST = Rest(1 / 2, longest_s=0.010)
+"""Commits of active shards get the other half of the time: a pod that has restarted loads its logs for seconds."""
+SHORT_BYTES = 1 << 20
+"""An election does not rest while it loads this much of a log or less: it takes tens of milliseconds."""
 
 
 class LoadTurns:
@@ -40,11 +42,16 @@ class LoadTurns:
         if not self._running:
             self._running = True
             loop.call_soon(self._give)
-        elif self._resting is not None and urgency is Urgency.ELECTION:
+        elif self._resting is not None and self._is_urgent:
             self._resting.cancel()
             self._resting = None
             loop.call_soon(self._give)
         await turn
+
+    @property
+    def _is_urgent(self) -> bool:
+        urgency, rest_bytes, *_ = self._waiting[0]
+        return urgency is Urgency.ELECTION and rest_bytes <= SHORT_BYTES
 
     def _give(self) -> None:
         self._resting = None
@@ -60,7 +67,7 @@ class LoadTurns:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             self._running = False
-        elif self._waiting[0][0] is Urgency.ELECTION:
+        elif self._is_urgent:
             loop.call_soon(self._give)
         else:
-            self._resting = loop.call_later(BACKGROUND.after(monotonic() - self._began_s), self._give)
+            self._resting = loop.call_later(REST.after(monotonic() - self._began_s), self._give)

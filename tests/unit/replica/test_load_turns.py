@@ -46,29 +46,32 @@ async def test_load_of_an_election_goes_before_a_smaller_one_in_the_background()
     assert order == ["election"] * 3 + ["background"]
 
 
-async def test_load_in_the_background_rests_and_that_of_an_election_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("urgency", "rest_bytes", "rested"),
+    [
+        (Urgency.ELECTION, module.SHORT_BYTES, False),
+        (Urgency.ELECTION, module.SHORT_BYTES + 1, True),
+        (Urgency.BACKGROUND, 1, True),
+    ],
+)
+async def test_load_rests_unless_an_election_waits_for_little(
+    monkeypatch: pytest.MonkeyPatch, urgency: Urgency, rest_bytes: int, rested: bool
+) -> None:
     now = 0.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     rests: list[float] = []
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
     monkeypatch.setattr(loop, "call_later", lambda delay, *call: rests.append(delay) or call_later(0, *call))
-
-    async def load(urgency: Urgency) -> None:
-        nonlocal now
-        turns = LoadTurns()
-        for _ in range(3):
-            await turns.next_slice(urgency, 1)
-            now += 0.002  # the slice
-
-    await load(Urgency.ELECTION)
-    assert rests == []
-    await load(Urgency.BACKGROUND)
-    assert rests == pytest.approx([module.BACKGROUND.after(0.002)] * 2)
+    turns = LoadTurns()
+    for _ in range(3):
+        await turns.next_slice(urgency, rest_bytes)
+        now += 0.002  # the slice
+    assert rests == pytest.approx([module.REST.after(0.002)] * 2 if rested else [])
 
 
 async def test_election_ends_the_rest_of_a_load_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKGROUND", Rest(1e-12, longest_s=3600.0))
+    monkeypatch.setattr(module, "REST", Rest(1e-12, longest_s=3600.0))
     turns = LoadTurns()
     order: list[str] = []
     background = asyncio.ensure_future(load(turns, order, "background", 3, Urgency.BACKGROUND))
