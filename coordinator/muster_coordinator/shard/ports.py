@@ -6,16 +6,16 @@ The state machine that a shard runs is a port as well: `muster_coordinator.state
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.state_machine import Record
 
-if TYPE_CHECKING:
-    from muster_coordinator.shard.shard import Shard
-
 __all__ = ["NO_PRODUCER", "Answer", "Clock", "PartitionWriter", "Scheduler", "ShardEvents"]
+
+ShardT = TypeVar("ShardT", contravariant=True)
+"""`shard.Shard`, which these ports cannot name: it imports them."""
 
 NO_PRODUCER = (-1, -1)
 """Producer id and epoch of a batch outside transactions."""
@@ -78,26 +78,26 @@ class PartitionWriter(Protocol):
         ...
 
 
-class Scheduler(Protocol):
+class Scheduler(Protocol[ShardT]):
     """Gives shards their turns."""
 
-    def drain_soon(self, shard: Shard) -> None:
+    def drain_soon(self, shard: ShardT) -> None:
         """Call `shard.drain` in the coming turn, then write what all shards staged with one write."""
         ...
 
-    def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
+    def arm_timer(self, shard: ShardT, deadline_ms: int) -> None:
         """Call `shard.fire_timers()` at `deadline_ms` of the monotonic clock, or a little later."""
         ...
 
-    def disarm(self, shard: Shard) -> None:
+    def disarm(self, shard: ShardT) -> None:
         """Call `shard.fire_timers` no more: the shard has stopped serving."""
         ...
 
 
-class ShardEvents(Protocol):
+class ShardEvents(Protocol[ShardT]):
     """Learns what happens to a shard."""
 
-    def state_changed(self, shard: Shard) -> None:
+    def state_changed(self, shard: ShardT) -> None:
         """`shard.state` is another one."""
         ...
 
