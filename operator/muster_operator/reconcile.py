@@ -164,7 +164,6 @@ class Reconciler:
             bootstrap=self._workload.bootstrap(cluster, infos) if cluster else "",
             fencing_token=memory.token,
             image=memory.image,
-            image_number=memory.image_number,
             attempts=memory.attempts.view(self._clock.monotonic()),
             busy=frozenset(memory.busy),
             failovers=tuple(memory.failovers.records),

@@ -19,6 +19,7 @@ from tests.simulation.store import Api, Record
 from tests.simulation.views import PodMemory
 
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 from muster_operator.api.models import (
@@ -48,7 +49,8 @@ from muster_operator.plan.actions import (
     WritePartitionStatus,
     WriteTopicStatus,
 )
-from muster_operator.plan.observation import Image, ImageNumber, Observation
+from muster_operator.plan.metadata import number_of
+from muster_operator.plan.observation import Observation
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
@@ -155,8 +157,7 @@ class PlannedOperator(OperatorProcess):
     def _forget(self) -> None:
         self._pods = {name: PodMemory(pod, self.world) for name, pod in self._cluster.pods.items()}
         self._attempts = Attempts(self.world.random.random)
-        self._image: Image | None = None
-        self._number: ImageNumber = (-1, -1)
+        self._image: MetadataImage | None = None
 
     def _now_s(self) -> float:
         return self.world.now_ms / 1000
@@ -198,7 +199,6 @@ class PlannedOperator(OperatorProcess):
             "b:1",
             self._token,
             self._image,
-            self._number,
             self._attempts.view(self._now_s()),
         )
 
@@ -300,7 +300,7 @@ class PlannedOperator(OperatorProcess):
         self.world.send(self.name, action.resign, lambda: replica.resign(action.epoch, lambda answer: None))
 
     def _publish(self, action: PublishMetadata) -> None:
-        self._image, self._number = action.image, action.number
+        self._image = action.image
         for name in action.pods:
             pod = self._cluster.pods[name]
             self.world.send(self.name, name, _take_image(pod, action))
@@ -318,10 +318,10 @@ def _may_name(partition: Partition, seen_line: str, decided_line: str) -> bool:
 
 def _take_image(pod: Pod, action: PublishMetadata) -> Callable[[], None]:
     def take() -> None:
-        if pod.up and action.number > pod.image:
-            pod.image = action.number
+        if pod.up and number_of(action.image) > pod.image:
+            pod.image = number_of(action.image)
             for replica in pod.replicas:
                 index = replica.partition.index
-                replica.set_learners(tuple(log_id for at, log_id, _ in action.image.places if at == index))
+                replica.set_learners(tuple(each.log_id for each in action.image.places if each.partition == index))
 
     return take

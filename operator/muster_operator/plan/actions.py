@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster_coordinator.podapi.image import MetadataImage
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     CoordinatorCluster,
@@ -14,7 +15,6 @@ from muster_operator.api.models import (
     OffsetsTopic,
     OffsetsTopicStatus,
 )
-from muster_operator.plan.observation import Image, ImageNumber
 
 __all__ = [
     "Action",
@@ -73,8 +73,7 @@ class PublishMetadata:
     """Give the image to these pods."""
 
     pods: tuple[str, ...]
-    number: ImageNumber
-    image: Image
+    image: MetadataImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,40 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
-from muster_operator.plan.observation import Broker, CallKind, Connection, Image, ImageNumber, Observation, PodView
+from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
 
-__all__ = ["publish", "token_above"]
+__all__ = ["has_other_content", "number_of", "publish", "token_above"]
 
 
 def publish(
     seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
 ) -> PublishMetadata | None:
     """Give every pod that serves another image the image of `partitions`, as they are about to be recorded."""
-    image = _image(seen, topic, partitions)
-    number = _number(seen, image)
+    image = _numbered(seen, _image(seen, topic, partitions))
     behind = tuple(
         pod.name
         for pod in seen.pods
-        if pod.connection is Connection.UP and pod.image != number and (CallKind.PUBLISH, pod.name) not in seen.busy
+        if pod.connection is Connection.UP
+        and pod.image != number_of(image)
+        and (CallKind.PUBLISH, pod.name) not in seen.busy
     )
-    return PublishMetadata(behind, number, image) if behind else None
+    return PublishMetadata(behind, image) if behind else None
 
 
-def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]) -> Image:
+def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]) -> MetadataImage:
     assert seen.cluster is not None
     alive = {pod.name: pod for pod in seen.pods if pod.connection is not Connection.DOWN and ":" in pod.kafka_address}
     spec = seen.cluster.spec
-    return Image(
+    layout = topic.layout
+    leaders = ((index, *_leader(partitions.get(index), alive)) for index in layout.indexes)
+    return MetadataImage(
+        token=0,
+        version=0,
         cluster_id=seen.cluster.metadata.uid or f"{seen.namespace}.{seen.name}",
-        brokers=tuple(_broker(pod) for pod in alive.values()),
-        leaders=tuple(_leader(partitions.get(index), alive) for index in topic.layout.indexes),
-        topics=tuple((declared.name, declared.partitions) for declared in spec.topics),
+        brokers=tuple(Broker(pod.node_id, *_host_and_port(pod.kafka_address), pod.name) for pod in alive.values()),
+        offsets_partitions=layout.partitions,
+        leaders=tuple(PartitionLeader(*each) for each in leaders),
+        topics=tuple(DeclaredTopic(declared.name, declared.partitions) for declared in spec.topics),
         any_topic=spec.any_topic,
-        peers=tuple((pod.name, pod.peer_address) for pod in seen.pods if pod.peer_address),
-        places=tuple(sorted(_places(partitions))),
-        offsets_base=topic.layout.base,
+        peers=tuple(Peer(pod.name, *_host_and_port(pod.peer_address)) for pod in seen.pods if pod.peer_address),
+        places=tuple(ReplicaPlace(*each) for each in sorted(_places(partitions))),
+        offsets_base=layout.base,
     )
 
 
@@ -51,9 +60,9 @@ def _places(partitions: Mapping[int, OffsetsPartitionStatus]) -> Iterator[tuple[
                 yield index, log_id, pod
 
 
-def _broker(pod: PodView) -> Broker:
-    host, _, port = pod.kafka_address.rpartition(":")
-    return Broker(pod.node_id, host.strip("[]"), int(port), pod.name)
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView]) -> tuple[int, int]:
@@ -64,17 +73,27 @@ def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView])
     return (alive[status.leader].node_id if leads and status.leader is not None else -1, status.epoch)
 
 
-def _number(seen: Observation, image: Image) -> ImageNumber:
-    """The number of the last image if this one equals it, else a number above those of all pods.
+def number_of(image: MetadataImage | None) -> ImageNumber:
+    """The number of an image; (-1, -1) for none."""
+    return (-1, -1) if image is None else (image.token, image.version)
+
+
+def has_other_content(image: MetadataImage, last: MetadataImage | None) -> bool:
+    """Whether the two differ in more than their numbers."""
+    return last is None or replace(image, token=last.token, version=last.version) != last
+
+
+def _numbered(seen: Observation, image: MetadataImage) -> MetadataImage:
+    """The last image if this one has the same content, else this one with a number above those of all pods.
 
     After the store was restored from a backup, a pod can serve a higher number than the operator's. A number above it
     always ends with this operator's image on all pods. Of two operators, the one that lives wins because it repeats.
     """
-    served = _highest(seen.pods)
-    if seen.image == image and seen.image_number >= max(served, (seen.fencing_token, 0)):
-        return seen.image_number
-    token, version = max(seen.image_number, served, (seen.fencing_token, 0))
-    return (token, version + 1)
+    last, least = number_of(seen.image), max(_highest(seen.pods), (seen.fencing_token, 0))
+    if seen.image is not None and last >= least and not has_other_content(image, seen.image):
+        return seen.image
+    token, version = max(last, least)
+    return replace(image, token=token, version=version + 1)
 
 
 def token_above(own: int, pods: Iterable[PodView]) -> int:

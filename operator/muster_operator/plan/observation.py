@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, FailoverRecord, OffsetsPartition, OffsetsTopic
 
 __all__ = [
     "Attempt",
-    "Broker",
     "CallKind",
     "Connection",
-    "Image",
     "ImageNumber",
     "Observation",
     "PodView",
@@ -104,37 +103,12 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    node_id: int
-    host: str
-    port: int
-    pod: str
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """The content of a metadata image, which every pod tells its clients.
-
-    `leaders`: (node id or -1, epoch) by partition, from partition `offsets_base` on. `peers`: (pod, address for replica
-    traffic). `places`: (partition, log id, pod) of each replica.
-    """
-
-    cluster_id: str
-    brokers: tuple[Broker, ...]
-    leaders: tuple[tuple[int, int], ...]
-    topics: tuple[tuple[str, int], ...]
-    any_topic: bool
-    peers: tuple[tuple[str, str], ...] = ()
-    places: tuple[tuple[int, str, str], ...] = ()
-    offsets_base: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that belongs to one cluster at one moment.
 
     It includes objects that do not count (`topics[1:]`, partitions of other indexes), because their status says so.
-    `busy`: calls under way, with their pods. `failovers`: those that this operator carried out, newest first.
+    `image`: the last one that was published. `busy`: calls under way, with their pods. `failovers`: those that this
+    operator carried out, newest first.
     """
 
     namespace: str
@@ -145,8 +119,7 @@ class Observation:
     pods: tuple[PodView, ...] = ()
     bootstrap: str = ""
     fencing_token: int = 0
-    image: Image | None = None
-    image_number: ImageNumber = (-1, -1)
+    image: MetadataImage | None = None
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     busy: frozenset[tuple[CallKind, str]] = frozenset()
     failovers: tuple[FailoverRecord, ...] = ()

@@ -6,12 +6,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster_coordinator.podapi.image import MetadataImage
 from muster_operator.attempts import Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import WritePartitionStatus
-from muster_operator.plan.observation import CallKind, Image, ImageNumber, Observation
+from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
@@ -38,8 +39,7 @@ class Memory:
 
     attempts: Attempts
     failovers: Failovers
-    image: Image | None = None
-    image_number: ImageNumber = (-1, -1)
+    image: MetadataImage | None = None
     token: int = -1
     """Fencing token of the last calls; it only rises."""
     busy: set[tuple[CallKind, str]] = field(default_factory=set)

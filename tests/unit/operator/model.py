@@ -14,7 +14,7 @@ from tests.unit.podapi.fake_pod import FakePod
 
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.podapi.control import RefusedCallError
-from muster_coordinator.podapi.image import MetadataImage, PartitionLeader, ReplicaPlace
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import (
     Election,
     ElectionsRequest,
@@ -54,7 +54,7 @@ from muster_operator.plan.actions import (
     WriteTopicStatus,
 )
 from muster_operator.plan.metadata import token_above
-from muster_operator.plan.observation import Attempt, Connection, Image, ImageNumber, Observation, PodView
+from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.partition_view import log_ids
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded, leadership_of
@@ -224,8 +224,7 @@ class Operator:
 
     model: Model
     token: int = 1
-    image: Image | None = None
-    number: ImageNumber = (-1, -1)
+    image: MetadataImage | None = None
     todo: list[Action] = field(default_factory=list)
     attempts: dict[str, Attempt] = field(default_factory=dict)
 
@@ -243,7 +242,6 @@ class Operator:
             bootstrap="b:1",
             fencing_token=self.token,
             image=self.image,
-            image_number=self.number,
             attempts=self.attempts,
         )
 
@@ -328,11 +326,7 @@ class Operator:
                 run(former.resign(ResignationsRequest((resignation,))))
 
     def _publish(self, action: PublishMetadata) -> None:
-        self.image, self.number = action.image, action.number
-        leaders = tuple(PartitionLeader(index, *leader) for index, leader in enumerate(action.image.leaders))
-        token, version = action.number
-        places = tuple(ReplicaPlace(index, log_id, pod) for index, log_id, pod in action.image.places)
-        image = MetadataImage(token, version, "c", (), len(leaders), leaders, places=places)
+        self.image = action.image
         for pod in action.pods:
             if pod not in self.model.down:
-                self.model.running[pod].update_metadata(image)
+                self.model.running[pod].update_metadata(action.image)

@@ -14,7 +14,7 @@ from muster_operator.api.conditions import Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
 from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod, WritePartitionStatus
-from muster_operator.plan.metadata import token_above
+from muster_operator.plan.metadata import number_of, token_above
 from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.planner import MOVES_AT_ONCE, plan
 
@@ -228,10 +228,10 @@ def test_same_image_gets_a_new_number_when_the_fencing_token_has_risen() -> None
     model = Model()
     operator = Operator(model)
     operator.settle()
-    assert operator.number[0] == 1
+    assert number_of(operator.image)[0] == 1
     model.running["c-0"].tokens.note(6)
     operator.settle()
-    assert operator.number == (7, 1)
+    assert number_of(operator.image) == (7, 1)
     assert {pod.images[-1].token for pod in model.running.values()} == {7}
 
 
