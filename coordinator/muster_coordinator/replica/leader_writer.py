@@ -39,6 +39,7 @@ class LeaderWriter:
         sample: CommitSample,
         push_soon: Callable[[], None],
     ) -> None:
+        self.end_offset = log.end_offset
         self.is_alone = False
         """The replica is ACTIVE, is its whole set, and no other replica gets its log."""
         self._partition = partition
@@ -53,10 +54,6 @@ class LeaderWriter:
         """The core has handled an event: look again whether the replica is alone."""
         self.is_alone = self._core.is_alone
 
-    @property
-    def end_offset(self) -> int:
-        return self._log.end_offset
-
     def append(
         self,
         records: list[Record],
@@ -68,8 +65,7 @@ class LeaderWriter:
         sets: Sets | None = None,
     ) -> None:
         """`sets`: those that a leader-change or replica-set record names."""
-        log = self._log
-        base_offset = log.end_offset
+        base_offset = self.end_offset
         data = encode_batch(
             records,
             base_offset=base_offset,
@@ -81,7 +77,8 @@ class LeaderWriter:
             control=control,
         )
         end_offset = base_offset + len(records)
-        log.append(data, base_offset, end_offset, epoch)
+        self._log.append(data, base_offset, end_offset, epoch)
+        self.end_offset = end_offset
         self._journal.stage(self._partition, base_offset, end_offset, data)
         if not self.is_alone:
             self._tell_core(Batch(base_offset, end_offset, epoch, data, sets))
@@ -97,11 +94,11 @@ class LeaderWriter:
         self.append([record], epoch, now_ms, control=True, sets=Sets(replicas))
 
     def append_imported(self, batch: RecordBatch, epoch: int) -> None:
-        log = self._log
-        base_offset = log.end_offset
+        base_offset = self.end_offset
         end_offset = base_offset + batch.last_offset_delta + 1
         data = placed(batch, base_offset, epoch)
-        log.append(data, base_offset, end_offset, epoch)
+        self._log.append(data, base_offset, end_offset, epoch)
+        self.end_offset = end_offset
         self._journal.stage(self._partition, base_offset, end_offset, data)
         if not self.is_alone:
             self._tell_core(Batch(base_offset, end_offset, epoch, data))

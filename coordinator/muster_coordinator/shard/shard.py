@@ -66,6 +66,7 @@ class Shard:
         self._clock = clock
         self._metrics = metrics
         self._commit_timeout_ms = commit_timeout_ms
+        self._max_batch_bytes = self.machine.max_batch_bytes
         self._queue: deque[tuple[Any, Any]] = deque()
         self._scheduled = False
         self.is_opened = False
@@ -253,7 +254,7 @@ class Shard:
         end_offset = self.writer.end_offset
         read_round, has_round = 0, False  # one round for all reads of this turn
         records: list[Record] = []
-        size, max_bytes = HEADER_BYTES, self.machine.max_batch_bytes
+        size, max_bytes = HEADER_BYTES, self._max_batch_bytes
         for _ in range(len(queue)):
             request, answer = queue.popleft()
             if request is _INTERNAL:
@@ -313,7 +314,7 @@ class Shard:
 
     def _append(self, records: list[Record], size: int, now_ms: int) -> None:
         """Append `records` as one batch, or as several if `size`, the upper bound of its bytes, is too large."""
-        max_bytes = self.machine.max_batch_bytes
+        max_bytes = self._max_batch_bytes
         batches = split_records(records, max_bytes) if size > max_bytes else (records,) if records else ()
         for batch in batches:
             self.writer.append(batch, self.epoch, now_ms)

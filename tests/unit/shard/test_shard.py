@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.shard.fake_world import Break, Park, Poison, Read, Release, Timer, World, Write
+from tests.unit.shard.fake_world import Break, FakeMachine, Park, Poison, Read, Release, Timer, World, Write
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
@@ -89,9 +89,17 @@ def batch_texts(world: World) -> list[list[str]]:
     return [[record[2] for record in batch] for batch in world.writer.batches[1:]]
 
 
-def test_no_batch_of_a_turn_is_larger_than_allowed_and_no_operation_is_torn(world: World) -> None:
+def world_with_batches_of(max_batch_bytes: int) -> World:
+    machine = FakeMachine()
+    machine.max_batch_bytes = max_batch_bytes
+    world = World(machine)
+    world.activate()
+    return world
+
+
+def test_no_batch_of_a_turn_is_larger_than_allowed_and_no_operation_is_torn() -> None:
     texts = [(f"{number}-" + "x" * 150, f"{number}+" + "x" * 150) for number in range(6)]
-    world.machine.max_batch_bytes = HEADER_BYTES + 4 * (RECORD_OVERHEAD_BYTES + 1 + 152)
+    world = world_with_batches_of(HEADER_BYTES + 4 * (RECORD_OVERHEAD_BYTES + 1 + 152))
     asked = [world.ask(Write(pair)) for pair in texts]
     world.turn()
     assert batch_texts(world) == [[*texts[0], *texts[1]], [*texts[2], *texts[3]], [*texts[4], *texts[5]]]
@@ -100,9 +108,9 @@ def test_no_batch_of_a_turn_is_larger_than_allowed_and_no_operation_is_torn(worl
     assert [each.got for each in asked] == [["written"]] * 6
 
 
-def test_operation_that_no_batch_can_hold_gets_several(world: World) -> None:
+def test_operation_that_no_batch_can_hold_gets_several() -> None:
     small, large = ("a",), tuple(f"{number:02}" + "y" * 198 for number in range(10))
-    world.machine.max_batch_bytes = HEADER_BYTES + 3 * (RECORD_OVERHEAD_BYTES + 1 + 200)
+    world = world_with_batches_of(HEADER_BYTES + 3 * (RECORD_OVERHEAD_BYTES + 1 + 200))
     first, second, third = (world.ask(Write(texts)) for texts in (small, large, small))
     world.turn()
     assert [len(batch) for batch in batch_texts(world)] == [1, 3, 3, 3, 1, 1]
