@@ -9,6 +9,7 @@ import msgspec
 from muster_cli.local.data_dir import RunningPod
 from muster_coordinator.podapi.models import PodStatus
 from muster_coordinator.states import OPEN_STATES, ReplicaRole
+from muster_operator.api.conditions import ConditionType
 from muster_operator.api.models import OffsetsPartition, PartitionState
 
 
@@ -72,7 +73,7 @@ def stall_causes(partitions: Sequence[OffsetsPartition]) -> dict[int, str]:
         for each in partitions
         if each.status.state is PartitionState.STALLED
         for condition in each.status.conditions
-        if condition.type == "Ready"
+        if condition.type == ConditionType.READY
     }
 
 
@@ -106,4 +107,5 @@ def _partition_line(
 
 
 def _follows(pod: PodStatus, partition: int, epoch: int) -> bool:
-    return any((each.partition, each.role, each.epoch) == (partition, "follower", epoch) for each in pod.partitions)
+    wanted = (partition, ReplicaRole.FOLLOWER, epoch)
+    return any((each.partition, each.role, each.epoch) == wanted for each in pod.partitions)
