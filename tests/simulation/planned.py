@@ -78,6 +78,7 @@ class Objects:
         self.pods = list(cluster.pods)
         self.factor = options.replicas
         self.partitions = [self._new(index) for index in range(options.partitions)]
+        self._called: dict[tuple[int, int], str] = {}
         self._topics = [(0, self.topic)]
         self._past = [(0, tuple(self.partitions))]
 
@@ -100,6 +101,12 @@ class Objects:
         self.topic = replace(self.topic, status=status, metadata=metadata)
         self._topics.append((self.api.world.now_ms, self.topic))
         return self.api.wrote(operator)
+
+    def calls(self, action: Elect) -> None:
+        """What must hold of all elections that all operators call."""
+        assert self.recorded(action.index).epoch >= action.epoch, f"epoch {action.epoch} is called and not recorded"
+        pod = self._called.setdefault((action.index, action.epoch), action.pod)
+        assert pod == action.pod, f"epoch {action.epoch} of {action.index} is issued to {pod} and {action.pod}"
 
     def recorded(self, index: int) -> OffsetsPartitionStatus:
         """What operators decide on."""
@@ -256,6 +263,7 @@ class PlannedOperator(OperatorProcess):
     def _elect(self, action: Elect, run: int) -> None:
         world = self.world
         pod = self._cluster.pods[action.pod]
+        self._objects.calls(action)
         self._attempts.start(action.partition, action.pod, action.epoch, self._now_s(), action.reason, action.message)
         world.log(
             f"{self.name} elects {action.pod}/{action.index} in {action.epoch}"
