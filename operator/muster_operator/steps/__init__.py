@@ -1,6 +1,6 @@
 """The steps of a reconcile, in their order: each carries out its kinds of actions and says in one line what it did.
 
-LeadershipRecord comes first: a failover must not queue after the upkeep of pods or the writing of status.
+Leadership comes first: a failover must not queue after the upkeep of pods or the writing of status.
 Calls to pods run in the background, so that a pod that hangs delays no other; their end starts the next reconcile.
 """
 
@@ -12,11 +12,12 @@ from muster_operator.plan.actions import Action
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.elect import elect
 from muster_operator.steps.metadata import publish_metadata
-from muster_operator.steps.partitions import create_partitions, show_partitions
+from muster_operator.steps.partitions import create_partitions
 from muster_operator.steps.pods import ensure_pods, refresh, restart_pods
 from muster_operator.steps.record import record_leadership
 from muster_operator.steps.replicas import create_replicas, remove_replicas
 from muster_operator.steps.reshard import record_reshard, set_fences
+from muster_operator.steps.show import show_partitions
 from muster_operator.steps.status import write_status
 
 __all__ = ["STEPS", "Step"]

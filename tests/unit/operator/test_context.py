@@ -34,10 +34,10 @@ from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Elect, WritePartitionStatus, WriteTopicStatus
 from muster_operator.plan.observation import Observation
-from muster_operator.steps import partitions
+from muster_operator.steps import show
 from muster_operator.steps.context import TELL_EVERY_S, Context, Memory
 from muster_operator.steps.elect import elect
-from muster_operator.steps.partitions import IN_PARALLEL, show_partitions
+from muster_operator.steps.show import IN_PARALLEL, show_partitions
 from muster_operator.steps.status import write_status
 from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError, StoreError
 
@@ -216,7 +216,7 @@ async def test_status_that_was_overtaken_is_left_to_the_next_plan() -> None:
 
 
 async def test_store_that_does_not_answer_ends_the_pass_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "RETRY_S", 0.0)
+    monkeypatch.setattr(show, "RETRY_S", 0.0)
     shown = Shown()
     shown.store.errors = [StoreError("away") for _ in range(IN_PARALLEL)]
     await shown.plan(*(led(index, 2) for index in range(10)))
