@@ -1,11 +1,11 @@
 """Group and offset state of one offsets partition, without I/O (Kafka: GroupCoordinatorShard).
 
-A handler returns a Result: records, answers, timers. Durable state, what the records say, changes only in ``replay``
-and ``replay_transaction_marker``, which the leader calls with its own records as soon as a handler returned them,
-and everybody else with what the log holds. Live state (members that are joining, parked requests, pending member
-ids) exists from ``on_loaded`` to ``on_unloaded`` and is moved by handlers and timers.
+A handler returns a Result: records, answers, timers. Durable state, which the records describe, changes only in
+`replay`, `replay_transaction_marker` and `restore`. The leader replays its own records as soon as a handler has
+returned them; a follower and a load replay those of the log. Live state (members that are joining, parked requests,
+pending member ids) exists from `on_loaded` to `on_unloaded`, and handlers and timers change it.
 
-``now_ms`` is wall-clock time in milliseconds since the epoch: it ends up in records. Timers are given as delays.
+`now_ms` is wall-clock time in milliseconds since 1970: records contain it. Timers are given as delays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Result, TimerKey, Token
 
 START_SLICE = 1_000
-"""Groups and members whose sessions start in one step after a load: about two milliseconds of work."""
+"""Groups and members whose sessions start in one slice after a load: about two milliseconds of work."""
 
 _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.OffsetCommitRequest: offset_commit,
@@ -72,11 +72,11 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
 
 @dataclass(frozen=True)
 class DurableState:
-    """What the log says, comparable.
+    """The durable state in a form that can be compared.
 
-    ``implied_groups`` have no record of their own: committed offsets made them. A compacted log may lack those whose
-    offsets have all been removed, and the epochs of producers and of their coordinators whose records are gone;
-    everything else is the same.
+    `implied_groups` have no record of their own: their committed offsets imply them. A compacted log may lack groups
+    whose offsets have all been removed, and the epochs of producers and of their coordinators whose records were
+    removed. Everything else is equal to the state of the whole log.
     """
 
     groups: dict[str, GroupMetadataValue]
@@ -112,8 +112,8 @@ class GroupCoordinator:
     def replay(
         self, change: Change, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Apply one record. ``offset`` is its own; ``producer_id`` is -1 outside transactions. Unknown types change
-        nothing."""
+        """Apply the record at `offset`. `producer_id` is -1 outside transactions. Records of unknown types are
+        ignored."""
         if type(change) is OffsetCommitRecord:
             value = change.value
             group_id = change.group_id
@@ -152,7 +152,7 @@ class GroupCoordinator:
     def replay_transaction_marker(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int, coordinator_epoch: int
     ) -> None:
-        """Apply a COMMIT or ABORT marker at ``offset``."""
+        """Apply the COMMIT or ABORT marker at `offset`."""
         self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch)
 
     @property
@@ -171,7 +171,7 @@ class GroupCoordinator:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def on_loaded(self, now_ms: int) -> Result:
-        """The log is replayed and this pod leads: sessions of all members start, a slice at a time, and expiry."""
+        """Start the sessions of all members, a slice at a time, and the search for expired offsets."""
         assert not self._active
         self._active = True
         self._start_queue = iter(list(self._state.groups))
@@ -181,8 +181,8 @@ class GroupCoordinator:
         return effects.result()
 
     def _start_sessions(self, effects: Effects, now_ms: int) -> None:
-        """One slice; the next one follows at once. Requests between two of them are answered as ever: sessions that
-        they begin just begin again."""
+        """Start the sessions of one slice of the groups; a timer starts the next slice at once. A session that a
+        request starts between two slices starts again with its slice."""
         looked_at = 0
         for group_id in self._start_queue:
             group = self._state.groups.get(group_id)
@@ -221,7 +221,7 @@ class GroupCoordinator:
         return tuple(parked)
 
     def _restore_as_logged(self, group: ClassicGroup) -> None:
-        """The group as the log alone has it."""
+        """Replace `group` by its state in the log."""
         fresh = self._state.add_group(group.group_id, group.state_timestamp_ms)
         fresh.logged = True
         if group.durable is not None:
@@ -250,8 +250,8 @@ class GroupCoordinator:
         return effects.result()
 
     def _expire(self, now_ms: int) -> Result:
-        """One slice of the search for what has expired; the next one follows at once, a new search after the
-        interval."""
+        """Remove what has expired in one slice of the groups. A timer continues the search at once, or starts a new one
+        after the interval."""
         config = self._state.config
         if not self._expiry_queue:
             self._expiry_queue = list(self._state.groups)
@@ -272,7 +272,7 @@ class GroupCoordinator:
         return self._delete_partitions()
 
     def _delete_partitions(self) -> Result:
-        """One slice of the search; the next one follows at once."""
+        """Search one slice of the groups; a timer continues at once."""
         effects = Effects()
         looked_at = 0
         while self._deletion_queue and looked_at < self._state.config.expiry_slice:
@@ -295,7 +295,7 @@ class GroupCoordinator:
 
     @property
     def offset_count(self) -> int:
-        """Committed offsets, without those of open transactions (Kafka: NumOffsets)."""
+        """The number of committed offsets, without those of open transactions (Kafka: NumOffsets)."""
         return self._state.offsets.count
 
     @property
@@ -309,15 +309,15 @@ class GroupCoordinator:
         }
 
     def group_counts(self) -> dict[GroupState, int]:
-        """Groups per state, every state present."""
+        """Returns the number of groups in each state; every state is a key."""
         return dict(self._state.group_counts)
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """For tests and diagnosis; not to be changed."""
+        """Returns a group for tests and diagnosis, which must not change it."""
         return self._state.group(group_id)
 
     def durable_state(self) -> DurableState:
-        """A snapshot of all that replay has built; equal for equal logs."""
+        """Returns all that replay has built; equal for equal logs."""
         groups = self._state.groups
         offsets = self._state.offsets
         return DurableState(

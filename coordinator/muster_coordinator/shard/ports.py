@@ -48,7 +48,7 @@ class Answer(Protocol):
 class PartitionWriter(Protocol):
     """Where the records of a shard go: the log of one partition, for one leadership (Kafka: PartitionWriter).
 
-    Whoever owns the log calls `Shard.committed` and `Shard.reads_confirmed`. The appending methods raise OSError.
+    The owner of the log calls `Shard.committed` and `Shard.reads_confirmed`. The appending methods raise OSError.
     """
 
     @property
@@ -102,5 +102,5 @@ class ShardEvents(Protocol[ShardT]):
         ...
 
     def storage_failed(self, error: Exception) -> None:
-        """A write to the log failed: nothing more may be written before the storage was opened anew."""
+        """A write to the log failed: nothing more may be written before the storage is opened again."""
         ...
