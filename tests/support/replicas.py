@@ -352,25 +352,19 @@ class ReplicaPods:
                     return outcome
 
     async def elect(self, index: int, partition: int = 0, **flags: Any) -> None:
-        """Until that pod is ACTIVE."""
+        """Until that pod is ACTIVE. If another pod has a better log, that one is elected first, as the operator does:
+        a majority acknowledged what this pod lacks."""
         outcome = await self.try_elect(index, partition, **flags)
         async with asyncio.timeout(LIMIT_S):
             while outcome.status is not CallStatus.ACCEPTED:
                 flags.pop("epoch", None)
-                await asyncio.sleep(0.05)
-                outcome = await self.try_elect(index, partition, **flags)
-
-    async def elect_best(self, index: int, partition: int = 0) -> int:
-        """Elect that pod or, as the operator does, the pod whose log is better than its own. Returns the index of the
-        pod that is ACTIVE."""
-        async with asyncio.timeout(LIMIT_S):
-            while (outcome := await self.try_elect(index, partition)).status is not CallStatus.ACCEPTED:
                 if outcome.status is CallStatus.BETTER_LOG:
                     better = self.network.pod_of(outcome.better_log_id)
-                    index = next(number for number, pod in enumerate(self.pods) if pod is better)
+                    await self.elect(next(n for n, pod in enumerate(self.pods) if pod is better), partition, **flags)
+                    flags["force"] = True
                 else:
                     await asyncio.sleep(0.05)
-        return index
+                outcome = await self.try_elect(index, partition, **flags)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT_S):
