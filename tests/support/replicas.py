@@ -1,4 +1,4 @@
-"""Several shard managers in one event loop: real logs and journals in directories, messages through memory.
+"""Several pods in one event loop: real logs and journals in directories, messages through memory.
 
 Messages are encoded and decoded on the way, as between pods. A pod can be killed (nothing is written out), cut off,
 delayed, and started again on its directory.
