@@ -48,6 +48,19 @@ def test_tables_of_folders_name_folders_and_files_that_exist() -> None:
         assert [name for name in re.findall(r"`([^`]+)`", start) if not (ROOT / folder / name).exists()] == []
 
 
+def test_architecture_page_names_modules_and_methods_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = set(re.findall(r"`([a-z0-9_/]+\.py)`", text))
+    assert len(modules) > 30
+    assert sorted(name for name in modules if not any((ROOT / package / name).is_file() for package in PACKAGES)) == []
+    sources = "".join(file.read_text() for package in PACKAGES for file in (ROOT / package).glob("**/*.py"))
+    methods = set(re.findall(r"`([A-Z]\w+)\.([a-z_]+)`", text)) - {("OffsetsTopic", "status")}
+    assert methods
+    for owner, method in methods:
+        assert re.search(rf"\bclass {owner}\b", sources), owner
+        assert re.search(rf"\bdef {method}\b", sources), method
+
+
 def test_operations_page_lists_the_options_of_local_up() -> None:
     usage = (ROOT / "docs" / "operations.md").read_text().split("```")[1]
     shown = set(re.findall(r"--[a-z-]+", usage))
