@@ -55,8 +55,8 @@ class ListenerSettings:
 
     max_buffered_bytes: int = _setting(268_435_456, None, 1_048_576)
     """Bytes that all connections hold together: requests that are not complete or not answered yet, answers that are
-    not sent. Beyond it the connection that holds most is closed. A connection counts from 4 KiB on. To be larger than
-    socket.request.max.bytes, or a request of that size never gets through."""
+    not sent. Beyond it the connection that holds most is closed. Only connections that hold more than 4 KiB count.
+    Set it above socket.request.max.bytes, or a request of that size never gets through."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ShardSettings:
     """A request whose records are not committed after this long (ms) gets COORDINATOR_NOT_AVAILABLE."""
 
     journal_bytes: int = _setting(16_777_216, None, 1_048_576)
-    """Size (bytes) of one journal file. Recovery reads what is in them; a larger one makes it longer."""
+    """Size (bytes) of one journal file. Recovery reads all journal files, so a larger value makes it longer."""
 
     delete_offsets_of_removed_topics: int = _setting(0, None, 0, 1)
     """1: when a topic is removed from the declared ones, or loses partitions, the offsets that groups committed for
@@ -83,20 +83,21 @@ class ShardSettings:
     pod longer, a smaller one costs CPU."""
 
     segment_flush_interval_ms: int = _setting(250, None, 1, 60_000)
-    """How long (ms) bytes that the journal holds may wait before they are written to their segment file too."""
+    """How long (ms) records may be in the journal only, before they are written to their segment file too."""
 
     flush_os: int = _setting(0, None, 0, 1)
-    """0: what is acknowledged is on the disk. 1: the operating system writes it when it likes, as for a Kafka broker:
-    a pod whose machine lost power is rebuilt from the others before it counts again. If a majority of a partition lost
-    power at once, it stays without a leader until a person allows data loss. Promises of epochs are always synced."""
+    """0: records are on the disk before they are acknowledged. 1: the operating system decides when, as for a Kafka
+    broker. A pod whose machine lost power is rebuilt from the others before it counts again. If a majority of a
+    partition lost power at once, it stays without a leader until a person allows data loss. Promises of epochs are
+    always synced."""
 
 
 @dataclass(frozen=True)
 class CompactionSettings:
-    """Compaction of the closed segments of partitions that this pod leads. Records go; offsets and epochs stay."""
+    """Compaction of the closed segments of all replicas on this pod. Records go; offsets and epochs stay."""
 
     log_cleaner_min_cleanable_ratio: float = _ratio(0.5, "log.cleaner.min.cleanable.ratio")
-    """A log is cleaned when at least this part of its closed segments' bytes was not cleaned yet."""
+    """A log is cleaned when at least this share of the bytes in its closed segments was not cleaned yet."""
 
     log_cleaner_delete_retention_ms: int = _setting(86_400_000, "log.cleaner.delete.retention.ms", 0)
     """How long (ms) tombstones and transaction markers are kept after they were written."""
@@ -107,10 +108,11 @@ class CompactionSettings:
 
     archive_dir: str = _text("")
     """An absolute path: each closed segment is copied there before the cleaner may touch it, as
-    `__consumer_offsets-<p>/<log id>/<20 digits>.log`. Empty: nothing is archived. Not to lie in a data directory."""
+    `__consumer_offsets-<p>/<log id>/<20 digits>.log`. Empty: nothing is archived. It must not be in a data
+    directory."""
 
     log_cleaner_backoff_ms: int = _setting(15_000, "log.cleaner.backoff.ms", 1)
-    """Pause (ms) between two passes, and between two looks for a log to clean."""
+    """Pause (ms) between two passes of the cleaner, also when there was no log to clean."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +121,16 @@ class PeerSettings:
 
     self_nomination_after_ms: int = _setting(10_000, None, 0, 86_400_000)
     """A replica that heard neither the operator nor a leader for this long (ms), or up to twice as long, asks the
-    others whether it may lead. A pod that was started again without an operator answers clients after this long from
-    what it knew before. 0: only the operator elects."""
+    others whether it may lead. A pod that was started again without an operator answers clients after this time from
+    the last image that it stored. 0: only the operator elects."""
 
     drain_timeout_ms: int = _setting(3000, None, 0, 600_000)
-    """How long (ms) a pod that is asked to end goes on leading partitions of several replicas while none of them is
-    moved away by the operator, 20 s in all. Then it resigns."""
+    """A pod that is asked to end continues to lead partitions with several replicas until the operator has moved them.
+    It resigns when none was moved for this long (ms), or after 20 s."""
 
     peer_buffer_bytes: int = _setting(16_777_216, None, 1_048_576)
-    """What may wait (bytes) to be sent to one other pod. What does not fit is dropped and sent again later; what helps
-    a replica to catch up may fill a quarter of it."""
+    """Size (bytes) of the buffer of messages to one other pod. Messages that do not fit are dropped and sent again
+    later. Messages that only help a replica to catch up may fill a quarter of it."""
 
 
 @dataclass(frozen=True)
