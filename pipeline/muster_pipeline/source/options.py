@@ -28,7 +28,7 @@ class SourceOptions:
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     """`maxBatchBytes`: a larger batch, or one that decompresses to more, is a row that says so."""
     restart: bool = False
-    """`onRewrittenLog` of a stream: FAIL ends it where a log is not any more what was read, RESTART gives a row that
+    """`onRewrittenLog` of a stream: FAIL ends it where a log was rewritten, RESTART gives a row that
     says so, and the log from its start."""
     last_only: bool = False
     """`keep`: ALL records, or of the commits and removals that replace each other the LAST one that a task reads."""
