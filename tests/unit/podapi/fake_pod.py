@@ -385,6 +385,8 @@ class FakePod:
         self.operator_heard_count += 1
 
     async def drain(self, token: int | None = None) -> None:
+        if token is not None:
+            self.tokens.check(token)
         self.drained = True
         self._hub.publish_status()
         for index, epoch in tuple(self._led.items()):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import aiohttp
+import msgspec
 import pytest
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually, serve, start
@@ -119,8 +120,28 @@ async def test_older_fencing_token_is_a_409_with_both_tokens_in_the_message(clie
     await client.create_replicas(ReplicasRequest(3, ()))
 
 
+async def test_higher_epoch_is_taken_from_an_operator_with_a_lower_token(client: PodClient) -> None:
+    """A restored store lowers the token: elections carry none, so it cannot keep a partition without a leader."""
+    created = (await client.create_replicas(replicas(0))).results[0]
+    await client.update_metadata(msgspec.structs.replace(image(1), token=9))
+    accepted = (await client.elect(election(0, 4, created.log_id, bootstrap=True))).results[0]
+    assert (accepted.status, accepted.epoch) == (CallStatus.ACCEPTED, 4)
+    resigned = (await client.resign(ResignationsRequest((Resignation(0, 5),)))).results[0]
+    assert resigned.status is CallStatus.ACCEPTED
+
+
 async def test_drain_reaches_the_pod(client: PodClient, pod: FakePod) -> None:
     await client.drain()
+    assert pod.drained
+
+
+async def test_drain_of_an_operator_that_was_replaced_is_refused(client: PodClient, pod: FakePod) -> None:
+    await client.create_replicas(ReplicasRequest(3, ()))
+    with pytest.raises(PodRefusedError) as caught:
+        await client.drain(token=2)
+    assert caught.value.reason == "StaleToken"
+    assert not pod.drained
+    await client.drain(token=3)
     assert pod.drained
 
 
