@@ -26,7 +26,9 @@ from muster_coordinator.calls import CallStatus
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.records.batch import CorruptBatchError, iter_batches
 from muster_coordinator.requests import groups as m
@@ -38,16 +40,17 @@ ROUND_S = 30.0
 
 
 def new_manager(disk: FakeDisk, boot_id: str) -> ReplicaManager:
+    storage = StorageSettings(segment_bytes=600, journal_bytes=1 << 20, flush_interval_ms=5, boot_id=boot_id)
     return ReplicaManager(
+        Partitions(),
         data_dir=DATA,
         disk=disk,
-        storage_settings=StorageSettings(
-            segment_bytes=600, journal_bytes=1 << 20, flush_interval_ms=5, boot_id=boot_id
-        ),
+        settings=ManagerSettings(storage, commit_timeout_ms=5000),
         clock=SystemClock(),
         peers=NoPeers(),
         new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-        commit_timeout_ms=5000,
+        events=PodEvents(),
+        must_restart=lambda: None,
     )
 
 

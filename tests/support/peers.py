@@ -96,9 +96,8 @@ class PeerPod:
         self.name = name
         self.replicas = FakeReplicas()
         identity = PeerIdentity(name, uid or f"uid-of-{name}")
-        self.network = PeerNetwork(identity, buffer_bytes=buffer_bytes, times=times, random=Random(1))
+        self.network = PeerNetwork(identity, self._count, buffer_bytes=buffer_bytes, times=times, random=Random(1))
         self.lost_changes = 0
-        self.network.on_lost_change = self._count
 
     def _count(self) -> None:
         self.lost_changes += 1

@@ -20,7 +20,9 @@ from muster_coordinator.log.disk import OsDisk, write_fully
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.replication.messages import Message, decode_message, encode_message
 from muster_coordinator.requests import groups as m
@@ -207,25 +209,33 @@ class ReplicaPod:
             boot_id=self.boot_id,
             **options.pop("storage", {}),
         )
-        if options.pop("cleaned", False):
-            options["cleaner_settings"] = CleanerSettings(
-                storage.segment_bytes,
-                min_cleanable_ratio=0.01,
-                delete_retention_ms=0,
-                backoff_ms=10**8,
-                io_max_bytes_per_second=10**9,
-            )
-        if options.pop("checkpoints", False):
-            options["checkpointer_settings"] = CheckpointerSettings(1, check_interval_ms=10**8)
+        cleaner = CleanerSettings(
+            storage.segment_bytes,
+            min_cleanable_ratio=0.01,
+            delete_retention_ms=0,
+            backoff_ms=10**8,
+            io_max_bytes_per_second=10**9,
+        )
+        checkpointer = CheckpointerSettings(1, check_interval_ms=10**8)
+        settings = ManagerSettings(
+            storage,
+            commit_timeout_ms=5000,
+            cleaner=cleaner if options.pop("cleaned", False) else None,
+            checkpointer=checkpointer if options.pop("checkpoints", False) else None,
+            self_nomination_ms=options.pop("self_nomination_ms", 0),
+        )
         self.manager = ReplicaManager(
+            Partitions(),
             data_dir=self.directory,
             disk=self.disk,
-            storage_settings=storage,
+            settings=settings,
             clock=self.network.clock,
             peers=_PortOf(self),
-            commit_timeout_ms=5000,
-            **{"new_machine": _new_groups, **options},
+            new_machine=options.pop("new_machine", _new_groups),
+            events=PodEvents(),
+            must_restart=lambda: None,
         )
+        assert not options, options
         await self.manager.start()
 
     async def stop(self) -> None:

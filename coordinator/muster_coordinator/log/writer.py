@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from time import perf_counter
+from typing import Protocol
 
 import structlog
 
@@ -26,7 +27,7 @@ from muster_coordinator.log.journal.journal import Journal, JournalFile, Staged
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.sync import WriteBack
 
-__all__ = ["JournalWriter", "Pace"]
+__all__ = ["JournalWriter", "Journaled", "Pace"]
 
 logger = structlog.get_logger(__name__)
 
@@ -66,24 +67,33 @@ class Pace:
             self._slow += ((seconds > FAST_S) - self._slow) / WINDOW
 
 
+class Journaled(Protocol):
+    """The owner of one log of the journal."""
+
+    @property
+    def open_log(self) -> PartitionLog | None:
+        """None while the log is not open."""
+        ...
+
+    def log_durable(self, end_offset: int) -> None:
+        """A write is done that had records of this log, which is durable up to `end_offset` now."""
+        ...
+
+
 class JournalWriter:
-    """`log_of`: the open log of a partition, None if it is not open. Called on the event loop: `on_durable` after
-    each write, with partition -> log end; `on_failed` when a journal write failed, after which nothing is written
-    until `recover`, or when a log could not be synced, which then has `failed`.
+    """`owners`: by partition, those of the logs, as they are at any time. After each write the writer calls those whose
+    records it had, then what was given to `start`. `failed` is called when a journal write failed, after which nothing
+    is written until `recover`, or when a log could not be synced, which then has `failed`. All on the event loop.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        log_of: Callable[[int], PartitionLog | None],
-        on_durable: Callable[[dict[int, int]], None],
-        on_failed: Callable[[OSError], None],
-        pace: Pace,
-    ) -> None:
-        self._journal = journal
-        self._log_of = log_of
-        self._on_durable = on_durable
-        self._on_failed = on_failed
+    _journal: Journal
+    _after_write: Callable[[], None]
+
+    def __init__(self, owners: Mapping[int, Journaled], pace: Pace, failed: Callable[[OSError], None]) -> None:
+        self.ended = 0
+        """The number of the last write that has ended."""
+        self._owners = owners
+        self._on_failed = failed
         self._queue: SimpleQueue[Staged | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._run, name="journal", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -96,24 +106,28 @@ class JournalWriter:
         self._housekeeping: asyncio.Task[None] | None = None
         self._next_housekeeping = 0.0  # in loop time
 
-    def start(self) -> None:
-        """Start on the running event loop, which owns the journal."""
+    def start(self, journal: Journal, after_write: Callable[[], None]) -> None:
+        """Within the event loop that owns the journal. `after_write` is called after each write."""
+        self._journal = journal
+        self._after_write = after_write
         self._loop = asyncio.get_running_loop()
         self._idle.set()
         self._worker.start()
         self._keep_house()
 
-    def submit(self) -> None:
-        """Write what is staged: now, or right after the write that is on its way."""
+    def submit(self) -> int:
+        """Write what is staged: now, or right after the write that is on its way. Returns the number of that write."""
         if self._closing or self._journal.failed is not None:
-            return
+            return self.ended
         if self._busy:
             self._again = True
-            return
+            return self.ended + 2
         staged = self._journal.take()
-        if staged is not None:
-            self._idle.clear()
-            self._begin(staged)
+        if staged is None:
+            return self.ended
+        self._idle.clear()
+        self._begin(staged)
+        return self.ended + 1
 
     def _begin(self, staged: Staged) -> None:
         self._busy = True
@@ -125,7 +139,7 @@ class JournalWriter:
 
     @property
     def is_writing(self) -> bool:
-        """A write is on its way; `on_durable` or `on_failed` follows."""
+        """A write is on its way."""
         return self._busy
 
     async def recover(self, logs: Iterable[PartitionLog]) -> None:
@@ -186,6 +200,7 @@ class JournalWriter:
         if took_s > TOLD_S:
             logger.warning("journal_write_slow", ms=round(took_s * 1000))
         self._busy = False
+        self.ended += 1
         again, self._again = self._again, False
         staged = self._journal.take() if again else None
         if staged is not None:
@@ -193,15 +208,20 @@ class JournalWriter:
         else:
             self._idle.set()
         for partition, end_offset in ends.items():
-            log = self._log_of(partition)
-            if log is not None:
-                log.journaled_end = end_offset
+            owner = self._owners.get(partition)
+            if owner is not None:
+                owner.log_durable(end_offset)
         self._written_to.update(ends)
-        self._on_durable(ends)
+        self._after_write()
         self._keep_house()
+
+    def _log_of(self, partition: int) -> PartitionLog | None:
+        owner = self._owners.get(partition)
+        return owner.open_log if owner is not None else None
 
     def _failed(self, exc: OSError) -> None:
         self._busy = False
+        self.ended += 1
         self._idle.set()
         logger.error("journal_write_failed", error=str(exc))
         self._on_failed(exc)

@@ -75,16 +75,22 @@ class PeerCounters:
 
 
 class PeerNetwork:
-    """`start` and `stop` once each. `on_lost_change`: `lost` changed."""
+    """`start` and `stop` once each."""
 
     def __init__(
-        self, identity: PeerIdentity, *, buffer_bytes: int, times: PeerTimes | None = None, random: Random | None = None
+        self,
+        identity: PeerIdentity,
+        lost_changed: Callable[[], None],
+        *,
+        buffer_bytes: int,
+        times: PeerTimes | None = None,
+        random: Random | None = None,
     ) -> None:
-        """`buffer_bytes`: what may wait for one pod."""
+        """`lost_changed` is called when `lost` has changed. `buffer_bytes` may wait for one pod."""
         self.counters = PeerCounters()
-        self.on_lost_change: Callable[[], None] = lambda: None
         self.address = ""  # HOST:PORT that other pods are told; "" before `start`
         self._identity = identity
+        self._lost_changed = lost_changed
         self._buffer_bytes = buffer_bytes
         self._times = times or PeerTimes()
         self._random = random or Random()
@@ -141,7 +147,7 @@ class PeerNetwork:
                 peer.reset("this pod is of another cluster now")
         self._connect()
         if self.lost != before:
-            self.on_lost_change()
+            self._lost_changed()
 
     def pod_of(self, log_id: str) -> str | None:
         """The pod that has this replica, as far as it is known here."""
@@ -235,7 +241,7 @@ class PeerNetwork:
             for log_id in self._addresses.log_ids_of(peer.pod):
                 self._replicas.disconnected(log_id)
         if peer.pod in self._addresses.sharing:
-            self.on_lost_change()
+            self._lost_changed()
 
     def failed(self, peer: Outbound, reason: str, message: str) -> None:
         self.counters.errors[reason] += 1

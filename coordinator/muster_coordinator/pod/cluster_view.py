@@ -43,11 +43,11 @@ class ClusterView:
     def __init__(self, pod: str = "", knowledge: LeaderKnowledge | None = None) -> None:
         self.image: MetadataImage | None = None
         self.recalled = False
-        self.knowledge = knowledge
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, int] = {}
         self.topic_names: dict[bytes, str] = {}
         self._pod = pod
+        self._knowledge = knowledge
         self._leaders: dict[int, tuple[int, int]] = {}  # partition -> (epoch, node id)
         self._by_pod: dict[str, Broker] = {}
         self._any_topic = False
@@ -142,15 +142,15 @@ class ClusterView:
         """(epoch, leader) like ``leader_of``; the epoch is -1 if none is known."""
         epoch, node_id = self._leaders.get(partition, (-1, -1))
         leader = self.brokers.get(node_id)
-        if self.knowledge is None:
+        if self._knowledge is None:
             return epoch, leader
-        promise = self.knowledge.promised(partition)
+        promise = self._knowledge.promised(partition)
         if promise is not None and promise[0] >= epoch:
             if promise[1]:
                 return promise[0], self._by_pod.get(promise[1])
             if leader is not None and leader.pod == self._pod:
                 return epoch, None  # this pod led, and does not any more
-        return epoch, None if leader is not None and self.knowledge.is_lost(leader.pod) else leader
+        return epoch, None if leader is not None and self._knowledge.is_lost(leader.pod) else leader
 
 
 def is_legal_topic_name(name: str) -> bool:

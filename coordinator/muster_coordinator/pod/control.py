@@ -67,9 +67,14 @@ class Pod:
         self._publisher = PartitionPublisher(self._hub, self._status_of, self._images.replicated)
         self._drain = Drain(manager, self._images.replicated, self._hub.publish_status, settings.drain_timeout_ms)
         self._listening = False
-        manager.on_partition_change = self._publisher.changed
-        manager.on_pod_change = self._hub.publish_status
-        network.on_lost_change = self._hub.publish_status
+
+    def partition_changed(self, partition: int) -> None:
+        """Implements `pod.events.PodWatcher`."""
+        self._publisher.changed(partition)
+
+    def pod_changed(self) -> None:
+        """Implements `pod.events.PodWatcher`."""
+        self._hub.publish_status()
 
     def remember(self, image: MetadataImage) -> None:
         """`image` is the last one of an earlier run of this pod."""
@@ -180,7 +185,7 @@ class Pod:
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:
         """All replicas, and directories that cannot serve as one because their promise cannot be read."""
-        here = sorted({*self._manager.replicas, *self._manager.damage})
+        here = sorted({*self._manager.replicas, *self._manager.health.damage})
         return tuple(status for one in here if (status := self._status_of(one)) is not None)
 
     def _status_of(self, partition: int) -> p.ReplicaStatus | None:
@@ -192,7 +197,7 @@ class Pod:
     # -- health -------------------------------------------------------------------------------------------------------
 
     def live(self) -> tuple[bool, str]:
-        must_restart = self._manager.must_restart
+        must_restart = self._manager.health.must_restart
         return (False, must_restart) if must_restart else (True, "the event loop runs")
 
     def started(self) -> tuple[bool, str]:
@@ -201,8 +206,8 @@ class Pod:
     def ready(self) -> tuple[bool, str]:
         if not self._listening:
             return False, "recovering the logs"
-        if self._manager.cannot_write:
-            return False, f"cannot write: {self._manager.cannot_write}"
+        if self._manager.health.cannot_write:
+            return False, f"cannot write: {self._manager.health.cannot_write}"
         if self._manager.draining:
             return False, "draining"
         if self._view.image is None:

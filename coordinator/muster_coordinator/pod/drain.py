@@ -61,7 +61,7 @@ class Drain:
         the operator has moved them away, so that their clients wait for one election and no longer. Then it stays until
         the new leaders have committed a record, because they may still fetch from this pod what their logs lack.
         """
-        self._manager.draining = True
+        self._manager.start_draining()
         self._changed()  # first, so that no operator elects this pod for what it gives up now
         replicated = set(self._replicated()).intersection(led_partitions(self._manager))
         await resign_from(self._manager, set(led_partitions(self._manager)) - replicated)

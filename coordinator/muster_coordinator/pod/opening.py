@@ -9,13 +9,17 @@ record follows the leader-change record of a change closely.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import structlog
 
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segments.partition_log import PartitionLog
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.pod.data_directory import DataDirectory
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.storage_health import StorageHealth
+from muster_coordinator.pod.turns import Turns
+from muster_coordinator.pod.workers import PodWorkers
 from muster_coordinator.records.batch import read_batch
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.received_batches import sets_of
@@ -35,9 +39,21 @@ NOTED_POLL_S = 0.02
 class Opening:
     """Gives hosts their cores, one attempt per partition at a time."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._storage = runtime.storage
+    def __init__(
+        self,
+        hosts: Mapping[int, ReplicaHost],
+        directory: DataDirectory,
+        health: StorageHealth,
+        turns: Turns,
+        workers: PodWorkers,
+        events: PodEvents,
+    ) -> None:
+        self._hosts = hosts
+        self._directory = directory
+        self._health = health
+        self._turns = turns
+        self._workers = workers
+        self._events = events
         self._locks: dict[int, asyncio.Lock] = {}
         self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
@@ -48,81 +64,80 @@ class Opening:
     async def open(self, host: ReplicaHost) -> None:
         """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
         async with self._lock(host.partition):
-            if host.core is not None or self._runtime.is_failed():
+            if host.core is not None or self._health.cannot_write:
                 return
-            await self._runtime.blocking(self._storage.open_log, host.replica)
+            await self._workers.blocking(self._directory.open_log, host.replica)
             await self._start(host)
-            if self._storage.lost_power and not host.replica.never_used:
+            if self._directory.lost_power and not host.replica.never_used:
                 self._noted_by[host.partition] = host.replica.promised.incarnation + 1
                 host.lost_data()
 
     async def _start(self, host: ReplicaHost) -> None:
         await host.storage_ended()
-        state = await self._runtime.blocking(log_state, host.replica)
-        if host.core is None and not self._runtime.is_failed():
+        state = await self._workers.blocking(log_state, host.replica)
+        if host.core is None and not self._health.cannot_write:
             host.start(state)
 
     async def open_all(self) -> None:
         """Recover every log before it is asked for. Each replica takes part as soon as its log is open."""
-        runtime = self._runtime
-        for partition, host in sorted(runtime.hosts.items()):
+        for partition, host in sorted(self._hosts.items()):
             try:
                 await self.open(host)
             except (DamagedLogError, OSError) as error:
                 logger.error("log_not_opened", partition=partition, error=str(error))
-            runtime.partition_changed(partition)
+            self._events.partition_changed(partition)
         try:
-            await runtime.blocking(self._storage.salvage_unclaimed)
+            await self._workers.blocking(self._directory.salvage_unclaimed)
         except OSError as error:
             logger.error("journaled_batches_not_saved", error=str(error))
-        if self._storage.lost_power:
+        if self._directory.lost_power:
             await self._note_power_loss()
 
     async def _note_power_loss(self) -> None:
         """Until every replica has stored that it lost data, the next start has to find it out again."""
-        hosts = tuple(self._runtime.hosts.values())
+        hosts = tuple(self._hosts.values())
         for host in hosts:
             while host.core is not None and not self._has_noted(host):  # noqa: ASYNC110
                 await asyncio.sleep(NOTED_POLL_S)
         if all(self._has_noted(host) for host in hosts):
-            await self._runtime.blocking(self._storage.power_loss_is_noted)
+            await self._workers.blocking(self._directory.power_loss_is_noted)
 
     def _has_noted(self, host: ReplicaHost) -> bool:
         """Or its log is damaged: then it begins anew in any case."""
-        if host.partition in self._storage.damage:
+        if host.partition in self._health.damage:
             return True
         return host.replica.is_open and host.replica.promised.incarnation >= self._noted_by.get(host.partition, 0)
 
     def start_again(self, host: ReplicaHost) -> None:
         """Its core was given up: with one of what is durable, when all that was appended is."""
-        self._runtime.spawn(self._start_again(host))
+        self._workers.spawn(self._start_again(host))
 
     async def _start_again(self, host: ReplicaHost) -> None:
         try:
             async with self._lock(host.partition):
-                await all_durable(host.replica, self._runtime)
+                await all_durable(host.replica, self._turns)
                 await self._start(host)
         except DamagedLogError as error:
-            self._storage.mark_damaged(host.partition, error)
+            self._health.log_damaged(host.partition, error)
         except OSError as error:
-            self._runtime.storage_failed(error)
+            self._health.storage_failed(error)
 
     def leader_heard(self, host: ReplicaHost) -> None:
         """Another replica leads, or is about to, and this one has no core. If the log here is damaged, set it aside:
         the leader fills an empty one.
         """
-        if host.partition in self._storage.damage and host.partition not in self._rebuilt:
+        if host.partition in self._health.damage and host.partition not in self._rebuilt:
             self._rebuilt.add(host.partition)
-            self._runtime.spawn(self._rebuild(host))
+            self._workers.spawn(self._rebuild(host))
 
     async def _rebuild(self, host: ReplicaHost) -> None:
         try:
             async with self._lock(host.partition), host.log_lock:
-                reason = self._storage.damage.get(host.partition)
-                if reason is not None and not self._runtime.is_failed():
+                reason = self._health.damage.get(host.partition)
+                if reason is not None and not self._health.cannot_write:
                     logger.warning("log_set_aside", partition=host.partition, reason=reason)
                     host.role.log_changes()
-                    await self._runtime.blocking(self._storage.begin_anew, host.replica)
+                    await self._workers.blocking(self._directory.begin_anew, host.replica)
                     await self._start(host)
         except (DamagedLogError, OSError) as error:
             logger.error("replica_not_rebuilt", partition=host.partition, error=str(error))

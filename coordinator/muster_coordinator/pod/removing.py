@@ -1,4 +1,4 @@
-"""Deletion of a log that left its set, so that volumes do not fill with what counts for nothing.
+"""Deletion of a log that left its set, so that volumes do not fill with logs that count for nothing.
 
 Why it is safe: the set of the call's epoch, without this log, is committed. Only an election in a higher epoch can name
 the log again, and before anything of it counts there it has promised that epoch: then it is kept. Where it has not,
@@ -10,37 +10,60 @@ from __future__ import annotations
 import structlog
 
 from muster_coordinator.calls import CallStatus
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.log.writer import JournalWriter
+from muster_coordinator.pod.data_directory import DataDirectory
+from muster_coordinator.pod.opening import Opening
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.turns import Turns
+from muster_coordinator.pod.workers import PodWorkers
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.storage_work import all_durable
 
-__all__ = ["remove"]
+__all__ = ["Removing"]
 
 logger = structlog.get_logger(__name__)
 
 HIGHER = "it promised a higher epoch"
 
 
-async def remove(host: ReplicaHost, epoch: int, runtime: Runtime) -> tuple[CallStatus, str]:
-    """Durable on return. Raises OSError: the next start goes on with it."""
-    partition, replica, core = host.partition, host.replica, host.core
-    if replica.promised.epoch > epoch:
-        return CallStatus.STALE_EPOCH, HIGHER
-    if core is None or core.leading_epoch >= 0 or core.is_candidate:
-        return CallStatus.INVALID, "it leads, is a candidate, or is being opened"
-    async with host.log_lock:
-        host.give_up("its replica left the set")
-        await host.storage_ended()
-        await all_durable(replica, runtime)
-        if replica.promised.epoch > epoch:  # that write was under way
-            runtime.opening.start_again(host)
+class Removing:
+    def __init__(
+        self,
+        partitions: Partitions,
+        directory: DataDirectory,
+        writer: JournalWriter,
+        turns: Turns,
+        workers: PodWorkers,
+        opening: Opening,
+    ) -> None:
+        self._partitions = partitions
+        self._directory = directory
+        self._writer = writer
+        self._turns = turns
+        self._workers = workers
+        self._opening = opening
+
+    async def remove(self, host: ReplicaHost, epoch: int) -> tuple[CallStatus, str]:
+        """Delete the log of `host`, durably on return, unless it may count again. Raises OSError: the next start of the
+        pod goes on with it.
+        """
+        partition, replica, core = host.partition, host.replica, host.core
+        if replica.promised.epoch > epoch:
             return CallStatus.STALE_EPOCH, HIGHER
-        del runtime.hosts[partition], runtime.storage.replicas[partition]
-        runtime.shard_factory.shards.pop(partition, None)
-        await runtime.blocking(runtime.storage.remove_replica, replica)
-        while runtime.storage.is_writing:
-            await runtime.turns.next_write()
-        runtime.storage.forget(partition)
-    logger.info("replica_removed", partition=partition, log_id=replica.log_id, epoch=epoch)
-    runtime.metrics.replicas_removed += 1
-    return CallStatus.ACCEPTED, ""
+        if core is None or core.leading_epoch >= 0 or core.is_candidate:
+            return CallStatus.INVALID, "it leads, is a candidate, or is being opened"
+        async with host.log_lock:
+            host.give_up("its replica left the set")
+            await host.storage_ended()
+            await all_durable(replica, self._turns)
+            if replica.promised.epoch > epoch:  # that write was under way
+                self._opening.start_again(host)
+                return CallStatus.STALE_EPOCH, HIGHER
+            del self._partitions.hosts[partition], self._directory.replicas[partition]
+            self._partitions.shards.pop(partition, None)
+            await self._workers.blocking(self._directory.remove_replica, replica)
+            while self._writer.is_writing:
+                await self._turns.next_write()
+            self._directory.journal.forget(partition)
+        logger.info("replica_removed", partition=partition, log_id=replica.log_id, epoch=epoch)
+        return CallStatus.ACCEPTED, ""

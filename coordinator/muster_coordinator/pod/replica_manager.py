@@ -1,7 +1,7 @@
-"""A pod's partitions: replicas, the calls of the operator, what other pods send, and what a storage failure does.
+"""A pod's partitions: their replicas, the calls of the operator, and what other pods send (Kafka: ReplicaManager).
 
-Each replica has a host (``replication_host``), and all rules of elections, resignations and commits are the protocol
-core's in there. Source: replication.md.
+Each replica has a host, `replica.host.ReplicaHost`. All rules of elections, resignations and commits are those of the
+protocol core in there. Source: replication.md.
 """
 
 from __future__ import annotations
@@ -9,261 +9,201 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import structlog
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.writer import JournalWriter
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner
-from muster_coordinator.pod.data_directory import DamagedLogError, Storage, StorageSettings
+from muster_coordinator.pod.data_directory import DataDirectory, StorageSettings
+from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.opening import Opening
-from muster_coordinator.pod.removing import remove
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.removing import Removing
+from muster_coordinator.pod.storage_health import StorageHealth
+from muster_coordinator.pod.storage_upkeep import SegmentFlush, StorageRecovery
+from muster_coordinator.pod.ticks import Ticks
 from muster_coordinator.pod.turns import Turns
-from muster_coordinator.replica.host import ReplicaHost
+from muster_coordinator.pod.workers import PodWorkers
+from muster_coordinator.replica.host import HostSettings, ReplicaHost
+from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.log_reads import LogReads
 from muster_coordinator.replica.ports import Peers
 from muster_coordinator.replica.role import ShardFactory
-from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.ports import Answer, Clock
-from muster_coordinator.shard.shard import Shard
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import FailureReason, ShardState
 
-logger = structlog.get_logger(__name__)
+__all__ = ["ManagerSettings", "ReplicaManager"]
 
 ELECTION_WAIT_S = 1.0
-"""How long an election's caller waits for its end; a longer one is answered LOADING and ends as an event."""
+"""Longest time in seconds that an election's caller waits for its end. A longer election is answered LOADING, and its
+end is an event."""
 
-TICK_S = 0.05
-"""How often the protocol cores hear that time passes."""
-ALONE_TICKS = 20
-"""A leader that is alone in its set has nobody to hear: every so many ticks are enough."""
-HOUSEKEEPING_S = 0.5
-"""How often metrics, disks and promises are looked after."""
-STORAGE_RETRY_S = 1.0
-"""Between attempts to open the journal again after a write failed."""
+
+@dataclass(frozen=True)
+class ManagerSettings:
+    """Without their settings, logs are never cleaned, checkpoints are never taken, nothing is archived.
+
+    `self_nomination_ms`: a replica that heard neither operator nor leader for this time, up to twice as long, nominates
+    itself; 0: never.
+    """
+
+    storage: StorageSettings
+    commit_timeout_ms: int
+    cleaner: CleanerSettings | None = None
+    checkpointer: CheckpointerSettings | None = None
+    archiver: ArchiverSettings | None = None
+    self_nomination_ms: int = 0
 
 
 class ReplicaManager:
-    """Implements `shard.ports.ShardEvents`. All methods run on the event loop; blocking work goes to its threads."""
+    """All methods run on the event loop; blocking work goes to the pod's threads.
+
+    `hosts` and `shards`: those of `partitions`. `replicas`: what `hosts` host. `draining`: it takes no election.
+    """
 
     def __init__(
         self,
+        partitions: Partitions,
         data_dir: Path,
         disk: Disk,
-        storage_settings: StorageSettings,
+        settings: ManagerSettings,
         clock: Clock,
         peers: Peers,
         new_machine: Callable[[], StateMachine],
-        commit_timeout_ms: int,
-        cleaner_settings: CleanerSettings | None = None,
-        checkpointer_settings: CheckpointerSettings | None = None,
-        archiver_settings: ArchiverSettings | None = None,
-        self_nomination_ms: int = 0,
+        events: PodEvents,
+        must_restart: Callable[[], None],
     ) -> None:
-        """Without their settings, logs are never cleaned, checkpoints are never taken, nothing is archived.
-
-        ``self_nomination_ms``: without operator and leader for so long, up to twice, a replica nominates itself; 0:
-        never.
-        """
-        self.metrics = ShardMetrics()
-        self.cannot_write = ""  # why this pod's storage takes no writes; "" when it does
+        """`must_restart` is called when only a new process may go on with the logs (`StorageHealth.must_restart`)."""
         self.draining = False
-        self.on_partition_change: Callable[[int], None] = lambda partition: None
-        self.on_pod_change: Callable[[], None] = lambda: None
-        self.on_must_restart: Callable[[], None] = lambda: None  # see ``must_restart``
-        self._storage = Storage(data_dir, disk, storage_settings, self._durable, self.storage_failed)
-        self._turns = Turns(self._storage, clock, self.metrics)
-        self.shards: dict[int, Shard] = {}  # partitions that this pod leads, or failed to lead
-        self._runtime = runtime = Runtime(
+        self.metrics = metrics = ShardMetrics()
+        self.hosts, self.shards = partitions.hosts, partitions.shards
+        self.health = health = StorageHealth(partitions, metrics, events)
+        self._clock = clock
+        self._events = events
+        self._workers = workers = PodWorkers()
+        self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health)
+        self.replicas = directory.replicas
+        self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed)
+        self._turns = turns = Turns(writer, clock, metrics)
+        self._opening = opening = Opening(self.hosts, directory, health, turns, workers, events)
+        self._new_host = partial(
+            ReplicaHost,
+            settings=HostSettings(settings.self_nomination_ms),
             clock=clock,
+            metrics=metrics,
             peers=peers,
-            storage=self._storage,
-            turns=self._turns,
-            metrics=self.metrics,
-            nomination_ms=self_nomination_ms,
-            shard_factory=ShardFactory(
-                self.shards, new_machine, self._turns, self, clock, self.metrics, commit_timeout_ms
-            ),
-            storage_failed=self.storage_failed,
-            is_failed=lambda: bool(self.cannot_write),
-            partition_changed=lambda partition: self.on_partition_change(partition),
+            workers=workers,
+            storage=directory,
+            turns=turns,
+            log_reads=LogReads(workers),
+            shards=ShardFactory(self.shards, new_machine, turns, clock, metrics, settings.commit_timeout_ms),
+            load_turns=LoadTurns(),
+            opening=opening,
+            failures=health,
+            events=events,
         )
-        self._turns.end_turn = runtime.end_turn
-        runtime.opening = self._opening = Opening(runtime)
-        self.hosts: dict[int, ReplicaHost] = runtime.hosts
+        self._removing = Removing(partitions, directory, writer, turns, workers, opening)
+        self._recovery = StorageRecovery(health, self.hosts, writer, turns, opening, events, must_restart)
+        self._flush = SegmentFlush(self.hosts, settings.storage.flush_interval_ms, health.storage_failed)
+        self._ticks = Ticks(partitions)
+        self._chores = self._new_chores(disk, settings, new_machine)
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._timers: list[asyncio.TimerHandle] = []
-        self._ticks = 0
-        self._stopped = False
-        self._background: list[Background] = []
+
+    def _new_chores(
+        self, disk: Disk, settings: ManagerSettings, new_machine: Callable[[], StateMachine]
+    ) -> list[Background]:
+        hosts, clock, blocking = self.hosts, self._clock, self._workers.blocking
+        chores: list[Background] = []
         archived_to = None
-        if archiver_settings is not None:
-            archiver = Archiver(disk, archiver_settings, self.hosts, runtime.blocking)
+        if settings.archiver is not None:
+            archiver = Archiver(disk, settings.archiver, hosts, blocking)
             archived_to = archiver.archived_to
-            self._background.append(archiver)
-        if cleaner_settings is not None:
-            self._background.append(
-                LogCleaner(
-                    disk, cleaner_settings, clock, self.hosts, runtime.blocking, self.storage_failed, archived_to
-                )
-            )
-        if checkpointer_settings is not None:
-            self._background.append(
-                Checkpointer(disk, checkpointer_settings, clock, self.hosts, new_machine, runtime.blocking)
-            )
+            chores.append(archiver)
+        if settings.cleaner is not None:
+            failed = self.health.storage_failed
+            chores.append(LogCleaner(disk, settings.cleaner, clock, hosts, blocking, failed, archived_to))
+        if settings.checkpointer is not None:
+            chores.append(Checkpointer(disk, settings.checkpointer, clock, hosts, new_machine, blocking))
+        return chores
 
     @property
     def background_counts(self) -> dict[str, RunCounts]:
-        """What background work that is switched on has done, by its kind."""
-        return {background.kind: background.counts for background in self._background}
-
-    @property
-    def replicas(self) -> dict[int, StoredReplica]:
-        return self._storage.replicas
-
-    @property
-    def damage(self) -> dict[int, str]:
-        """Partitions whose replica here must not serve, with the reason."""
-        return self._storage.damage
-
-    @property
-    def set_aside(self) -> dict[int, str]:
-        """Partitions whose log here was damaged and began anew since the pod started, with the damage."""
-        return self._storage.set_aside
+        """What the chores that are switched on have done, by their kind."""
+        return {chore.kind: chore.counts for chore in self._chores}
 
     @property
     def is_settled(self) -> bool:
         """Nothing goes on in the background that ends by itself: logs are open, loads are done."""
-        return self._runtime.is_idle
+        return self._workers.is_idle
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Recover the journal and find the replicas. Raises OSError: the pod cannot start."""
-        await self._runtime.blocking(self._storage.open)
-        self._storage.start()
-        for replica in self.replicas.values():
-            self.hosts[replica.partition] = ReplicaHost(replica, self._runtime)
-        self._tick()
-        self._housekeep()
-        self._runtime.spawn(self._opening.open_all())
-        for background in self._background:
-            background.start()
+        await self._workers.blocking(self._directory.open)
+        self._writer.start(self._directory.journal, self._turns.write_ended)
+        for partition, replica in self.replicas.items():
+            self.hosts[partition] = self._new_host(replica)
+        self._flush.start()
+        self._recovery.start()
+        self._ticks.start()
+        self._workers.spawn(self._opening.open_all())
+        for chore in self._chores:
+            chore.start()
+
+    def start_draining(self) -> None:
+        """Take no election any more."""
+        self.draining = True
 
     async def stop(self) -> None:
-        """Stop serving and write everything out. Promises stay; leadership is not handed over here (see ``drain``)."""
-        self._stopped = True
-        for timer in self._timers:
-            timer.cancel()
-        self._runtime.cancel_tasks()
-        for background in self._background:
-            await background.stop()
+        """Stop serving and write everything out. Promises stay; leadership is not handed over here (see `Pod.drain`).
+        Raises OSError: the journal failed.
+        """
+        self.health.close()
+        self._ticks.stop()
+        self._recovery.stop()
+        self._workers.cancel_tasks()
+        for chore in self._chores:
+            await chore.stop()
         for host in self.hosts.values():
             host.give_up("the pod stops")
             host.role.log_changes()
         for shard in tuple(self.shards.values()):
             shard.close("the pod stops")
-        await self._storage.close()
-        self._runtime.close()
-
-    def _housekeep(self) -> None:
-        for shard in self.shards.values():
-            shard.refuse_overdue()
-        self._again(HOUSEKEEPING_S, self._housekeep)
-
-    def _tick(self) -> None:
-        self._ticks += 1
-        for host in self.hosts.values():
-            if not host.alone or self._ticks % ALONE_TICKS == 0:
-                host.tick()
-        self._again(TICK_S, self._tick)
-
-    def _again(self, delay_s: float, call: Callable[[], None]) -> None:
-        self._timers = [timer for timer in self._timers if timer.when() > asyncio.get_running_loop().time()]
-        self._timers.append(asyncio.get_running_loop().call_later(delay_s, call))
-
-    # -- ShardEvents --------------------------------------------------------------------------------------------------
-
-    def state_changed(self, shard: Shard) -> None:
-        if shard.state is ShardState.FAILED:
-            self.hosts[shard.partition].shard_failed(shard)
-        self.on_partition_change(shard.partition)
-
-    # -- storage events -----------------------------------------------------------------------------------------------
-
-    def _durable(self, ends: dict[int, int]) -> None:
-        hosts = self.hosts
-        for partition, end_offset in ends.items():
-            host = hosts.get(partition)
-            if host is not None:
-                host.log_durable(end_offset)
-        self._turns.write_ended()
-
-    def storage_failed(self, error: Exception) -> None:
-        """Disk full or I/O error: nothing more is written and no answer is given for what was not; files stay as they
-        are."""
-        if self.cannot_write or self._stopped:
-            return
-        self.cannot_write = f"{type(error).__name__}: {error}"
-        self.metrics.storage_failures += 1
-        logger.error("storage_failed", error=self.cannot_write)
-        for shard in tuple(self.shards.values()):
-            shard.fail(FailureReason.CANNOT_WRITE, self.cannot_write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        for host in self.hosts.values():
-            host.give_up(self.cannot_write)
-        self.on_pod_change()
-        self._runtime.spawn(self._recover_storage())
-
-    async def _recover_storage(self) -> None:
-        """Come back by itself when there is room. A log whose sync failed needs a new process: see ``must_restart``."""
-        while not self.must_restart:
-            await asyncio.sleep(STORAGE_RETRY_S)
-            try:
-                await self._storage.recover()
-            except OSError as error:
-                logger.warning("storage_still_failing", error=str(error))
-                continue
-            self.cannot_write = ""
-            self._turns.wake()
-            logger.info("storage_recovered")
-            await self._opening.open_all()
-            self.on_pod_change()
-            return
-        logger.error("storage_needs_a_new_process", reason=self.must_restart)
-        self.on_must_restart()
-
-    @property
-    def must_restart(self) -> str:
-        """Why only a new process may go on: what a failed sync left in the page cache is not what is on the disk."""
-        failed = self._storage.failed_logs
-        return "; ".join(f"sync of partition {p} failed: {error}" for p, error in failed.items())
+        self._flush.stop()
+        await self._writer.close()
+        await self._directory.close()
+        self._workers.close()
 
     # -- replicas -----------------------------------------------------------------------------------------------------
 
     async def create_replica(self, partition: int, segment_bytes: int | None = None) -> CallResult:
         """Make sure that a log with a log id and a promise file is here. Idempotent; durable on return."""
         async with self._locks[partition]:
-            if self.cannot_write:
-                return CallResult(partition, CallStatus.CANNOT_WRITE, message=self.cannot_write)
+            if self.health.cannot_write:
+                return CallResult(partition, CallStatus.CANNOT_WRITE, message=self.health.cannot_write)
             try:
                 host = await self._create(partition)
             except DamagedLogError as error:
-                self.on_partition_change(partition)
+                self._events.partition_changed(partition)
                 return CallResult(partition, CallStatus.DAMAGED, message=str(error))
             except OSError as error:
                 return CallResult(partition, CallStatus.CANNOT_WRITE, message=str(error))
-            self.on_partition_change(partition)
+            self._events.partition_changed(partition)
             replica = host.replica
             return CallResult(
                 partition,
@@ -277,9 +217,9 @@ class ReplicaManager:
     async def _create(self, partition: int) -> ReplicaHost:
         host = self.hosts.get(partition)
         if host is None:
-            replica = await self._runtime.blocking(self._storage.create_replica, partition)
-            self._storage.add(replica)
-            host = self.hosts[partition] = ReplicaHost(replica, self._runtime)
+            replica = await self._workers.blocking(self._directory.create_replica, partition)
+            self.replicas[partition] = replica
+            host = self.hosts[partition] = self._new_host(replica)
         await self._opening.open(host)
         return host
 
@@ -293,10 +233,11 @@ class ReplicaManager:
             if refused is not None:
                 return refused
             try:
-                status, message = await remove(host, epoch, self._runtime)
+                status, message = await self._removing.remove(host, epoch)
             except OSError as error:
-                self.storage_failed(error)
+                self.health.storage_failed(error)
                 status, message = CallStatus.CANNOT_WRITE, str(error)
+            self.metrics.replicas_removed += status is CallStatus.ACCEPTED
             return self._refused(host, status, message)
 
     def receive(self, partition: int, message: Message) -> None:
@@ -314,7 +255,7 @@ class ReplicaManager:
         """A request for a partition that no shard leads here; one may be about to."""
         host = self.hosts.get(partition)
         if host is not None and host.is_electing:
-            host.early.add(request, answer, self._runtime.clock.monotonic_ms())
+            host.early.add(request, answer, self._clock.monotonic_ms())
         else:
             answer.refuse(ErrorCode.NOT_COORDINATOR)
 
@@ -379,12 +320,12 @@ class ReplicaManager:
         try:
             await self._opening.open(host)
         except DamagedLogError as error:
-            self.on_partition_change(partition)
+            self._events.partition_changed(partition)
             return self._refused(host, CallStatus.DAMAGED, str(error))
         except OSError as error:
             return self._refused(host, CallStatus.CANNOT_WRITE, str(error))
-        if self.cannot_write:
-            return self._refused(host, CallStatus.CANNOT_WRITE, self.cannot_write)
+        if self.health.cannot_write:
+            return self._refused(host, CallStatus.CANNOT_WRITE, self.health.cannot_write)
         return None
 
     @staticmethod

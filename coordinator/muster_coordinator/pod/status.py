@@ -14,7 +14,7 @@ __all__ = ["replica_status"]
 
 def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
     """The status of the replica here; None: there is none. A directory whose promise cannot be read has no log id."""
-    damage = manager.damage.get(partition, "")
+    damage = manager.health.damage.get(partition, "")
     replica = manager.replicas.get(partition)
     if replica is None:
         return _unreadable_replica(partition, damage) if damage else None
@@ -23,8 +23,8 @@ def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | N
     core = host.core if host is not None else None
     state = shard.state if shard is not None else ShardState.INITIAL
     reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
-    if not reason and partition in manager.set_aside:
-        reason, message = FailureReason.LOG_SET_ASIDE, manager.set_aside[partition]
+    if not reason and partition in manager.health.set_aside:
+        reason, message = FailureReason.LOG_SET_ASIDE, manager.health.set_aside[partition]
     if damage:
         state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
     status = ReplicaStatus(

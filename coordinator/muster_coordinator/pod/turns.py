@@ -1,47 +1,44 @@
 """The turns of a pod: which shards have work, one durable write for all of them, and when their timers fire.
 
-While the write of a turn is on its way nothing is drained: it would wait for that write anyway, and what comes
-meanwhile makes one larger batch. A write for an election holds nobody up: when a pod dies they come one behind the
-other, and the groups of other partitions would have no turn between them. A turn of a pod with many clients also waits
-for most of those that came with the turns before, for up to REST_S: half as many turns, each with its write and its
-messages to other replicas (ADR 14).
+While the write of a turn is on its way no shard is drained: its answers would wait for that write anyway, and what
+comes meanwhile makes one larger batch. A write for an election holds up no turn: when a pod dies, such writes come one
+after the other, and the groups of other partitions would have no turn between them. A turn of a pod with many clients
+also waits for most of those that came with the turns before, for up to REST_S: half as many turns, each with its write
+and its messages to other replicas (ADR 14).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from muster_coordinator.pod.data_directory import Storage
+from muster_coordinator.log.writer import JournalWriter
+from muster_coordinator.replica.ports import InTurn
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.tuning.pacing import Urgency
 
 REST_S = 0.004
-"""At most, from the start of a turn to the start of the next."""
+"""Longest time in seconds from the start of a turn to the start of the next: what it adds to a commit at most (ADR 14).
+"""
 
-REST_FROM = 4
-"""Shards with work in one turn: with fewer clients than that, waiting gains nothing."""
-
-MOST = 0.75
-"""Of the shards that had work recently: when so many have it again, the turn comes."""
+MAY_LACK = 4
+"""A turn waits until all but one in MAY_LACK of the shards that had work recently have it again. With fewer shards than
+that it does not wait: it would gain nothing."""
 
 RECENT = 0.9
-"""What a turn counts for in the next one: a client that stays away is waited for about ten times at most."""
+"""What a turn counts for in the next one: a shard that stays away is waited for in about ten turns."""
 
 
 class Turns:
-    """``write_ended`` must follow every write that a turn submitted."""
+    """Implements `shard.ports.Scheduler` and `replica.ports.Turns`. `writer` calls `write_ended` after each write."""
 
-    end_turn: Callable[[], None] | None = None
-    """Called when all shards have drained, before the write: what was appended goes to other replicas."""
-
-    def __init__(self, storage: Storage, clock: Clock, metrics: ShardMetrics) -> None:
-        self._storage = storage
+    def __init__(self, writer: JournalWriter, clock: Clock, metrics: ShardMetrics) -> None:
+        self._writer = writer
         self._clock = clock
         self._metrics = metrics
         self._dirty: list[Shard] = []
+        self._ending: list[InTurn] = []
         self._running = False
         self._staged = False  # something besides the batches of dirty shards waits for the write
         self._scheduled = False
@@ -49,18 +46,24 @@ class Turns:
         self._started_s = 0.0  # of the last turn, on the monotonic clock
         self._shards_recently = 0.0
         self._first_queued_s = 0.0  # when the first shard of the coming turn got work, on the monotonic clock
-        self._submitted_s = 0.0  # when the last turn handed over its write
-        self._writes_left = 0  # that are to end until the one of the last turn has
-        self._waiting: list[asyncio.Future[None]] = []
+        self._submitted_s = 0.0  # when the last write began
+        self._write = 0  # the number of the write that has what the last turn staged
+        self._waiting: list[asyncio.Future[bool]] = []
         self._timers: dict[Shard, tuple[int, asyncio.TimerHandle]] = {}
 
+    # -- work ---------------------------------------------------------------------------------------------------------
+
     def drain_soon(self, shard: Shard) -> None:
-        """``shard`` has work: drain it in the coming turn."""
+        """`shard` has work: drain it in the coming turn."""
         if not self._dirty:
             self._first_queued_s = self._clock.monotonic_s()
         self._dirty.append(shard)
         if not self._is_held:
             self._run_soon()
+
+    def end_turn_of(self, replica: InTurn) -> None:
+        self._ending.append(replica)
+        self.write(Urgency.COMMIT)
 
     def write(self, urgency: Urgency) -> None:
         """Something was staged, or is to be sent to other replicas, by others than shards.
@@ -79,19 +82,19 @@ class Turns:
 
     @property
     def _is_held(self) -> bool:
-        """The write of the last turn is on its way, or goes behind that of an election."""
-        return self._writes_left > 0 and self._storage.is_writing
+        """The write of the last turn is on its way, or follows that of an election."""
+        return self._write > self._writer.ended and self._writer.is_writing
 
-    def _submit(self) -> bool:
-        """Whether that is the next write; otherwise what is staged goes behind the one that is on its way."""
-        began = not self._storage.is_writing
-        self._storage.submit()
-        if began:
+    def _submit(self) -> int:
+        """Returns the number of the write that has what is staged."""
+        if not self._writer.is_writing:
             self._submitted_s = self._clock.monotonic_s()
-        return began
+        return self._writer.submit()
+
+    # -- a turn -------------------------------------------------------------------------------------------------------
 
     def _run_soon(self) -> None:
-        """Now, or when the pod has rested; called again while it rests, now if most have come by then."""
+        """Now, or when the pod has rested; called again while it rests, now if enough shards have work by then."""
         if self._scheduled:
             return
         loop = asyncio.get_running_loop()
@@ -107,13 +110,13 @@ class Turns:
 
     @property
     def _have_come(self) -> bool:
-        """Who is to be waited for."""
+        """No turn has to wait for more shards."""
         recently = self._shards_recently
-        return recently < REST_FROM or len(self._dirty) >= recently * MOST
+        return recently < MAY_LACK or len(self._dirty) >= recently - recently / MAY_LACK
 
     def run(self) -> None:
-        """One turn, unless the last one's write is on its way: every shard with work drains its queue, then one write
-        follows.
+        """One turn, unless the last one's write is on its way: every shard with work drains its queue, replicas send
+        what was appended, then one write follows.
         """
         self._scheduled = False
         if self._resting is not None:
@@ -133,36 +136,47 @@ class Turns:
             ended_s = self._clock.monotonic_s()
             self._metrics.queue_time.observe((started_s - self._first_queued_s) * 1000)
             self._metrics.processing_time.observe((ended_s - started_s) * 1000)
-        if self.end_turn is not None:
-            self.end_turn()
+        while self._ending:
+            ending, self._ending = self._ending, []
+            for replica in ending:
+                replica.end_turn()
         self._running = False
-        self._writes_left = 1 if self._submit() else 2
+        self._write = self._submit()
+
+    # -- writes -------------------------------------------------------------------------------------------------------
 
     def write_ended(self) -> None:
-        """The last write is durable and its answers are released. The next turn comes when the sockets have been read
-        once more: what waits there makes one larger batch.
+        """A write is durable and its answers are released. The next turn comes when the sockets have been read once
+        more: what waits there makes one larger batch.
         """
-        self._writes_left = max(self._writes_left - 1, 0)
         self._metrics.flush_time.observe((self._clock.monotonic_s() - self._submitted_s) * 1000)
-        if self._waiting:
-            self.wake()
+        self._wake(True)
         self._run_soon()
 
-    def next_write(self) -> asyncio.Future[None]:
-        """Done when a write is: the one on its way, or the next. Or when the storage has recovered."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def storage_recovered(self) -> None:
+        """What was staged is gone; what waits for a write goes on."""
+        self._wake(False)
+
+    def next_write(self) -> asyncio.Future[bool]:
+        """Done when the write that is on its way has ended, or the next one if there is none. False: the storage failed
+        and has recovered, so what was staged is gone.
+        """
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         return waiter
 
-    def wake(self) -> None:
-        """Let those go on who wait for a write."""
+    def _wake(self, written: bool) -> None:
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(written)
+
+    # -- timers -------------------------------------------------------------------------------------------------------
 
     def arm_timer(self, shard: Shard, deadline_ms: int) -> None:
-        """Call ``shard.fire_timers`` at ``deadline_ms``, unless that happens earlier anyway."""
+        """Call `shard.fire_timers` at `deadline_ms`, unless that happens earlier anyway."""
         armed = self._timers.get(shard)
         if armed is not None:
             if armed[0] <= deadline_ms:
@@ -173,7 +187,7 @@ class Turns:
         self._timers[shard] = (deadline_ms, handle)
 
     def disarm(self, shard: Shard) -> None:
-        """``shard`` serves no more."""
+        """`shard` serves no more."""
         armed = self._timers.pop(shard, None)
         if armed is not None:
             armed[1].cancel()

@@ -9,10 +9,10 @@ out.
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 import uuid
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListener
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
-from muster_coordinator.log.disk import Disk, OsDisk
+from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.chores.archiving import ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
@@ -32,9 +32,11 @@ from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.drain import LONGEST_DRAIN_S
+from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
@@ -44,7 +46,6 @@ from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
 from muster_coordinator.records import batch as records_batch
 from muster_coordinator.shard.fencing import Fencing
-from muster_coordinator.shard.ports import Clock
 
 if TYPE_CHECKING:
     from muster_coordinator.process.options import ProcessOptions
@@ -91,20 +92,30 @@ async def _start(
     settings = options.settings
     _lock(options, stack)
     clock = SystemClock()
-    disk = OsDisk()
-    view = ClusterView(options.pod)
-    network = PeerNetwork(PeerIdentity(options.pod, options.uid), buffer_bytes=settings.peers.peer_buffer_bytes)
-    last_image = LastImage(disk, options.data_dir)
-    manager = _manager(options, boot_id, disk, clock, view, network)
-    manager.on_must_restart = stop.set
+    events = PodEvents()
+    partitions = Partitions()
+    identity = PeerIdentity(options.pod, options.uid)
+    network = PeerNetwork(identity, events.pod_changed, buffer_bytes=settings.peers.peer_buffer_bytes)
+    view = ClusterView(options.pod, PromisedLeaders(options.pod, partitions, network))
+    manager = ReplicaManager(
+        partitions,
+        options.data_dir,
+        OsDisk(),
+        _manager_settings(settings, boot_id),
+        clock,
+        network,
+        partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        events,
+        must_restart=stop.set,
+    )
     try:
         await manager.start()
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
-    view.knowledge = PromisedLeaders(options.pod, manager, network)
     listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards, manager.submit_early))
     advertised = "{}:{}".format(*options.advertise)
+    last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
         PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),
         manager,
@@ -114,13 +125,14 @@ async def _start(
         settings.peers,
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
     )
+    events.watch(pod)
     stack.push_async_callback(pod.stop)
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
     api = build_app(pod, PodMetrics(listener, manager, network).render)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
-    fencing = Fencing(manager.shards, lambda one: manager.on_partition_change(one))
+    fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
     await _listen(options, stack, manager, network, api, listener)
     pod.listening()
@@ -171,33 +183,26 @@ async def _listen(
     stack.push_async_callback(listener.stop)
 
 
-def _manager(
-    options: ProcessOptions, boot_id: str, disk: Disk, clock: Clock, view: ClusterView, network: PeerNetwork
-) -> ReplicaManager:
-    settings = options.settings
-    return ReplicaManager(
-        data_dir=options.data_dir,
-        disk=disk,
-        storage_settings=StorageSettings(
-            segment_bytes=settings.shard.offsets_topic_segment_bytes,
-            journal_bytes=settings.shard.journal_bytes,
-            flush_interval_ms=settings.shard.segment_flush_interval_ms,
+def _manager_settings(settings: CoordinatorSettings, boot_id: str) -> ManagerSettings:
+    shard, cleaner = settings.shard, settings.cleaner
+    return ManagerSettings(
+        StorageSettings(
+            segment_bytes=shard.offsets_topic_segment_bytes,
+            journal_bytes=shard.journal_bytes,
+            flush_interval_ms=shard.segment_flush_interval_ms,
             boot_id=boot_id,
-            flush_os=bool(settings.shard.flush_os),
+            flush_os=bool(shard.flush_os),
         ),
-        cleaner_settings=CleanerSettings(
-            segment_bytes=settings.shard.offsets_topic_segment_bytes,
-            min_cleanable_ratio=settings.cleaner.log_cleaner_min_cleanable_ratio,
-            delete_retention_ms=settings.cleaner.log_cleaner_delete_retention_ms,
-            io_max_bytes_per_second=settings.cleaner.log_cleaner_io_max_bytes_per_second,
-            backoff_ms=settings.cleaner.log_cleaner_backoff_ms,
+        commit_timeout_ms=shard.offsets_commit_timeout_ms,
+        cleaner=CleanerSettings(
+            segment_bytes=shard.offsets_topic_segment_bytes,
+            min_cleanable_ratio=cleaner.log_cleaner_min_cleanable_ratio,
+            delete_retention_ms=cleaner.log_cleaner_delete_retention_ms,
+            io_max_bytes_per_second=cleaner.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=cleaner.log_cleaner_backoff_ms,
         ),
-        checkpointer_settings=CheckpointerSettings(settings.shard.checkpoint_interval_bytes),
-        archiver_settings=_archiver_settings(settings),
-        clock=clock,
-        peers=network,
-        new_machine=functools.partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
-        commit_timeout_ms=settings.shard.offsets_commit_timeout_ms,
+        checkpointer=CheckpointerSettings(shard.checkpoint_interval_bytes),
+        archiver=_archiver_settings(settings),
         self_nomination_ms=settings.peers.self_nomination_after_ms,
     )
 

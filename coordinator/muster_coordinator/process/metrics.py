@@ -75,10 +75,12 @@ class PodCollector(Collector):
         yield partitions
         yield GaugeMetricFamily("muster_replicas", "Replicas of offsets partitions on this pod.", len(manager.replicas))
         yield GaugeMetricFamily(
-            "muster_damaged_replicas", "Replicas whose log must not be served.", len(manager.damage)
+            "muster_damaged_replicas", "Replicas whose log must not be served.", len(manager.health.damage)
         )
         yield GaugeMetricFamily(
-            "muster_storage_writable", "0 while the pod's storage takes no writes.", 0 if manager.cannot_write else 1
+            "muster_storage_writable",
+            "0 while the pod's storage takes no writes.",
+            0 if manager.health.cannot_write else 1,
         )
         counts = manager.metrics
         for name, text, value in (

@@ -14,63 +14,110 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from random import randint
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import CorruptBatchError
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replica.calls import PendingCalls
 from muster_coordinator.replica.early_requests import EarlyRequests
 from muster_coordinator.replica.leader_writer import LeaderWriter
+from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.log_reads import LogReads
+from muster_coordinator.replica.ports import PartitionEvents, Peers, Storage, StorageFailures, Turns, Workers
 from muster_coordinator.replica.received_batches import checked
-from muster_coordinator.replica.role import Role
+from muster_coordinator.replica.role import Role, ShardFactory
 from muster_coordinator.replica.storage_work import StorageWork
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
-from muster_coordinator.shard.metrics import CommitSample
+from muster_coordinator.replication.settings import ReplicationSettings
+from muster_coordinator.shard.metrics import CommitSample, ShardMetrics
+from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.states import FailureReason
+from muster_coordinator.states import FailureReason, ShardState
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["Event", "ReplicaHost"]
+__all__ = ["Event", "HostSettings", "ReplicaHost"]
 
 logger = structlog.get_logger(__name__)
 
 Event = Callable[[ReplicaCore, int], list[fx.Effect]]
-"""(core, monotonic ms) -> effects."""
+"""Takes the core and the monotonic time in ms, returns effects."""
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """`nomination_ms`: a replica that heard neither operator nor leader for this time, up to twice as long, nominates
+    itself; 0: never.
+    """
+
+    nomination_ms: int = 0
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
+
+
+class Opening(Protocol):
+    """Gives a replica its core: at the start of the pod, and again after a failure."""
+
+    def start_again(self, host: ReplicaHost) -> None:
+        """Its core was given up: make a new one of what is durable."""
+        ...
+
+    def leader_heard(self, host: ReplicaHost) -> None:
+        """Another replica leads, or is about to, and this one has no core."""
+        ...
 
 
 class ReplicaHost:
     """``core`` is None until the log is open, and while writing fails. ``learners``: who gets the log besides."""
 
-    def __init__(self, replica: StoredReplica, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        replica: StoredReplica,
+        settings: HostSettings,
+        *,
+        clock: Clock,
+        metrics: ShardMetrics,
+        peers: Peers,
+        workers: Workers,
+        storage: Storage,
+        turns: Turns,
+        log_reads: LogReads,
+        shards: ShardFactory,
+        load_turns: LoadTurns,
+        opening: Opening,
+        failures: StorageFailures,
+        events: PartitionEvents,
+    ) -> None:
         self.replica = replica
         self.partition = replica.partition
         self.core: ReplicaCore | None = None
         self.learners: tuple[str, ...] = ()
-        self.role = Role(
-            replica,
-            runtime.shard_factory,
-            runtime.load_turns,
-            runtime,
-            runtime.clock,
-            runtime.metrics,
-            self,
-        )
+        self.role = Role(replica, shards, load_turns, workers, clock, metrics, self)
         self.early = EarlyRequests()
         self.log_lock = asyncio.Lock()
         """Held by whoever works on the files of the log in the background, and by cuts and swaps."""
-        self._runtime = runtime
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._peers = peers
+        self._workers = workers
+        self._storage = storage
+        self._turns = turns
+        self._log_reads = log_reads
+        self._opening = opening
+        self._failures = failures
+        self._events = events
         self._effects: deque[fx.Effect] = deque()
         self._carrying = False
         self._changed = False  # something that a status shows
@@ -78,7 +125,7 @@ class ReplicaHost:
         self._stored = False  # the storage effect that was carried out is done, and the core does not know it yet
         self._work: StorageWork | None = None
         self._calls = PendingCalls()
-        self._sample = CommitSample(runtime.metrics.commit_time)
+        self._sample = CommitSample(metrics.commit_time)
 
     @property
     def may_tend(self) -> bool:
@@ -129,22 +176,23 @@ class ReplicaHost:
 
     def start(self, log: LogState) -> None:
         """The log is open, and all of it is durable: take part."""
-        runtime = self._runtime
-        period = runtime.nomination_ms
-        now_ms = runtime.clock.monotonic_ms()
+        period = self._settings.nomination_ms
+        now_ms = self._clock.monotonic_ms()
         self.core = ReplicaCore(
             self.partition,
             self.replica.log_id,
             self.replica.promise,
             log,
             now_ms,
-            runtime.replication,
+            self._settings.replication,
             partial(randint, period, 2 * period) if period else None,
         )
-        self._work = StorageWork(self.replica, runtime, self._storage_done, self.log_lock)
+        self._work = StorageWork(
+            self.replica, self._storage, self._turns, self._workers, self._storage_done, self.log_lock
+        )
         if self.learners:
             self._event(ReplicaCore.set_learners, self.learners)
-        self._runtime.partition_changed(self.partition)
+        self._events.partition_changed(self.partition)
 
     def give_up(self, reason: str, status: CallStatus = CallStatus.CANNOT_WRITE) -> None:
         """No core from now on until ``start``: nothing is promised, acked or led."""
@@ -163,18 +211,18 @@ class ReplicaHost:
         if self._work is not None:
             await self._work.ended()
 
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """A defect, or the disk: what the core knows may not be what is durable."""
         logger.error("replica_failed", partition=self.partition, exc_info=error)
         if isinstance(error, DamagedLogError):
-            self._runtime.storage.mark_damaged(self.partition, error)
+            self._failures.log_damaged(self.partition, error)
             self.give_up(str(error), CallStatus.DAMAGED)
         elif isinstance(error, OSError):
-            self._runtime.storage_failed(error)
+            self._failures.storage_failed(error)
         else:
             self.give_up(f"{type(error).__name__}: {error}", CallStatus.INVALID)
-            self._runtime.opening.start_again(self)
-        self._runtime.partition_changed(self.partition)
+            self._opening.start_again(self)
+        self._events.partition_changed(self.partition)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -183,14 +231,14 @@ class ReplicaHost:
         core = self.core
         if core is None:
             return
-        now_ms = self._runtime.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         try:
             if self.alone:
                 log = self.replica.log
                 self._carry(core.advance_alone(log.end_offset, log.journaled_end, now_ms))
             self._carry(event(core, *arguments, now_ms))
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
 
     def receive(self, message: Message) -> None:
         """From another replica of the partition."""
@@ -198,7 +246,7 @@ class ReplicaHost:
             return
         if self.core is None:
             if isinstance(message, Append | Seal):
-                self._runtime.opening.leader_heard(self)
+                self._opening.leader_heard(self)
             return
         try:
             message = checked(message)
@@ -213,7 +261,7 @@ class ReplicaHost:
 
     def operator_heard(self) -> None:
         if self.core is not None:
-            self.core.operator_heard(self._runtime.clock.monotonic_ms())
+            self.core.operator_heard(self._clock.monotonic_ms())
 
     def set_learners(self, learners: tuple[str, ...]) -> None:
         if learners != self.learners:
@@ -229,8 +277,15 @@ class ReplicaHost:
     def lost_data(self) -> None:
         self._event(ReplicaCore.lost_data)
 
+    @property
+    def open_log(self) -> PartitionLog | None:
+        return self.replica.open_log_or_none
+
     def log_durable(self, end_offset: int) -> None:
-        """A journal write is done that had records of this log."""
+        """A journal write is done that had records of this log. Called by the writer for each log of the write."""
+        log = self.replica.open_log_or_none
+        if log is not None:
+            log.journaled_end = end_offset
         shard = self.role.shard
         if self.alone and shard is not None:
             shard.committed(end_offset)
@@ -245,7 +300,7 @@ class ReplicaHost:
     def _turn_soon(self) -> None:
         if not self._turn_due:
             self._turn_due = True
-            self._runtime.end_turn_of(self)
+            self._turns.end_turn_of(self)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -286,16 +341,16 @@ class ReplicaHost:
             self.role.end("the election failed")
             shard = None
         if self.early:
-            now_ms = self._runtime.clock.monotonic_ms()
+            now_ms = self._clock.monotonic_ms()
             self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
         if self.role.writer is not None:
             self.role.writer.core_changed()
         if self._changed:
             self._changed = False
-            self._runtime.partition_changed(self.partition)
+            self._events.partition_changed(self.partition)
 
     def _send(self, effect: fx.Send) -> None:
-        self._runtime.peers.send(self.partition, effect.message)
+        self._peers.send(self.partition, effect.message)
 
     def _store(self, effect: fx.StorageEffect) -> None:
         if self._work is not None:
@@ -306,7 +361,7 @@ class ReplicaHost:
     def _storage_done(self, error: BaseException | None) -> None:
         self._changed = True
         if error is not None:
-            self._failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self.failed(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
             self._event(ReplicaCore.storage_done)
 
@@ -320,7 +375,7 @@ class ReplicaHost:
         self.replica.append_received(effect.batches, effect.end)
         core = self.core
         of_election = (core is not None and core.is_candidate) or any(batch.sets for batch in effect.batches)
-        self._runtime.turns.write(Urgency.ELECTION if of_election else Urgency.COMMIT)
+        self._turns.write(Urgency.ELECTION if of_election else Urgency.COMMIT)
 
     def _read_log(self, effect: fx.ReadLog) -> None:
         core, generation = self.core, self.generation
@@ -331,9 +386,9 @@ class ReplicaHost:
             if error is None:
                 self._event(ReplicaCore.log_read, effect.ticket, end, batches)
             elif self.generation == generation:  # else the log was cut or swapped meanwhile
-                self._failed(error)
+                self.failed(error)
 
-        self._runtime.log_reads.read(self.replica, effect, read)
+        self._log_reads.read(self.replica, effect, read)
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
@@ -343,13 +398,7 @@ class ReplicaHost:
         self.role.load(
             effect.epoch,
             LeaderWriter(
-                self.partition,
-                replica.log,
-                replica.journal,
-                core,
-                self._runtime.clock,
-                self._sample,
-                self._turn_soon,
+                self.partition, replica.log, replica.journal, core, self._clock, self._sample, self._turn_soon
             ),
         )
 
@@ -357,17 +406,17 @@ class ReplicaHost:
         self._event(ReplicaCore.loaded, epoch)
 
     def log_damaged(self, error: DamagedLogError) -> None:
-        self._failed(error)
+        self.failed(error)
 
     def load_failed(self, epoch: int, error: Exception) -> None:
         if isinstance(error, DamagedLogError):
-            self._failed(error)
+            self.failed(error)
         else:
             self._event(ReplicaCore.load_failed, epoch, f"{type(error).__name__}: {error}")
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         """With what the requests append that wait for it, and at once: the coming turn is for all shards."""
-        shard, writer, clock = self.role.shard, self.role.writer, self._runtime.clock
+        shard, writer, clock = self.role.shard, self.role.writer, self._clock
         if shard is None or writer is None:
             return
         now_ms = clock.monotonic_ms()
@@ -376,40 +425,45 @@ class ReplicaHost:
         self.early.settle(shard, electing=False, now_ms=now_ms)
         shard.drain(clock.wall_ms(), now_ms)
         self.end_turn()
-        self._runtime.turns.write(Urgency.ELECTION)
+        self._turns.write(Urgency.ELECTION)
 
     def _append_replica_set(self, effect: fx.AppendReplicaSet) -> None:
         if self.role.writer is not None:
-            self.role.writer.append_replica_set(effect.epoch, effect.replicas, self._runtime.clock.wall_ms())
+            self.role.writer.append_replica_set(effect.epoch, effect.replicas, self._clock.wall_ms())
 
     def _active(self, effect: fx.Active) -> None:
         if self.shard is not None:
             self.shard.activate()
-        self._runtime.metrics.leaderships += 1
+        self._metrics.leaderships += 1
         self._changed = True
 
     def _stepped_down(self, effect: fx.SteppedDown) -> None:
         self._changed = True
-        self._runtime.metrics.step_downs += 1
+        self._metrics.step_downs += 1
         self._sample.forget()
         self.role.stepped_down(effect)
 
-    def shard_failed(self, shard: Shard) -> None:
-        """It FAILED by itself: its replica must not lead on with what is in memory."""
-        if shard is self.shard:
+    def state_changed(self, shard: Shard) -> None:
+        """Of a shard of this replica. One that FAILED by itself must not lead on with what is in memory."""
+        if shard.state is ShardState.FAILED and shard is self.shard:
             self.role.release()
             self.give_up(shard.message)
             if shard.reason != FailureReason.CANNOT_WRITE:  # else when the storage has recovered
-                self._runtime.opening.start_again(self)
+                self._opening.start_again(self)
+        self._events.partition_changed(self.partition)
+
+    def storage_failed(self, error: Exception) -> None:
+        """The shard could not append."""
+        self._failures.storage_failed(error)
 
     def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
         if self.shard is not None:
             self.shard.committed(effect.offset)
-            self._sample.committed(effect.offset, self._runtime.clock.monotonic_s())
+            self._sample.committed(effect.offset, self._clock.monotonic_s())
 
     def _reads_confirmed(self, effect: fx.ReadsConfirmed) -> None:
         if self.shard is not None:
-            self._runtime.metrics.read_rounds += 1
+            self._metrics.read_rounds += 1
             self.shard.reads_confirmed(effect.round)
 
     def _note_change(self, effect: fx.Effect) -> None:

@@ -1,4 +1,4 @@
-"""What a replica needs of the pod around it."""
+"""What a replica needs of the pod around it. Package `pod` implements these protocols."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.segments.copy import LogCopy
+from muster_coordinator.log.writer import Pace
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.messages import Message
+from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["Peers", "Workers"]
+__all__ = ["InTurn", "PartitionEvents", "Peers", "Storage", "StorageFailures", "Turns", "Workers"]
 
 
 class Workers(Protocol):
@@ -35,3 +40,60 @@ class Peers(Protocol):
         turn of the event loop, or dropped if that pod is not known or too much is queued for it.
         """
         ...
+
+
+class InTurn(Protocol):
+    """A replica that sends what was appended to the other replicas once per turn."""
+
+    def end_turn(self) -> None: ...
+
+
+class Turns(Protocol):
+    """The pod's turns: all shards with work drain their queues, then one journal write follows."""
+
+    def write(self, urgency: Urgency) -> None:
+        """Something was staged for the journal. ELECTION: write it at once. COMMIT: it goes with the coming turn."""
+        ...
+
+    def next_write(self) -> asyncio.Future[bool]:
+        """Done when the write that is on its way has ended, or the next one if there is none. False: the storage failed
+        and has recovered, so what was staged is gone.
+        """
+        ...
+
+    def end_turn_of(self, replica: InTurn) -> None:
+        """Call `replica.end_turn` at the end of this turn, or of the next one."""
+        ...
+
+
+class Storage(Protocol):
+    """The pod's data directory. The methods block."""
+
+    pace: Pace
+    """Of the disk that has the journal and the promises."""
+
+    def begin_copy(self, replica: StoredReplica) -> LogCopy:
+        """Returns an empty log beside that of `replica`. Raises OSError."""
+        ...
+
+    def swap(self, replica: StoredReplica, copy: LogCopy, horizon: int) -> None:
+        """Put `copy` in the place of the log, which no one may use meanwhile. Raises OSError, DamagedLogError."""
+        ...
+
+
+class StorageFailures(Protocol):
+    """Learns that something on the pod's disk cannot be used."""
+
+    def storage_failed(self, error: Exception) -> None:
+        """A write failed: every replica of the pod gives up until the storage has recovered."""
+        ...
+
+    def log_damaged(self, partition: int, error: DamagedLogError) -> None:
+        """The log of this replica must not be served any more. Its files stay as they are."""
+        ...
+
+
+class PartitionEvents(Protocol):
+    """Learns of changes that the status of a replica shows."""
+
+    def partition_changed(self, partition: int) -> None: ...

@@ -33,8 +33,8 @@ __all__ = ["Role", "RoleEvents", "ShardFactory"]
 logger = structlog.get_logger(__name__)
 
 
-class RoleEvents(Protocol):
-    """The host of a replica, as its role sees it."""
+class RoleEvents(ShardEvents[Shard], Protocol):
+    """The host of a replica, as its role and its shard see it."""
 
     def loaded(self, epoch: int) -> None:
         """A `Role.load` is done."""
@@ -58,7 +58,6 @@ class ShardFactory:
         shards: dict[int, Shard],
         new_machine: Callable[[], StateMachine],
         scheduler: Scheduler[Shard],
-        events: ShardEvents[Shard],
         clock: Clock,
         metrics: ShardMetrics,
         commit_timeout_ms: int,
@@ -66,7 +65,6 @@ class ShardFactory:
         self.shards = shards
         self._new_machine = new_machine
         self._scheduler = scheduler
-        self._events = events
         self._clock = clock
         self._metrics = metrics
         self._commit_timeout_ms = commit_timeout_ms
@@ -74,7 +72,9 @@ class ShardFactory:
     def new_state(self) -> ReplayedState:
         return ReplayedState(self._new_machine())
 
-    def new_shard(self, partition: int, state: ReplayedState, writer: LeaderWriter, epoch: int) -> Shard:
+    def new_shard(
+        self, partition: int, state: ReplayedState, writer: LeaderWriter, epoch: int, events: ShardEvents[Shard]
+    ) -> Shard:
         """Returns a LOADING shard, and closes the one before it."""
         before = self.shards.get(partition)
         if before is not None:
@@ -85,7 +85,7 @@ class ShardFactory:
             writer,
             epoch=epoch,
             scheduler=self._scheduler,
-            events=self._events,
+            events=events,
             clock=self._clock,
             metrics=self._metrics,
             commit_timeout_ms=self._commit_timeout_ms,
@@ -186,7 +186,7 @@ class Role:
         if standby is None or standby.failed or not standby.fits:
             self._drop_standby()
             standby = self._standby = self._new_standby(self._factory.new_state())
-        shard = self.shard = self._factory.new_shard(self._partition, standby.state, writer, epoch)
+        shard = self.shard = self._factory.new_shard(self._partition, standby.state, writer, epoch, self._events)
         self.writer = writer
         started_ms = self._clock.monotonic_ms()
         try:

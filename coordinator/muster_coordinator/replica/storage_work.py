@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from muster_coordinator.log.segments.copy import LogCopy
-from muster_coordinator.pod.runtime import Runtime
+from muster_coordinator.replica.ports import Storage, Turns, Workers
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.tuning.pacing import Urgency
@@ -23,12 +23,12 @@ from muster_coordinator.tuning.pacing import Urgency
 __all__ = ["StorageWork", "all_durable"]
 
 
-async def all_durable(replica: StoredReplica, runtime: Runtime) -> None:
+async def all_durable(replica: StoredReplica, turns: Turns) -> None:
     """Returns when all that was appended to the log is durable."""
     log = replica.log
     while log.journaled_end != log.end_offset:
-        runtime.turns.write(Urgency.COMMIT)
-        await runtime.turns.next_write()
+        turns.write(Urgency.COMMIT)
+        await turns.next_write()
 
 
 class StorageWork:
@@ -37,12 +37,16 @@ class StorageWork:
     def __init__(
         self,
         replica: StoredReplica,
-        runtime: Runtime,
+        storage: Storage,
+        turns: Turns,
+        workers: Workers,
         done: Callable[[BaseException | None], None],
         log_lock: asyncio.Lock,
     ) -> None:
         self._replica = replica
-        self._runtime = runtime
+        self._storage = storage
+        self._turns = turns
+        self._workers = workers
         self._done = done
         self._log_lock = log_lock
         self._copy: LogCopy | None = None
@@ -53,11 +57,11 @@ class StorageWork:
     def begin(self, effect: fx.StorageEffect) -> bool:
         """Carry it out. True: it is done; otherwise ``done`` follows. Raises OSError, and what ``done`` may hear."""
         match effect:
-            case fx.StorePromise(promise=promise) if self._runtime.storage.pace.is_fast:
+            case fx.StorePromise(promise=promise) if self._storage.pace.is_fast:
                 self._store_promise(promise)
                 return True
             case fx.StorePromise(promise=promise):
-                self._start(self._runtime.blocking(self._replica.store_promise, promise))
+                self._start(self._workers.blocking(self._replica.store_promise, promise))
             case fx.Truncate(end_offset=end):
                 self._start(self._truncate(end))
             case fx.StartCopy():
@@ -86,7 +90,7 @@ class StorageWork:
         self._horizon = effect.horizon
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._future = self._runtime.spawn(work)
+        self._future = self._workers.spawn(work)
         self._future.add_done_callback(self._ended)
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
@@ -97,28 +101,26 @@ class StorageWork:
         """On the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
         started_s = perf_counter()
         self._replica.store_promise(promise)
-        self._runtime.storage.pace.note(perf_counter() - started_s)
+        self._storage.pace.note(perf_counter() - started_s)
 
     async def _truncate(self, end_offset: int) -> None:
-        replica, runtime = self._replica, self._runtime
+        replica, turns = self._replica, self._turns
         self.wants_log = True
         async with self._log_lock:
             self.wants_log = False
-            await all_durable(replica, runtime)
+            await all_durable(replica, turns)
             log = replica.log
-            failures = runtime.metrics.storage_failures
             replica.stage_truncation(end_offset)
             while log.journaled_end != end_offset:
-                runtime.turns.write(Urgency.COMMIT)
-                await runtime.turns.next_write()
-                if runtime.metrics.storage_failures != failures:  # what was staged is gone
+                turns.write(Urgency.COMMIT)
+                if not await turns.next_write():  # what was staged is gone
                     raise OSError(f"the storage failed while the log was to be cut at {end_offset}")
-            await runtime.blocking(log.begin_truncate(end_offset))
+            await self._workers.blocking(log.begin_truncate(end_offset))
 
     async def _start_copy(self) -> None:
         if self._copy is not None:
             self._copy.close()
-        self._copy = await self._runtime.blocking(self._runtime.storage.begin_copy, self._replica)
+        self._copy = await self._workers.blocking(self._storage.begin_copy, self._replica)
         self._horizon = 0
 
     async def _swap(self) -> None:
@@ -127,5 +129,5 @@ class StorageWork:
         self.wants_log = True
         async with self._log_lock:
             self.wants_log = False
-            await all_durable(self._replica, self._runtime)
-            await self._runtime.blocking(self._runtime.storage.swap, self._replica, copy, self._horizon)
+            await all_durable(self._replica, self._turns)
+            await self._workers.blocking(self._storage.swap, self._replica, copy, self._horizon)

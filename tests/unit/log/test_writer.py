@@ -12,9 +12,28 @@ import structlog
 from tests.unit.log.harness import JOURNAL, Pod
 
 from muster_coordinator.log import writer as writer_module
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.log.writer import JournalWriter, Pace
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
+
+
+class Owner:
+    """Owns the log of one partition of a host."""
+
+    def __init__(self, host: Host, partition: int) -> None:
+        self._host = host
+        self._partition = partition
+
+    @property
+    def open_log(self) -> PartitionLog | None:
+        return self._host.pod.logs.get(self._partition)
+
+    def log_durable(self, end_offset: int) -> None:
+        log = self.open_log
+        if log is not None:
+            log.journaled_end = end_offset
+        self._host.ends[self._partition] = end_offset
 
 
 class Host:
@@ -25,9 +44,14 @@ class Host:
         self.reports: list[dict[int, int]] = []
         self.failures: list[OSError] = []
         self.changed = asyncio.Event()
-        self.writer = JournalWriter(pod.journal, pod.logs.get, self.durable, self.failed, Pace())
+        self.ends: dict[int, int] = {}
+        self.writer = JournalWriter({p: Owner(self, p) for p in pod.logs}, Pace(), self.failed)
 
-    def durable(self, ends: dict[int, int]) -> None:
+    def start(self) -> None:
+        self.writer.start(self.pod.journal, self.written)
+
+    def written(self) -> None:
+        ends, self.ends = self.ends, {}
         self.reports.append(ends)
         self.changed.set()
 
@@ -49,7 +73,7 @@ class Host:
 @pytest.fixture
 async def host() -> AsyncIterator[Host]:
     host = Host(Pod(partitions=3, journal_bytes=2048))
-    host.writer.start()
+    host.start()
     yield host
     host.pod.disk.fault = None
     await host.writer.close()
@@ -141,7 +165,7 @@ class Times:
 async def roomy() -> AsyncIterator[Host]:
     """Its journal's file does not change, and its segments get nothing that the test does not flush."""
     host = Host(Pod(journal_bytes=1 << 20, buffer_bytes=1 << 30))
-    host.writer.start()
+    host.start()
     yield host
     host.pod.disk.fault = None
     await host.writer.close()

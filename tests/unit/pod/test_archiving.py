@@ -16,7 +16,9 @@ from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 
 ROOT = Path("/archive")
@@ -28,22 +30,25 @@ class ArchivedPod(PodUnderTest):
 
     def _new_manager(self) -> ReplicaManager:
         return ReplicaManager(
+            Partitions(),
             data_dir=DATA,
             disk=self.disk,
-            storage_settings=StorageSettings(
-                segment_bytes=1000, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
+            settings=ManagerSettings(
+                StorageSettings(segment_bytes=1000, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"),
+                commit_timeout_ms=5000,
+                cleaner=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),
+                archiver=ArchiverSettings(DirectoryArchive(self.disk, ROOT), 10**9, NEVER_MS),
             ),
             clock=SystemClock(),
             peers=NoPeers(),
             new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            commit_timeout_ms=5000,
-            cleaner_settings=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),
-            archiver_settings=ArchiverSettings(DirectoryArchive(self.disk, ROOT), 10**9, NEVER_MS),
+            events=PodEvents(),
+            must_restart=lambda: None,
         )
 
     @property
     def workers(self) -> tuple[Archiver, LogCleaner]:
-        archiver, cleaner = self.manager._background
+        archiver, cleaner = self.manager._chores
         assert isinstance(archiver, Archiver)
         assert isinstance(cleaner, LogCleaner)
         return archiver, cleaner
@@ -104,7 +109,7 @@ async def test_archive_that_is_full_stops_the_cleaner_and_nothing_else(pod: Arch
     await archiver.work()
     assert not await cleaner.clean_dirtiest()
     assert await pod.commit(77) == 0
-    assert not pod.manager.cannot_write
+    assert not pod.manager.health.cannot_write
     pod.disk.fault = None
     await archiver.work()
     assert await cleaner.clean_dirtiest()

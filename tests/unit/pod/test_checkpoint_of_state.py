@@ -36,7 +36,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def take(pod: ReplicaPod) -> None:
-    checkpointer = next(b for b in pod.up._background if isinstance(b, Checkpointer))
+    checkpointer = next(b for b in pod.up._chores if isinstance(b, Checkpointer))
     await checkpointer.work()
     assert (checkpointer.counts.done, checkpointer.counts.failed) == (1, 0)
 

@@ -23,7 +23,9 @@ from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.pod.chores import checkpointing
 from muster_coordinator.pod.chores.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.replica.host import ReplicaHost
 
@@ -36,21 +38,24 @@ class CheckpointedPod(PodUnderTest):
 
     def _new_manager(self) -> ReplicaManager:
         return ReplicaManager(
+            Partitions(),
             data_dir=DATA,
             disk=self.disk,
-            storage_settings=StorageSettings(
-                segment_bytes=300, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"
+            settings=ManagerSettings(
+                StorageSettings(segment_bytes=300, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"),
+                commit_timeout_ms=5000,
+                checkpointer=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
             ),
             clock=SystemClock(),
             peers=NoPeers(),
             new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            commit_timeout_ms=5000,
-            checkpointer_settings=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
+            events=PodEvents(),
+            must_restart=lambda: None,
         )
 
     @property
     def checkpointer(self) -> Checkpointer:
-        (checkpointer,) = self.manager._background
+        (checkpointer,) = self.manager._chores
         assert isinstance(checkpointer, Checkpointer)
         return checkpointer
 

@@ -16,7 +16,9 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner, dirty_ratio
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 
 SEGMENT_BYTES = 2000
@@ -29,25 +31,34 @@ class CleanedPod(PodUnderTest):
     backoff_ms = 10**9
     bytes_per_second = 10**9
 
+    def __init__(self) -> None:
+        self.asked_to_restart = asyncio.Event()
+        super().__init__()
+
     def _new_manager(self) -> ReplicaManager:
         return ReplicaManager(
+            Partitions(),
             data_dir=DATA,
             disk=self.disk,
-            storage_settings=StorageSettings(
-                segment_bytes=SEGMENT_BYTES, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
+            settings=ManagerSettings(
+                StorageSettings(
+                    segment_bytes=SEGMENT_BYTES, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
+                ),
+                commit_timeout_ms=5000,
+                cleaner=CleanerSettings(
+                    SEGMENT_BYTES, backoff_ms=self.backoff_ms, io_max_bytes_per_second=self.bytes_per_second
+                ),
             ),
             clock=SystemClock(),
             peers=NoPeers(),
             new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            commit_timeout_ms=5000,
-            cleaner_settings=CleanerSettings(
-                SEGMENT_BYTES, backoff_ms=self.backoff_ms, io_max_bytes_per_second=self.bytes_per_second
-            ),
+            events=PodEvents(),
+            must_restart=self.asked_to_restart.set,
         )
 
     @property
     def cleaner(self) -> LogCleaner:
-        (cleaner,) = self.manager._background
+        (cleaner,) = self.manager._chores
         assert isinstance(cleaner, LogCleaner)
         return cleaner
 
@@ -135,7 +146,7 @@ async def test_full_disk_is_tried_again_and_the_pod_serves_on(pod: CleanedPod) -
     before = pod.closed_bytes
     pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: path.suffix == ".compacting")
     await pod.cleaner.clean_dirtiest()
-    assert not pod.manager.cannot_write
+    assert not pod.manager.health.cannot_write
     assert await pod.commit(5) == 0
     pod.disk.fault = None
     assert await pod.cleaner.clean_dirtiest()
@@ -165,10 +176,8 @@ async def test_damaged_log_is_not_cleaned(pod: CleanedPod) -> None:
 async def test_failed_sync_is_a_failure_of_the_storage(pod: CleanedPod) -> None:
     pod.disk.fail_with(errno.EIO, "fdatasync", only=lambda path: path.suffix == ".log")
     await pod.cleaner.clean_dirtiest()
-    assert pod.manager.must_restart
-    asked = asyncio.Event()
-    pod.manager.on_must_restart = asked.set
-    await asyncio.wait_for(asked.wait(), 30)
+    assert pod.manager.health.must_restart
+    await asyncio.wait_for(pod.asked_to_restart.wait(), 30)
     await pod.manager.stop()
     pod.disk.fault = None
     pod.manager = pod._new_manager()

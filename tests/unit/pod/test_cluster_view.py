@@ -86,8 +86,9 @@ def test_recalled_image_names_no_leader_and_any_other_image_replaces_it() -> Non
     found = view.leader_of(0)
     assert found is not None
     assert found.pod == "pod-2"
-    view.knowledge = Knowledge(None)
-    assert view.leader_of(0) is None
+    knows_nothing = ClusterView("pod-0", Knowledge(None))
+    knows_nothing.recall(IMAGE)
+    assert knows_nothing.leader_of(0) is None
     assert view.update(msgspec.structs.replace(IMAGE, token=1, version=1))
     assert not view.recalled
     assert not view.update(msgspec.structs.replace(IMAGE, token=1, version=0))

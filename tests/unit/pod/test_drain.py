@@ -30,12 +30,11 @@ class FakeManager:
     def __init__(self) -> None:
         self.replicas = {p: SimpleNamespace(promised=SimpleNamespace(epoch=4), partition=p) for p in (0, 1)}
         self.shards = {p: SimpleNamespace(state=ShardState.ACTIVE, partition=p) for p in (0, 1)}
-        self.damage: dict[int, str] = {}
         self.hosts: dict[int, object] = {}
         self.learners: dict[int, tuple[str, ...]] = {}
         self.operator_heard_count = 0
         self.draining = False
-        self.cannot_write = ""
+        self.health = SimpleNamespace(cannot_write="", damage={})
         self.resigned: list[tuple[int, int]] = []
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
@@ -43,6 +42,9 @@ class FakeManager:
 
     def operator_heard(self) -> None:
         self.operator_heard_count += 1
+
+    def start_draining(self) -> None:
+        self.draining = True
 
     async def resign(self, partition: int, epoch: int) -> None:
         assert self.draining
@@ -80,7 +82,7 @@ def draining_pod(
         PodIdentity("pod-0", 0, "uid", "boot", "1", "127.0.0.1:9092"),
         cast(Any, manager),
         ClusterView("pod-0"),
-        PeerNetwork(PeerIdentity("pod-0", "uid"), buffer_bytes=1 << 20),
+        PeerNetwork(PeerIdentity("pod-0", "uid"), lambda: None, buffer_bytes=1 << 20),
         LastImage(OsDisk(), tmp_path),
         PeerSettings(drain_timeout_ms=drain_timeout_ms),
         delete_offsets_of_removed_topics=False,

@@ -74,4 +74,4 @@ async def test_removal_that_was_cut_short_is_finished_at_the_next_start(pod: Pod
     await pod.restart()
     assert pod.disk.listdir(DIRECTORY) == []
     assert 0 not in pod.manager.replicas
-    assert not pod.manager.damage
+    assert not pod.manager.health.damage

@@ -20,9 +20,11 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.journal.journal import Journal, JournalSettings
 from muster_coordinator.pod import data_directory as storage_module
-from muster_coordinator.pod import replica_manager as manager_module
+from muster_coordinator.pod import storage_upkeep
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.requests import groups as m
@@ -40,15 +42,18 @@ class PodUnderTest:
 
     def _new_manager(self) -> ReplicaManager:
         return ReplicaManager(
+            Partitions(),
             data_dir=DATA,
             disk=self.disk,
-            storage_settings=StorageSettings(
-                segment_bytes=1 << 20, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"
+            settings=ManagerSettings(
+                StorageSettings(segment_bytes=1 << 20, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"),
+                commit_timeout_ms=5000,
             ),
             clock=SystemClock(),
             peers=NoPeers(),
             new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            commit_timeout_ms=5000,
+            events=PodEvents(),
+            must_restart=lambda: None,
         )
 
     async def restart(self) -> None:
@@ -82,7 +87,7 @@ class PodUnderTest:
 
 @pytest_asyncio.fixture
 async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodUnderTest]:
-    monkeypatch.setattr(manager_module, "STORAGE_RETRY_S", 0.01)
+    monkeypatch.setattr(storage_upkeep, "RETRY_S", 0.01)
     pod = PodUnderTest()
     await pod.manager.start()
     yield pod
@@ -105,7 +110,7 @@ async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(
     await pod.lead(1, bootstrap=True)
     log_id = (await pod.manager.create_replica(0)).log_id
     assert await pod.commit(41) == 0
-    pod.manager._storage._open_journal.prepare_spare()
+    pod.manager._directory.journal.prepare_spare()
     if sync == "fails":
         pod.disk.fail_with(errno.EIO, "fdatasync", only=lambda path: path.suffix == ".log")
     elif sync == "has no time":
@@ -200,7 +205,7 @@ async def test_full_disk_refuses_what_was_not_written_and_the_pod_comes_back_by_
     assert refused.status is CallStatus.CANNOT_WRITE
     assert "Errno 28" in refused.message
     pod.disk.fault = None
-    await pod.until(lambda: not pod.manager.cannot_write)
+    await pod.until(lambda: not pod.manager.health.cannot_write)
     assert (await pod.lead(3)).status is CallStatus.ACCEPTED
     assert await pod.fetch() in (10, 11), "11 was not acknowledged: it may be there or not"
     assert await pod.commit(12) == 0
@@ -214,7 +219,7 @@ async def test_promise_that_cannot_be_written_is_not_answered_as_given(pod: PodU
     pod.disk.fail_with(errno.EIO, "pwritev_durably", only=lambda path: path.name == "muster.promise")
     assert (await pod.lead(2)).status is CallStatus.CANNOT_WRITE
     pod.disk.fault = None
-    await pod.until(lambda: not pod.manager.cannot_write)
+    await pod.until(lambda: not pod.manager.health.cannot_write)
     assert (await pod.lead(2)).status in (CallStatus.ACCEPTED, CallStatus.STALE_EPOCH)
     assert (await pod.lead(3)).status is CallStatus.ACCEPTED
 
@@ -236,4 +241,4 @@ async def test_records_without_a_promise_file_are_not_taken_over_under_a_new_log
     outcome = await pod.manager.create_replica(0)
     assert outcome.status is CallStatus.DAMAGED
     assert "muster.promise" in outcome.message
-    assert 0 in pod.manager.damage
+    assert 0 in pod.manager.health.damage

@@ -37,7 +37,7 @@ async def fill(pod: ReplicaPod, commits: int, start: int = 0) -> None:
 
 
 async def clean(pod: ReplicaPod) -> bool:
-    cleaner = next(b for b in pod.up._background if isinstance(b, LogCleaner))
+    cleaner = next(b for b in pod.up._chores if isinstance(b, LogCleaner))
     await pod.flushed()
     return await cleaner.clean_dirtiest()
 
@@ -168,7 +168,7 @@ async def test_follower_cleans_and_takes_checkpoints_below_its_commit_point(new_
     await fill(pods[0], 60)
     await pods.caught_up()
     follower = pods[1]
-    checkpointer = next(b for b in follower.up._background if isinstance(b, Checkpointer))
+    checkpointer = next(b for b in follower.up._chores if isinstance(b, Checkpointer))
     await checkpointer.work()
     assert CHECKPOINT_NAME in [path.name for path in follower.up.replicas[0].directory.iterdir()]
     before = follower.up.replicas[0].log.size
@@ -202,7 +202,7 @@ async def test_damaged_log_is_set_aside_and_rebuilt_from_the_leader(pods: Replic
     await pods.until(lambda: not found.promised.rebuilding)
     assert (found.log_id, found.promised.incarnation) == (replica.log_id, 1)
     assert (replica.directory / "damaged" / "0" / path.name).read_bytes() == data
-    assert not pods[2].up.damage
+    assert not pods[2].up.health.damage
     shown = replica_status(pods[2].up, 0)
     assert shown is not None
     assert (shown.state, shown.reason) != (ShardState.FAILED, "LogDamaged")
@@ -281,11 +281,11 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     path.write_bytes(data)
     pods[0].up.hosts[0].role.log_changes()  # what it has in memory is gone
     await pods.try_elect(0, force=True)
-    await pods.until(lambda: 0 in pods[0].up.damage)
+    await pods.until(lambda: 0 in pods[0].up.health.damage)
     assert (await pods.try_elect(0, force=True)).status is CallStatus.DAMAGED
     await pods.elect(1, force=True)
     await pods.caught_up()
-    assert not pods[0].up.damage
+    assert not pods[0].up.health.damage
     await pods.until(lambda: 0 not in pods[0].up.shards)
     assert_equal_logs(pods)
     assert await pods[1].fetch() == 40
@@ -320,7 +320,7 @@ async def test_checkpoint_goes_when_data_was_lost(new_pods: NewPods) -> None:
     pods = await new_pods(3, checkpoints=True)
     await fill(pods[0], 30)
     await pods.caught_up()
-    checkpointer = next(b for b in pods[2].up._background if isinstance(b, Checkpointer))
+    checkpointer = next(b for b in pods[2].up._chores if isinstance(b, Checkpointer))
     await checkpointer.work()
     path = pods[2].up.replicas[0].directory / CHECKPOINT_NAME
     assert path.exists()

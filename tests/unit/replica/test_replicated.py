@@ -381,7 +381,7 @@ async def test_cut_that_the_journal_cannot_take_is_made_when_the_storage_works_a
 
     replica.stage_truncation = fail  # type: ignore[method-assign]
     pods.network.heal()
-    await pods.until(lambda: bool(pods[0].up.cannot_write))
+    await pods.until(lambda: bool(pods[0].up.health.cannot_write))
     replica.stage_truncation = stage  # type: ignore[method-assign]
     pods[0].disk.dead = False
     await pods.caught_up()

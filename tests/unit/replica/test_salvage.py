@@ -14,7 +14,7 @@ from muster_coordinator.calls import CallStatus
 from muster_coordinator.log import writer as writer_module
 from muster_coordinator.log.segments.salvage import FOLDER, REASON_NAME
 from muster_coordinator.log.segments.segment import segment_name
-from muster_coordinator.pod import replica_manager as manager_module
+from muster_coordinator.pod import storage_upkeep
 from muster_coordinator.records.batch import iter_batches
 
 DIRECTORY = DATA / "__consumer_offsets-0"
@@ -25,7 +25,7 @@ SAVED = DIRECTORY / FOLDER / segment_name(0)
 @pytest_asyncio.fixture
 async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodUnderTest]:
     """Leads partition 0, which has commits of the offsets 0..9."""
-    monkeypatch.setattr(manager_module, "STORAGE_RETRY_S", 0.01)
+    monkeypatch.setattr(storage_upkeep, "RETRY_S", 0.01)
     monkeypatch.setattr(writer_module, "HOUSEKEEPING_INTERVAL_S", 0.0)
     pod = PodUnderTest()
     await pod.manager.start()
@@ -68,7 +68,7 @@ async def test_journaled_batches_of_a_damaged_log_are_saved_whole_and_the_journa
     await pod.manager.stop()
     content = damage_middle(pod)
     await start_again(pod)
-    assert "valid batches follow" in pod.manager.damage[0]
+    assert "valid batches follow" in pod.manager.health.damage[0]
     assert bytes(pod.disk.content(SAVED)) == content
     assert [batch.base_offset for batch in iter_batches(bytes(pod.disk.content(SAVED)))] == list(range(11))
     assert b"valid batches follow" in pod.disk.content(DIRECTORY / FOLDER / REASON_NAME)
@@ -85,7 +85,7 @@ async def test_refused_log_stays_refused_when_the_journal_has_forgotten_why(pod:
         pod.disk.unlink(DATA / "journal" / name)
     pod.disk.write(SEGMENT, intact)
     await start_again(pod)
-    assert "found damaged before" in pod.manager.damage[0]
+    assert "found damaged before" in pod.manager.health.damage[0]
     await pod.manager.stop()
     for name in pod.disk.listdir(DIRECTORY / FOLDER):
         pod.disk.unlink(DIRECTORY / FOLDER / name)
@@ -122,7 +122,7 @@ async def test_batches_that_cannot_be_saved_keep_the_journal(pod: PodUnderTest) 
     content = damage_middle(pod)
     pod.disk.fail_with(errno.ENOSPC, "pwritev", only=lambda path: FOLDER in path.parts)
     await start_again(pod)
-    assert 0 in pod.manager.damage
+    assert 0 in pod.manager.health.damage
     await fill_journal(pod)
     assert "00000000000000000001.journal" in journal_files(pod)
     await pod.manager.stop()
@@ -150,7 +150,7 @@ async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(
     pod.disk.write(SEGMENT, bytes(pod.disk.content(SEGMENT))[:-40])
     pod.disk.fail_with(errno.EIO, "open", only=lambda path: path == SEGMENT)
     await start_again(pod)
-    assert not pod.manager.damage
+    assert not pod.manager.health.damage
     pod.disk.fault = None
     assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9

@@ -25,9 +25,11 @@ class Bench:
         self.ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._error = error
         pace = SimpleNamespace(is_fast=fast, note=self.wrote.append)
-        runtime = SimpleNamespace(storage=SimpleNamespace(pace=pace), spawn=self._spawn, blocking=self._blocking)
-        replica = SimpleNamespace(store_promise=self._store)
-        self.work = StorageWork(replica, runtime, self.ended.set_result, asyncio.Lock())  # type: ignore[arg-type]
+        storage: Any = SimpleNamespace(pace=pace)
+        workers: Any = SimpleNamespace(spawn=self._spawn, blocking=self._blocking)
+        replica: Any = SimpleNamespace(store_promise=self._store)
+        turns: Any = None
+        self.work = StorageWork(replica, storage, turns, workers, self.ended.set_result, asyncio.Lock())
 
     def _store(self, promise: Promise) -> None:
         self.stored.append((promise, threading.current_thread()))

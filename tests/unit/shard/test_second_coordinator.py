@@ -127,7 +127,7 @@ async def test_read_of_a_leader_that_is_cut_off_is_not_answered(new_pods: NewPod
 async def test_state_is_loaded_from_log_and_checkpoint(new_pods: NewPods, checkpoints: bool) -> None:
     pods = await counting_pods(new_pods, count=1, checkpoints=checkpoints)
     if checkpoints:
-        (checkpointer,) = (each for each in pods[0].up._background if isinstance(each, Checkpointer))
+        (checkpointer,) = (each for each in pods[0].up._chores if isinstance(each, Checkpointer))
         await checkpointer.work()
         assert checkpointer.counts.done == 1
     end = pods[0].end()

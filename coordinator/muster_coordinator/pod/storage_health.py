@@ -1,0 +1,82 @@
+"""What of a pod's disk cannot be used: writes that fail, and logs that are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.pod.events import PodEvents
+from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.states import FailureReason
+
+__all__ = ["StorageHealth"]
+
+logger = structlog.get_logger(__name__)
+
+
+class StorageHealth:
+    """Implements `replica.ports.StorageFailures`.
+
+    `cannot_write`: why the pod's storage takes no writes, "" when it does. `damage`: why the replica of a partition
+    must not serve. `set_aside`: the damage of logs that began anew since the pod started. `failed`: set while
+    `cannot_write` says something.
+    """
+
+    def __init__(self, partitions: Partitions, metrics: ShardMetrics, events: PodEvents) -> None:
+        self.cannot_write = ""
+        self.damage: dict[int, str] = {}
+        self.set_aside: dict[int, str] = {}
+        self.failed = asyncio.Event()
+        self._partitions = partitions
+        self._metrics = metrics
+        self._events = events
+        self._closed = False
+
+    def storage_failed(self, error: Exception) -> None:
+        """Disk full or I/O error: nothing more is written, no answer is given for what was not written, and files stay
+        as they are.
+        """
+        if self.cannot_write or self._closed:
+            return
+        self.cannot_write = f"{type(error).__name__}: {error}"
+        self._metrics.storage_failures += 1
+        logger.error("storage_failed", error=self.cannot_write)
+        for shard in tuple(self._partitions.shards.values()):
+            shard.fail(FailureReason.CANNOT_WRITE, self.cannot_write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for host in self._partitions.hosts.values():
+            host.give_up(self.cannot_write)
+        self.failed.set()
+        self._events.pod_changed()
+
+    def recovered(self) -> None:
+        """The storage takes writes again."""
+        self.cannot_write = ""
+        self.failed.clear()
+        logger.info("storage_recovered")
+
+    def close(self) -> None:
+        """The pod stops: a write that fails from now on changes nothing."""
+        self._closed = True
+
+    @property
+    def must_restart(self) -> str:
+        """Why only a new process may go on, "" if this one may: what a failed sync left in the page cache is not what
+        is on the disk.
+        """
+        logs = {partition: host.open_log for partition, host in self._partitions.hosts.items()}
+        failed = {
+            partition: log.failed for partition, log in logs.items() if log is not None and log.failed is not None
+        }
+        return "; ".join(f"sync of partition {partition} failed: {error}" for partition, error in failed.items())
+
+    def log_damaged(self, partition: int, error: DamagedLogError) -> None:
+        logger.error("log_damaged", partition=partition, error=str(error))
+        self.damage[partition] = str(error)
+
+    def log_began_anew(self, partition: int) -> None:
+        """The damaged log was set aside, and an empty one is in its place."""
+        self.set_aside[partition] = self.damage.pop(partition, "")
