@@ -15,10 +15,9 @@ them one after the other, then reuses the file.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from queue import SimpleQueue
-from time import perf_counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -84,18 +83,25 @@ class JournalWriter:
     """`owners`: by partition, those of the logs, as they are at any time. After each write the writer calls those whose
     records it had, then what was given to `start`. `failed` is called when a journal write failed, after which nothing
     is written until `recover`, or when a log could not be synced, which then has `failed`. All on the event loop.
+    `now_s`: a monotonic clock in seconds.
     """
 
     _journal: Journal
     _after_write: Callable[[], None]
 
-    def __init__(self, owners: Mapping[int, Journaled], pace: Pace, failed: Callable[[OSError], None]) -> None:
+    def __init__(
+        self,
+        owners: Mapping[int, Journaled],
+        pace: Pace,
+        failed: Callable[[OSError], None],
+        now_s: Callable[[], float],
+    ) -> None:
         self.ended = 0
         """The number of the last write that has ended."""
         self._owners = owners
         self._on_failed = failed
-        self._queue: SimpleQueue[Staged | None] = SimpleQueue()
-        self._worker = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._now_s = now_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = pace
         self._busy = False
@@ -112,7 +118,6 @@ class JournalWriter:
         self._after_write = after_write
         self._loop = asyncio.get_running_loop()
         self._idle.set()
-        self._worker.start()
         self._keep_house()
 
     def submit(self) -> int:
@@ -131,11 +136,12 @@ class JournalWriter:
 
     def _begin(self, staged: Staged) -> None:
         self._busy = True
+        assert self._loop is not None
         if self._pace.is_fast and self._journal.is_simple(staged, INLINE_BYTES_MAX):
-            assert self._loop is not None
             self._loop.call_soon(self._write_here, staged)  # what goes to other replicas is sent before
         else:
-            self._queue.put(staged)
+            writing = self._loop.run_in_executor(self._thread, self._write, staged)
+            writing.add_done_callback(partial(self._written_in_thread, staged))
 
     @property
     def is_writing(self) -> bool:
@@ -163,22 +169,18 @@ class JournalWriter:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.wait((self._housekeeping,))
-        self._queue.put(None)
-        await asyncio.to_thread(self._worker.join)
+        self._thread.shutdown()  # nothing runs in it
 
     # --- a write -----------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        """The thread."""
-        loop = self._loop
-        assert loop is not None
-        while (staged := self._queue.get()) is not None:
-            try:
-                took_s = self._write(staged)
-            except OSError as exc:
-                loop.call_soon_threadsafe(self._failed, exc)
-            else:
-                loop.call_soon_threadsafe(self._written, staged.ends, took_s)
+    def _written_in_thread(self, staged: Staged, writing: asyncio.Future[float]) -> None:
+        """On the event loop."""
+        try:
+            took_s = writing.result()
+        except OSError as exc:
+            self._failed(exc)
+        else:
+            self._written(staged.ends, took_s)
 
     def _write_here(self, staged: Staged) -> None:
         """On the event loop."""
@@ -191,9 +193,9 @@ class JournalWriter:
 
     def _write(self, staged: Staged) -> float:
         """Returns how long it took, in seconds. Raises OSError."""
-        started_s = perf_counter()
+        started_s = self._now_s()
         self._journal.write(staged)
-        return perf_counter() - started_s
+        return self._now_s() - started_s
 
     def _written(self, ends: dict[int, int], took_s: float) -> None:
         self._pace.note(took_s)

@@ -97,7 +97,7 @@ class ReplicaManager:
         self._workers = workers = PodWorkers()
         self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health)
         self.replicas = directory.replicas
-        self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed)
+        self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed, clock.monotonic_s)
         self._turns = turns = Turns(writer, clock, metrics)
         self._opening = opening = Opening(self.hosts, directory, health, turns, workers, events)
         self._new_host = partial(
@@ -109,9 +109,9 @@ class ReplicaManager:
             workers=workers,
             storage=directory,
             turns=turns,
-            log_reads=LogReads(workers),
+            log_reads=LogReads(workers, clock.monotonic_s),
             shards=ShardFactory(self.shards, new_machine, turns, clock, metrics, settings.commit_timeout_ms),
-            load_turns=LoadTurns(),
+            load_turns=LoadTurns(clock.monotonic_s),
             opening=opening,
             failures=health,
             events=events,

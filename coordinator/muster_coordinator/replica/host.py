@@ -188,7 +188,13 @@ class ReplicaHost:
             partial(randint, period, 2 * period) if period else None,
         )
         self._work = StorageWork(
-            self.replica, self._storage, self._turns, self._workers, self._storage_done, self.log_lock
+            self.replica,
+            self._storage,
+            self._turns,
+            self._workers,
+            self._storage_done,
+            self.log_lock,
+            self._clock.monotonic_s,
         )
         if self.learners:
             self._event(ReplicaCore.set_learners, self.learners)

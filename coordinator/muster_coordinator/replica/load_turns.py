@@ -9,9 +9,9 @@ by a rest unless an election waits for little. Kafka loads one partition after t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from time import monotonic
 
 from muster_coordinator.tuning.pacing import Rest, Urgency
 
@@ -24,9 +24,10 @@ SHORT_BYTES = 1 << 20
 
 
 class LoadTurns:
-    """The loads of one pod, each of which is a task."""
+    """The loads of one pod, each of which is a task. `now_s`: a monotonic clock in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
         self._waiting: list[tuple[Urgency, int, int, asyncio.Future[None]]] = []
         self._serials = count()
         self._running = False  # a slice is under way, or the next one is scheduled
@@ -55,7 +56,7 @@ class LoadTurns:
 
     def _give(self) -> None:
         self._resting = None
-        self._began_s = monotonic()
+        self._began_s = self._now_s()
         while self._waiting:
             *_, turn = heappop(self._waiting)
             if not turn.done():  # else the load was given up meanwhile
@@ -70,4 +71,4 @@ class LoadTurns:
         elif self._is_urgent:
             loop.call_soon(self._give)
         else:
-            self._resting = loop.call_later(REST.after(monotonic() - self._began_s), self._give)
+            self._resting = loop.call_later(REST.after(self._now_s() - self._began_s), self._give)

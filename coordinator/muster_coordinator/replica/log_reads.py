@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segments.reading import RangeReader, RawBatch
@@ -33,10 +32,11 @@ CATCH_UP = Rest(1 / 3, longest_s=0.010)
 
 
 class LogReads:
-    """The reads of one pod. All methods run on the event loop."""
+    """The reads of one pod. All methods run on the event loop. `now_s`: a monotonic clock in seconds."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, now_s: Callable[[], float]) -> None:
         self._workers = workers
+        self._now_s = now_s
         self._waiting: deque[tuple[StoredReplica, ReadLog, ReadDone]] = deque()
         self._running = False
 
@@ -58,12 +58,12 @@ class LogReads:
         """Read a chunk for each replica in turn: none waits for another that lacks much, or that always lacks some."""
         try:
             while self._waiting:
-                began_s = monotonic()
+                began_s = self._now_s()
                 replica, effect, done = self._waiting.popleft()
                 if not replica.is_open:
                     continue
                 await self._read_files(replica.log.read_range(effect.start, effect.bytes_max), done)
-                await asyncio.sleep(CATCH_UP.after(monotonic() - began_s))
+                await asyncio.sleep(CATCH_UP.after(self._now_s() - began_s))
         finally:
             self._running = False
 

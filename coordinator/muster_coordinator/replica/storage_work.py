@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from time import perf_counter
 from typing import Any
 
 from muster_coordinator.log.segments.copy import LogCopy
@@ -32,7 +31,9 @@ async def all_durable(replica: StoredReplica, turns: Turns) -> None:
 
 
 class StorageWork:
-    """``done``: called when an effect is durable, or with the error; never after ``stop``."""
+    """``done``: called when an effect is durable, or with the error; never after ``stop``. ``now_s``: a monotonic clock
+    in seconds.
+    """
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class StorageWork:
         workers: Workers,
         done: Callable[[BaseException | None], None],
         log_lock: asyncio.Lock,
+        now_s: Callable[[], float],
     ) -> None:
         self._replica = replica
         self._storage = storage
@@ -49,6 +51,7 @@ class StorageWork:
         self._workers = workers
         self._done = done
         self._log_lock = log_lock
+        self._now_s = now_s
         self._copy: LogCopy | None = None
         self._horizon = 0  # of the copy
         self._future: asyncio.Future[Any] | None = None
@@ -99,9 +102,9 @@ class StorageWork:
 
     def _store_promise(self, promise: fx.Promise) -> None:
         """On the event loop, and now: behind what else the loop has to do it would come milliseconds later."""
-        started_s = perf_counter()
+        started_s = self._now_s()
         self._replica.store_promise(promise)
-        self._storage.pace.note(perf_counter() - started_s)
+        self._storage.pace.note(self._now_s() - started_s)
 
     async def _truncate(self, end_offset: int) -> None:
         replica, turns = self._replica, self._turns

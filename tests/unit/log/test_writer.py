@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator
+from time import monotonic
 
 import pytest
 import structlog
@@ -45,7 +46,7 @@ class Host:
         self.failures: list[OSError] = []
         self.changed = asyncio.Event()
         self.ends: dict[int, int] = {}
-        self.writer = JournalWriter({p: Owner(self, p) for p in pod.logs}, Pace(), self.failed)
+        self.writer = JournalWriter({p: Owner(self, p) for p in pod.logs}, Pace(), self.failed, monotonic)
 
     def start(self) -> None:
         self.writer.start(self.pod.journal, self.written)
@@ -145,7 +146,7 @@ class Times:
         self._now = 0.0
         self._loop_thread = threading.get_ident()
         host.pod.disk.fault = self._write
-        monkeypatch.setattr(writer_module, "perf_counter", lambda: self._now)
+        monkeypatch.setattr(host.writer, "_now_s", lambda: self._now)
 
     def _write(self, operation: str, path: object, size: int) -> None:
         if operation == "pwritev_durably":

@@ -4,6 +4,7 @@ between."""
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 import pytest
 
@@ -22,7 +23,7 @@ async def load(turns: LoadTurns, order: list[str], name: str, slices: int, urgen
 
 @pytest.mark.parametrize("urgency", [Urgency.ELECTION, Urgency.BACKGROUND])
 async def test_smallest_log_is_loaded_first_and_one_slice_runs_per_turn_of_the_loop(urgency: Urgency) -> None:
-    turns = LoadTurns()
+    turns = LoadTurns(monotonic)
     order: list[str] = []
     at: list[int] = []
     turn_of_loop = 0
@@ -38,7 +39,7 @@ async def test_smallest_log_is_loaded_first_and_one_slice_runs_per_turn_of_the_l
 
 
 async def test_load_of_an_election_goes_before_a_smaller_one_in_the_background() -> None:
-    turns = LoadTurns()
+    turns = LoadTurns(monotonic)
     order: list[str] = []
     await asyncio.gather(
         load(turns, order, "background", 1, Urgency.BACKGROUND), load(turns, order, "election", 3, Urgency.ELECTION)
@@ -58,12 +59,11 @@ async def test_load_rests_unless_an_election_waits_for_little(
     monkeypatch: pytest.MonkeyPatch, urgency: Urgency, rest_bytes: int, rested: bool
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
     rests: list[float] = []
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
     monkeypatch.setattr(loop, "call_later", lambda delay, *call: rests.append(delay) or call_later(0, *call))
-    turns = LoadTurns()
+    turns = LoadTurns(lambda: now)
     for _ in range(3):
         await turns.next_slice(urgency, rest_bytes)
         now += 0.002  # the slice
@@ -72,7 +72,7 @@ async def test_load_rests_unless_an_election_waits_for_little(
 
 async def test_election_ends_the_rest_of_a_load_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REST", Rest(1e-12, longest_s=3600.0))
-    turns = LoadTurns()
+    turns = LoadTurns(monotonic)
     order: list[str] = []
     background = asyncio.ensure_future(load(turns, order, "background", 3, Urgency.BACKGROUND))
     async with asyncio.timeout(LIMIT_S):
@@ -84,7 +84,7 @@ async def test_election_ends_the_rest_of_a_load_in_the_background(monkeypatch: p
 
 
 async def test_load_that_is_given_up_does_not_hold_up_the_others() -> None:
-    turns = LoadTurns()
+    turns = LoadTurns(monotonic)
     given_up = asyncio.ensure_future(turns.next_slice(Urgency.ELECTION, 1))
     waiting = asyncio.ensure_future(turns.next_slice(Urgency.ELECTION, 2))
     await asyncio.sleep(0)

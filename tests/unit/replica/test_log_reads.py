@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 
 import pytest
@@ -52,8 +53,8 @@ class Replica:
 class Pod:
     """``under_way``: reads that wait for the disk, each with the future that ends it."""
 
-    def __init__(self) -> None:
-        self.reads = LogReads(self)
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self.reads = LogReads(self, now_s)
         self.under_way: list[asyncio.Future[None]] = []
         self.done: list[str] = []
         self.errors: list[Exception | None] = []
@@ -123,10 +124,9 @@ async def test_those_that_lack_much_are_read_one_after_the_other(rests: list[flo
     assert pod.done[-1] == "later"
 
 
-async def test_each_is_followed_by_a_rest_that_is_bounded(monkeypatch: pytest.MonkeyPatch, rests: list[float]) -> None:
+async def test_each_is_followed_by_a_rest_that_is_bounded(rests: list[float]) -> None:
     now = iter([10.0, 10.001, 20.0, 20.5])
-    monkeypatch.setattr(module, "monotonic", lambda: next(now))
-    pod = Pod()
+    pod = Pod(lambda: next(now))
     pod.read(Replica("quick", MUCH))
     pod.read(Replica("slow", MUCH))
     await turns()

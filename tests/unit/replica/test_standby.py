@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ class Turns(LoadTurns):
     """`held` is not set: no load gets a slice."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(monotonic)
         self.held = asyncio.Event()
         self.held.set()
         self.asked: list[tuple[Urgency, int]] = []

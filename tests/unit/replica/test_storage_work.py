@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ class Bench:
         workers: Any = SimpleNamespace(spawn=self._spawn, blocking=self._blocking)
         replica: Any = SimpleNamespace(store_promise=self._store)
         turns: Any = None
-        self.work = StorageWork(replica, storage, turns, workers, self.ended.set_result, asyncio.Lock())
+        self.work = StorageWork(replica, storage, turns, workers, self.ended.set_result, asyncio.Lock(), monotonic)
 
     def _store(self, promise: Promise) -> None:
         self.stored.append((promise, threading.current_thread()))
