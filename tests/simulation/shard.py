@@ -98,10 +98,10 @@ class SimulatedShard:
             self._groups.settle()
 
     def committed(self, end_offset: int) -> None:
-        self._shard.committed(end_offset)
+        self._shard.parked.committed(end_offset)
 
     def reads_confirmed(self, round_: int) -> None:
-        self._shard.reads_confirmed(round_)
+        self._shard.parked.reads_confirmed(round_)
 
     def end(self) -> None:
         self._shard.close("the leadership ended")

@@ -42,6 +42,8 @@ def free_ports(count: int) -> list[int]:
 class PodProcess:
     """One pod's process over a data directory. ``name`` ends in its node id."""
 
+    program: Sequence[str] = (sys.executable, "-m", "muster_coordinator.process.main")
+
     def __init__(self, name: str, data_dir: Path, config: Sequence[str] = ()) -> None:
         self.name = name
         self.node_id = int(name.rpartition("-")[2])
@@ -66,8 +68,7 @@ class PodProcess:
 
     async def start(self) -> None:
         """Start the process and wait until it is ready for calls."""
-        command = [sys.executable, "-m", "muster_coordinator.process.main"]
-        command += ["--pod", self.name, "--data-dir", str(self.data_dir)]
+        command = [*self.program, "--pod", self.name, "--data-dir", str(self.data_dir)]
         command += ["--kafka-listen", f"127.0.0.1:{self.kafka_port}", "--api-listen", f"127.0.0.1:{self.api_port}"]
         command += ["--peer-listen", f"127.0.0.1:{self.peer_port}"]
         command += [f"--config={setting}" for setting in self.config]

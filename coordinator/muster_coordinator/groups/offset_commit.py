@@ -110,7 +110,7 @@ def _commit_topics(
     records: list[Record] = []
     known = unknown = False
     for topic, partitions in topics:
-        prefix = None
+        prefix = None if group is None else group.key_prefixes.get(topic)
         codes = []
         for partition, offset, leader_epoch, metadata in partitions:
             if not has(topic, partition):
@@ -141,7 +141,8 @@ def _commit_topics(
     answer = unknown_first(answers) if known and unknown else tuple(answers)
     if code or not known:
         return answer, records, False
-    if _is_too_large(records, state.config.max_record_bytes):
+    max_bytes = state.config.max_record_bytes
+    if len(records) * _RECORD_BYTES_MAX > max_bytes and batch_bytes(records) > max_bytes:
         return _too_large(answer), records, False
     if group is None and state.create_group(group_id, now_ms) is None:
         return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
@@ -161,12 +162,10 @@ def unknown_first(answers: list[tuple[str, tuple[tuple[int, int], ...]]]) -> Res
 
 
 def _key_prefix(group: ClassicGroup | None, group_id: str, topic: str) -> bytes:
-    """The record key up to the partition; kept per group and topic."""
-    prefix = None if group is None else group.key_prefixes.get(topic)
-    if prefix is None:
-        prefix = encode_offset_commit_key(group_id, topic, 0)[:-_PARTITION_BYTES]
-        if group is not None:
-            group.key_prefixes[topic] = prefix
+    """Encode the record key up to the partition, and keep it for the group and topic."""
+    prefix = encode_offset_commit_key(group_id, topic, 0)[:-_PARTITION_BYTES]
+    if group is not None:
+        group.key_prefixes[topic] = prefix
     return prefix
 
 
@@ -186,12 +185,6 @@ def _too_large(topics: ResponseTopics) -> ResponseTopics:
         (topic, tuple((index, given if given == _UNKNOWN_PARTITION else code) for index, given in codes))
         for topic, codes in topics
     )
-
-
-def _is_too_large(records: list[Record], bytes_max: int) -> bool:
-    """Whether one batch cannot hold them. A record is three strings of int16 length and some numbers: a few records are
-    not looked at, which is the hot path."""
-    return len(records) * _RECORD_BYTES_MAX > bytes_max and bool(records) and batch_bytes(records) > bytes_max
 
 
 def _unknown_group_error(generation_id: int, api_version: int) -> int:

@@ -8,11 +8,11 @@ on.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import cast
 
 import structlog
 
+from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.wire import k18_api_versions
@@ -21,21 +21,15 @@ from muster_coordinator.wire.framing import FrameReader, read_header
 
 logger = structlog.get_logger(__name__)
 
-COUNTED_BYTES = 4 << 10
-"""What one connection may hold without being counted: the hot path does not reach it."""
-
 
 class KafkaConnection(asyncio.Protocol):
-    """Implements `state.Connection` and `exchange.AnsweringConnection`."""
+    """Implements `state.Connection`, `exchange.AnsweringConnection` and `answer_queue.Flow`."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
-        self._loop = asyncio.get_running_loop()
-        self._pending: deque[Exchange] = deque()
-        self._out: list[bytes] = []
-        self._write_due = False
-        self._paused_reading = False
+        self.answers = AnswerQueue(self)
+        self.paused_reading = False
         self._write_paused = False
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
@@ -43,17 +37,16 @@ class KafkaConnection(asyncio.Protocol):
         self.last_active_ms = state.clock.monotonic_ms()
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
-        self._request_bytes = 0  # of the requests in flight
-        self._ready_bytes = 0  # of the answers in `_out`
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
 
     def __repr__(self) -> str:
-        return f"<KafkaConnection {self._host} pending={len(self._pending)} closed={self._transport is None}>"
+        return f"<KafkaConnection {self._host} pending={len(self.answers.pending)} closed={self._transport is None}>"
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._socket = cast(asyncio.Transport, transport)
+        self.answers.open(self._transport)
         peer = transport.get_extra_info("peername")
         self._host = f"/{peer[0]}" if peer else "/unknown"
         self._state.opened(self)
@@ -64,7 +57,7 @@ class KafkaConnection(asyncio.Protocol):
         self._state.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        state = self._state
+        state, answers = self._state, self.answers
         self.last_active_ms = state.now_ms
         try:
             for frame in self._reader.feed(data):
@@ -76,8 +69,8 @@ class KafkaConnection(asyncio.Protocol):
                     request = api.decode_request(header, frame, self._host)
                     size = len(frame)
                     exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
-                    self._pending.append(exchange)
-                    self._request_bytes += size
+                    answers.pending.append(exchange)
+                    answers.request_bytes += size
                     state.requests[api.key] += 1
                     state.handlers[type(request)](request, exchange)
                 except UnsupportedRequestError as error:
@@ -86,20 +79,20 @@ class KafkaConnection(asyncio.Protocol):
             self._reject("frame_too_large", error)
         except WireError as error:
             self._reject("malformed_request", error)
-        if len(self._pending) >= self._max_in_flight and not self._paused_reading:
+        if len(answers.pending) >= self._max_in_flight and not self.paused_reading:
             self._pause_reading()
-        if self._reader.pending_bytes + self._request_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
-            self._count()
+        if len(self._reader.pending) + answers.request_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
+            self.count()
 
     def pause_writing(self) -> None:
         self._write_paused = True
         self._pause_reading()  # a client that does not read its answers gets no more requests in
-        self._count()
+        self.count()
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._resume_reading()
-        self._count()
+        self.resume_reading()
+        self.count()
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -111,56 +104,19 @@ class KafkaConnection(asyncio.Protocol):
             return
         self._state.connection_errors["unsupported_api_versions"] += 1
         exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0)
-        self._pending.append(exchange)
-        self.complete(exchange, error.answer)
+        self.answers.pending.append(exchange)
+        self.answers.complete(exchange, error.answer)
 
     def _reject(self, reason: str, error: Exception) -> None:
         self._state.connection_errors[reason] += 1
         logger.warning("connection_closed", client=self._host, reason=reason, error=str(error))
         self.close()
 
-    # -- answers ------------------------------------------------------------------------------------------------------
-
-    def complete(self, exchange: Exchange, frame: bytes) -> None:
-        """See `AnsweringConnection`. What becomes ready in one turn of the loop leaves with one write."""
-        pending = self._pending
-        if not pending:
-            return  # the connection is gone
-        self._request_bytes -= exchange.size
-        self._ready_bytes += len(frame)
-        if pending[0] is exchange:
-            pending.popleft()
-            out = self._out
-            out.append(frame)
-            while pending and pending[0].frame is not None:
-                out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
-            if not self._write_due:
-                self._write_due = True
-                self._loop.call_soon(self.write)
-            if self._paused_reading:
-                self._resume_reading()
-        else:
-            exchange.frame = frame
-        if self._ready_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
-            self._count()
-
-    def write(self) -> None:
-        """Write what is ready."""
-        self._write_due = False
-        out = self._out
-        transport = self._transport
-        if transport is None or not out:
-            return
-        data = out[0] if len(out) == 1 else b"".join(out)
-        self._ready_bytes -= len(data)
-        out.clear()
-        transport.write(data)
-        if len(data) > COUNTED_BYTES or self._write_paused:
-            self._count()
+    # -- end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close after what is ready has been written; requests in flight are not answered any more."""
-        self.write()
+        self.answers.write()
         transport = self._transport
         if transport is not None:
             self._transport = None
@@ -178,36 +134,34 @@ class KafkaConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._pending
+        return not self.answers.pending
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _count(self) -> None:
+    def count(self) -> None:
         """Tell the listener what this connection holds: of requests what has come and what is not answered yet, of
         answers what is not sent."""
         transport = self._socket
         unsent = transport.get_write_buffer_size() if transport is not None else 0
-        held = self._reader.pending_bytes + self._request_bytes + self._ready_bytes + unsent
+        held = len(self._reader.pending) + self.answers.request_bytes + self.answers.ready_bytes + unsent
         if held <= COUNTED_BYTES:
             held = 0
         before, self.held_bytes = self.held_bytes, held
         self._state.held(held - before)
 
     def _drop(self) -> None:
-        self._pending.clear()
-        self._out.clear()
+        self.answers.drop()
         self._reader.drop()
-        self._request_bytes = self._ready_bytes = 0
-        self._count()
+        self.count()
 
     def _pause_reading(self) -> None:
-        if self._transport is not None and not self._paused_reading:
-            self._paused_reading = True
+        if self._transport is not None and not self.paused_reading:
+            self.paused_reading = True
             self._transport.pause_reading()
 
-    def _resume_reading(self) -> None:
-        if self._write_paused or len(self._pending) >= self._max_in_flight:
+    def resume_reading(self) -> None:
+        if self._write_paused or len(self.answers.pending) >= self._max_in_flight:
             return
-        if self._transport is not None and self._paused_reading:
-            self._paused_reading = False
+        if self._transport is not None and self.paused_reading:
+            self.paused_reading = False
             self._transport.resume_reading()

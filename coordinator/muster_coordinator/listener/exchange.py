@@ -10,12 +10,19 @@ from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
 
 
-class AnsweringConnection(Protocol):
-    """The connection, as an exchange knows it."""
+class Answers(Protocol):
+    """Where the answers of a connection go."""
 
     def complete(self, exchange: Exchange, frame: bytes) -> None:
         """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered."""
         ...
+
+
+class AnsweringConnection(Protocol):
+    """The connection, as an exchange knows it."""
+
+    @property
+    def answers(self) -> Answers: ...
 
     def close(self) -> None:
         """Close after what is ready has been written; requests in flight are not answered any more."""
@@ -41,7 +48,7 @@ class Exchange:
     def answer(self, response: Any) -> None:
         version = self.version
         api = self.api
-        self.connection.complete(
+        self.connection.answers.complete(
             self, encode_response_frame(api, version, self.correlation_id, api.encode_response(version, response))
         )
 

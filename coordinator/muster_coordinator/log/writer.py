@@ -104,7 +104,8 @@ class JournalWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = pace
-        self._busy = False
+        self.is_writing = False
+        """A write is on its way, or about to begin."""
         self._again = False  # `submit` was called during the write that is on its way
         self._closing = False
         self._idle = asyncio.Event()
@@ -124,29 +125,22 @@ class JournalWriter:
         """Write what is staged: now, or right after the write that is on its way. Returns the number of that write."""
         if self._closing or self._journal.failed is not None:
             return self.ended
-        if self._busy:
+        if self.is_writing:
             self._again = True
             return self.ended + 2
-        staged = self._journal.take()
-        if staged is None:
+        if not self._journal.staged:
             return self.ended
         self._idle.clear()
-        self._begin(staged)
+        self._begin()
         return self.ended + 1
 
-    def _begin(self, staged: Staged) -> None:
-        self._busy = True
+    def _begin(self) -> None:
+        self.is_writing = True
         assert self._loop is not None
-        if self._pace.is_fast and self._journal.is_simple(staged, INLINE_BYTES_MAX):
-            self._loop.call_soon(self._write_here, staged)  # what goes to other replicas is sent before
+        if self._pace.is_fast:
+            self._loop.call_soon(self._write_here)  # what goes to other replicas is sent before
         else:
-            writing = self._loop.run_in_executor(self._thread, self._write, staged)
-            writing.add_done_callback(partial(self._written_in_thread, staged))
-
-    @property
-    def is_writing(self) -> bool:
-        """A write is on its way."""
-        return self._busy
+            self._write_in_thread(self._journal.take())
 
     async def recover(self, logs: Iterable[PartitionLog]) -> None:
         """Recover from a failed write: sync every log, then go on in a new journal file. Raises OSError: still failed.
@@ -173,6 +167,12 @@ class JournalWriter:
 
     # --- a write -----------------------------------------------------------------------------------------------------
 
+    def _write_in_thread(self, staged: Staged | None) -> None:
+        assert self._loop is not None
+        assert staged is not None
+        writing = self._loop.run_in_executor(self._thread, self._write, staged)
+        writing.add_done_callback(partial(self._written_in_thread, staged))
+
     def _written_in_thread(self, staged: Staged, writing: asyncio.Future[float]) -> None:
         """On the event loop."""
         try:
@@ -182,14 +182,21 @@ class JournalWriter:
         else:
             self._written(staged.ends, took_s)
 
-    def _write_here(self, staged: Staged) -> None:
-        """On the event loop."""
+    def _write_here(self) -> None:
+        """On the event loop, unless it turns out to be more than one small write."""
+        journal = self._journal
+        staged = journal.take()
+        assert staged is not None
+        if not journal.is_simple(staged, INLINE_BYTES_MAX):
+            self._write_in_thread(staged)
+            return
+        started_s = self._now_s()
         try:
-            took_s = self._write(staged)
+            journal.write(staged)
         except OSError as exc:
             self._failed(exc)
         else:
-            self._written(staged.ends, took_s)
+            self._written(staged.ends, self._now_s() - started_s)
 
     def _write(self, staged: Staged) -> float:
         """Returns how long it took, in seconds. Raises OSError."""
@@ -201,28 +208,27 @@ class JournalWriter:
         self._pace.note(took_s)
         if took_s > TOLD_S:
             logger.warning("journal_write_slow", ms=round(took_s * 1000))
-        self._busy = False
+        self.is_writing = False
         self.ended += 1
         again, self._again = self._again, False
-        staged = self._journal.take() if again else None
-        if staged is not None:
-            self._begin(staged)
+        if again and self._journal.staged:
+            self._begin()
         else:
             self._idle.set()
+        self._written_to.update(ends)
+        self._keep_house()
         for partition, end_offset in ends.items():
             owner = self._owners.get(partition)
             if owner is not None:
                 owner.log_durable(end_offset)
-        self._written_to.update(ends)
         self._after_write()
-        self._keep_house()
 
     def _log_of(self, partition: int) -> PartitionLog | None:
         owner = self._owners.get(partition)
         return owner.open_log if owner is not None else None
 
     def _failed(self, exc: OSError) -> None:
-        self._busy = False
+        self.is_writing = False
         self.ended += 1
         self._idle.set()
         logger.error("journal_write_failed", error=str(exc))

@@ -74,7 +74,9 @@ class Turns:
         if self._running:
             return  # the write follows
         if urgency is Urgency.ELECTION:
-            self._submit()
+            if not self._writer.is_writing:
+                self._submitted_s = self._clock.monotonic_s()
+            self._writer.submit()
             return
         self._staged = True
         if not self._is_held:
@@ -84,12 +86,6 @@ class Turns:
     def _is_held(self) -> bool:
         """The write of the last turn is on its way, or follows that of an election."""
         return self._write > self._writer.ended and self._writer.is_writing
-
-    def _submit(self) -> int:
-        """Returns the number of the write that has what is staged."""
-        if not self._writer.is_writing:
-            self._submitted_s = self._clock.monotonic_s()
-        return self._writer.submit()
 
     # -- a turn -------------------------------------------------------------------------------------------------------
 
@@ -126,14 +122,15 @@ class Turns:
             return
         self._staged = False
         self._running = True
-        started_s = self._started_s = self._clock.monotonic_s()
+        clock = self._clock
+        started_s = self._started_s = clock.monotonic_s()
         self._shards_recently = max(len(self._dirty), self._shards_recently * RECENT)
         if self._dirty:
             dirty, self._dirty = self._dirty, []
-            now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+            now_ms, monotonic_ms = clock.wall_ms(), int(started_s * 1000)
             for shard in dirty:
                 shard.drain(now_ms, monotonic_ms)
-            ended_s = self._clock.monotonic_s()
+            ended_s = clock.monotonic_s()
             self._metrics.queue_time.observe((started_s - self._first_queued_s) * 1000)
             self._metrics.processing_time.observe((ended_s - started_s) * 1000)
         while self._ending:
@@ -141,7 +138,8 @@ class Turns:
             for replica in ending:
                 replica.end_turn()
         self._running = False
-        self._write = self._submit()
+        self._submitted_s = clock.monotonic_s()
+        self._write = self._writer.submit()
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -149,9 +147,11 @@ class Turns:
         """A write is durable and its answers are released. The next turn comes when the sockets have been read once
         more: what waits there makes one larger batch.
         """
-        self._metrics.flush_time.observe((self._clock.monotonic_s() - self._submitted_s) * 1000)
+        took_s = self._clock.monotonic_s() - self._submitted_s
         self._wake(True)
-        self._run_soon()
+        if self._dirty or self._staged:
+            self._run_soon()
+        self._metrics.flush_time.observe(took_s * 1000)
 
     def storage_recovered(self) -> None:
         """What was staged is gone; what waits for a write goes on."""

@@ -285,16 +285,16 @@ class ReplicaHost:
 
     @property
     def open_log(self) -> PartitionLog | None:
-        return self.replica.open_log_or_none
+        return self.replica.log_or_none
 
     def log_durable(self, end_offset: int) -> None:
         """A journal write is done that had records of this log. Called by the writer for each log of the write."""
-        log = self.replica.open_log_or_none
+        log = self.replica.log_or_none
         if log is not None:
             log.journaled_end = end_offset
         shard = self.role.shard
         if self.alone and shard is not None:
-            shard.committed(end_offset)
+            shard.parked.committed(end_offset)
             return
         self._event(ReplicaCore.log_durable, end_offset)
 
@@ -464,13 +464,13 @@ class ReplicaHost:
 
     def _commit_point_moved(self, effect: fx.CommitPointMoved) -> None:
         if self.shard is not None:
-            self.shard.committed(effect.offset)
+            self.shard.parked.committed(effect.offset)
             self._sample.committed(effect.offset, self._clock.monotonic_s())
 
     def _reads_confirmed(self, effect: fx.ReadsConfirmed) -> None:
         if self.shard is not None:
             self._metrics.read_rounds += 1
-            self.shard.reads_confirmed(effect.round)
+            self.shard.parked.reads_confirmed(effect.round)
 
     def _note_change(self, effect: fx.Effect) -> None:
         self._changed = True

@@ -36,26 +36,22 @@ class StoredReplica:
         self.log_id = promise.log_id
         self._disk = disk
         self.journal = journal
-        self._log: PartitionLog | None = None
+        self.log_or_none: PartitionLog | None = None
         self._history: History | None = None  # what the journal has of the log, until the log is open
 
     @property
     def log(self) -> PartitionLog:
-        if self._log is None:
+        if self.log_or_none is None:
             raise AssertionError(f"the log of partition {self.partition} is not open")
-        return self._log
+        return self.log_or_none
 
     @property
     def is_open(self) -> bool:
-        return self._log is not None
-
-    @property
-    def open_log_or_none(self) -> PartitionLog | None:
-        return self._log
+        return self.log_or_none is not None
 
     @property
     def end_offset(self) -> int:
-        log = self._log
+        log = self.log_or_none
         assert log is not None
         return log.end_offset
 
@@ -76,11 +72,11 @@ class StoredReplica:
 
     def open_log(self, settings: LogSettings) -> None:
         """Recover the log. Raises DamagedLogError (this replica must not serve) or OSError (try again)."""
-        if self._log is None:
+        if self.log_or_none is None:
             if self._history is None:
                 finish_swap(self._disk, self.directory)
                 self._history = self.journal.recovered(self.partition, self._journal_id)
-            self._log = PartitionLog.open(self._disk, self.directory, self.partition, settings, self._history)
+            self.log_or_none = PartitionLog.open(self._disk, self.directory, self.partition, settings, self._history)
             self._history = None
 
     @property
@@ -145,7 +141,7 @@ class StoredReplica:
 
     def close_log(self, *, sync: bool = False) -> None:
         """Flush and close the files. `sync`: make them durable, too. Raises OSError."""
-        log, self._log = self._log, None
+        log, self.log_or_none = self.log_or_none, None
         if log is not None:
             if sync:
                 log.begin_sync(everything=True).run()

@@ -23,6 +23,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, split_records
 from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker, encode_fence
 from muster_coordinator.shard.metrics import ShardMetrics
+from muster_coordinator.shard.parked_answers import ParkedAnswers
 from muster_coordinator.shard.ports import Answer, Clock, PartitionWriter, Scheduler, ShardEvents
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.timers import Timers
@@ -74,19 +75,21 @@ class Shard:
         self._serves = False  # takes requests and runs them
         self._held = False
         self._unanswered: Answer | None = None  # of the operation that runs; its response is not parked yet
-        self._parked: deque[tuple[int, int, Answer, Any]] = deque()  # (log end, read round, request, response)
-        self._park_marks: deque[tuple[int, int, int]] = deque()  # (log end, read round, monotonic ms), one per turn
+        self.parked = ParkedAnswers()
+        """The owner of the log tells it what is committed and which reads are confirmed."""
         self._timers = Timers()
-        self.high_watermark = -1
-        """The commit point; -1 before the epoch is open."""
-        self._confirmed_round = 0
         self.committed_fence: Fence | None = None  # while its epoch is open
 
     def __repr__(self) -> str:
         return (
             f"<Shard {self.partition} {self.state} epoch={self.epoch} end={self.writer.end_offset} committed="
-            f"{self.high_watermark} queue={len(self._queue)} parked={len(self._parked)}>"
+            f"{self.high_watermark} queue={len(self._queue)} parked={len(self.parked.queue)}>"
         )
+
+    @property
+    def high_watermark(self) -> int:
+        """The commit point; -1 before the epoch is open."""
+        return self.parked.high_watermark
 
     # -- leadership ---------------------------------------------------------------------------------------------------
 
@@ -131,11 +134,7 @@ class Shard:
         """Run and append nothing until `open_epoch`: this pod is elected again in a higher epoch. Read rounds start
         again at 0 in each epoch, so reads that wait for a round wait for the next leader-change record instead."""
         self._held = True
-        self._confirmed_round = 0
-        opened = self.writer.end_offset + 1
-        parked = ((opened if read_round else end, 0, *rest) for end, read_round, *rest in self._parked)
-        self._parked = deque(parked)
-        self._park_marks = deque((opened if read_round else end, 0, ms) for end, read_round, ms in self._park_marks)
+        self.parked.wait_for(self.writer.end_offset + 1)
 
     def fail(self, reason: str, message: str, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop serving because of a fault of this replica. Parked and queued requests get `code`."""
@@ -152,10 +151,7 @@ class Shard:
             self._metrics.keep_events(self.machine)
         self._scheduler.disarm(self)
         self._enter(state, reason, message)
-        parked, self._parked = self._parked, deque()
-        self._park_marks.clear()
-        for _, _, request, _ in parked:
-            request.refuse(code)
+        self.parked.refuse_all(code)
         self._end_live(code)
 
     def _end_live(self, code: ErrorCode) -> None:
@@ -222,8 +218,8 @@ class Shard:
 
     def answer_when_committed(self, answer: Answer, response: object) -> None:
         """Send `response` when all that the log holds now is committed and a majority has confirmed this leader."""
-        self._parked.append((self.writer.end_offset, self.writer.confirm_read(), answer, response))
-        self._release()
+        self.parked.queue.append((self.writer.end_offset, self.writer.confirm_read(), answer, response))
+        self.parked.release()
         self._scheduler.drain_soon(self)
 
     def drain(self, now_ms: int, monotonic_ms: int) -> None:
@@ -234,7 +230,7 @@ class Shard:
         self._scheduled = False
         if not self._serves or self._held:
             return
-        parked = self._parked
+        parked = self.parked.queue
         parked_before = len(parked)
         try:
             self._run_queue(now_ms)
@@ -242,13 +238,11 @@ class Shard:
             self.fail_turn(error)
             return
         if len(parked) > parked_before:
-            self._park_marks.append((parked[-1][0], parked[-1][1], monotonic_ms))
-            if parked[0][0] <= self.high_watermark:
-                self._release()
+            self.parked.turn_ended(monotonic_ms)
 
     def _run_queue(self, now_ms: int) -> None:
         queue = self._queue
-        parked = self._parked
+        parked = self.parked.queue
         operations = self.machine.operations
         replay = self.machine.replay
         end_offset = self.writer.end_offset
@@ -293,7 +287,10 @@ class Shard:
             if len(records) >= MAX_BATCH_RECORDS:
                 self._append(records, size, now_ms)
                 records, size = [], HEADER_BYTES
-        self._append(records, size, now_ms)
+        if records and size <= max_bytes:  # the usual case, without another step
+            self.writer.append(records, self.epoch, now_ms)
+        else:
+            self._append(records, size, now_ms)
 
     def _operation_failed(self, request: Any, answer: Answer) -> None:
         """Refuse the request of a handler that raised, and go on, as Kafka does: only replay changes the state."""
@@ -334,44 +331,11 @@ class Shard:
         self.machine.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
         return offset + 1
 
-    # -- commit point -------------------------------------------------------------------------------------------------
-
-    def committed(self, end_offset: int) -> None:
-        """All records below `end_offset` are committed."""
-        if end_offset > self.high_watermark:
-            self.high_watermark = end_offset
-            self._release()
-
-    def reads_confirmed(self, read_round: int) -> None:
-        """Reads whose `PartitionWriter.confirm_read` returned `read_round` or a lower one may be answered."""
-        self._confirmed_round = read_round
-        self._release()
-
-    def _release(self) -> None:
-        """Answer every parked request whose log end is committed and whose read round is confirmed."""
-        committed, confirmed = self.high_watermark, self._confirmed_round
-        parked = self._parked
-        while parked and parked[0][0] <= committed and parked[0][1] <= confirmed:
-            _, _, request, response = parked.popleft()
-            request.answer(response)
-        marks = self._park_marks
-        while marks and marks[0][0] <= committed and marks[0][1] <= confirmed:
-            marks.popleft()
-
     def refuse_overdue(self) -> None:
         """Refuse requests that did not commit within offsets.commit.timeout.ms with COORDINATOR_NOT_AVAILABLE (Kafka:
         REQUEST_TIMED_OUT, shown as that). Their records stay in the log and may still commit."""
-        limit = self._clock.monotonic_ms() - self._commit_timeout_ms
-        marks = self._park_marks
-        overdue_end = overdue_round = -1
-        while marks and marks[0][2] < limit:
-            overdue_end, read_round, _ = marks.popleft()
-            overdue_round = max(overdue_round, read_round)
-        parked = self._parked
-        while parked and parked[0][0] <= overdue_end and parked[0][1] <= overdue_round:
-            _, _, request, _ = parked.popleft()
-            self._metrics.commit_timeouts += 1
-            request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        limit_ms = self._clock.monotonic_ms() - self._commit_timeout_ms
+        self._metrics.commit_timeouts += self.parked.refuse_older(limit_ms, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     # -- timers -------------------------------------------------------------------------------------------------------
 

@@ -39,39 +39,34 @@ class FrameReader:
     nothing. After an error the reader must not be fed again.
     """
 
-    __slots__ = ("_limit", "_pending")
+    __slots__ = ("_limit", "pending")
 
     def __init__(self, limit: int) -> None:
         """`limit`: most bytes of a frame without its length prefix (Kafka: socket.request.max.bytes)."""
         self._limit = limit
-        self._pending = bytearray()
+        self.pending = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Complete frames, without their length prefix. Raises FrameTooLargeError."""
-        if not self._pending:
+        if not self.pending:
             size = len(chunk)
             if size > 4 and _LENGTH.unpack_from(chunk)[0] == size - 4 <= self._limit:  # nearly always
                 return [chunk[4:]]
             frames, position = self._cut(chunk)
             if position < len(chunk):
-                self._pending += chunk[position:] if position else chunk
+                self.pending += chunk[position:] if position else chunk
             return frames
-        self._pending += chunk
+        self.pending += chunk
         # A large frame comes in many chunks: nothing is looked at again before the frame is complete.
-        if len(self._pending) < 4 or len(self._pending) - 4 < _LENGTH.unpack_from(self._pending)[0] <= self._limit:
+        if len(self.pending) < 4 or len(self.pending) - 4 < _LENGTH.unpack_from(self.pending)[0] <= self._limit:
             return []
-        frames, position = self._cut(self._pending)
-        del self._pending[:position]
+        frames, position = self._cut(self.pending)
+        del self.pending[:position]
         return frames
 
     def drop(self) -> None:
         """Forget the incomplete frame: the connection ends."""
-        self._pending = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame."""
-        return len(self._pending)
+        self.pending = bytearray()
 
     def _cut(self, data: bytes | bytearray) -> tuple[list[bytes], int]:
         """The complete frames at the start of `data`, and where the rest begins."""

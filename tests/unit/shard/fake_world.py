@@ -247,4 +247,4 @@ class World:
         self.pod.turn()
 
     def commit(self, end_offset: int | None = None) -> None:
-        self.shard.committed(self.writer.end_offset if end_offset is None else end_offset)
+        self.shard.parked.committed(self.writer.end_offset if end_offset is None else end_offset)

@@ -39,7 +39,7 @@ def test_read_waits_for_its_round_and_for_the_records_that_it_shows() -> None:
     assert (machine.totals, added.got, read.got) == ({"a": 5}, [], [])
     world.commit()
     assert (added.got, read.got) == ([5], [])
-    world.shard.reads_confirmed(3)
+    world.shard.parked.reads_confirmed(3)
     assert read.got == [5]
 
 

@@ -48,9 +48,9 @@ def test_read_waits_until_its_round_is_confirmed_and_a_write_does_not(world: Wor
     world.turn()
     world.commit()
     assert (written.got, read.got) == (["written"], [])
-    world.shard.reads_confirmed(6)
+    world.shard.parked.reads_confirmed(6)
     assert read.got == []
-    world.shard.reads_confirmed(7)
+    world.shard.parked.reads_confirmed(7)
     assert read.got == [("read", ("a",))]
 
 
@@ -116,7 +116,7 @@ def test_operation_that_no_batch_can_hold_gets_several() -> None:
     assert [len(batch) for batch in batch_texts(world)] == [1, 3, 3, 3, 1, 1]
     assert [text for batch in batch_texts(world) for text in batch] == [*small, *large, *small]
     assert all(batch_bytes(batch) <= world.machine.max_batch_bytes for batch in world.writer.batches[1:])
-    world.shard.committed(1 + 1 + 3)
+    world.shard.parked.committed(1 + 1 + 3)
     assert (first.got, second.got) == (["written"], []), "an answer waits for the last of its batches"
     world.commit()
     assert (second.got, third.got) == (["written"], ["written"])
@@ -217,7 +217,7 @@ def test_request_runs_behind_the_record_that_opens_the_epoch_and_is_answered_whe
     written, read = world.ask(Write(("a",))), world.ask(Read())
     world.turn()
     assert world.machine.state == ["a"]
-    world.shard.committed(opened)
+    world.shard.parked.committed(opened)
     world.shard.activate()
     world.turn()
     assert (written.got, read.got) == ([], [])

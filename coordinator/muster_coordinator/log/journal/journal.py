@@ -80,7 +80,8 @@ class Journal:
         self._boot_id = boot_id
         self._history = HistoryBuilder()
         self._hashes: dict[int, int] = {}  # partition -> log id hash
-        self._parts: list[bytes] = []
+        self.staged: list[bytes] = []
+        """What `take` gives next, for a look at whether there is anything."""
         self._staged_ends: dict[int, int] = {}
         self._durable_ends: dict[tuple[int, int], int] = {}
         self._written_ends: dict[int, int] = {}  # partition -> end; not in `_durable_ends` yet
@@ -126,27 +127,27 @@ class Journal:
 
     def stage(self, partition: int, base_offset: int, end_offset: int, batch: bytes) -> None:
         """Put a batch into the next write. KeyError if `recovered` was not asked."""
-        parts = self._parts
+        parts = self.staged
         parts.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, len(batch)))
         parts.append(batch)
         self._staged_ends[partition] = end_offset
 
     def stage_gap(self, partition: int, base_offset: int, end_offset: int) -> None:
         """Put the news that a log goes on at `end_offset`, without records in between, into the next write."""
-        self._parts.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, 0))
+        self.staged.append(ENTRY.pack(APPEND, partition, self._hashes[partition], base_offset, end_offset, 0))
         self._staged_ends[partition] = end_offset
 
     def stage_truncation(self, partition: int, end_offset: int) -> None:
         """Put the news that a log was cut to `end_offset` into the next write."""
-        self._parts.append(ENTRY.pack(TRUNCATE, partition, self._hashes[partition], 0, end_offset, 0))
+        self.staged.append(ENTRY.pack(TRUNCATE, partition, self._hashes[partition], 0, end_offset, 0))
         self._staged_ends[partition] = end_offset
 
     def take(self) -> Staged | None:
         """Everything staged since the last call; None if nothing was."""
-        if not self._parts:
+        if not self.staged:
             return None
-        staged = Staged(self._parts, self._staged_ends)
-        self._parts = []
+        staged = Staged(self.staged, self._staged_ends)
+        self.staged = []
         self._staged_ends = {}
         return staged
 
