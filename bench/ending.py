@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 def exit_code(main: Callable[[], int]) -> int:
-    """That of ``main``; 130 when it was interrupted."""
+    """That of `main`; 130 when it was interrupted."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:

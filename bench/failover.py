@@ -117,7 +117,7 @@ def chaos(scenarios: list[str], options: argparse.Namespace) -> dict[str, dict[s
 
 
 def with_kafka(options: argparse.Namespace) -> dict[str, Any]:
-    """Kafka's figures from here, or those of the baseline file; ``source`` says which."""
+    """Kafka's figures from here, or those of the baseline file; `source` says which."""
     if has_kafka(options):
         return chaos([theirs for _, theirs in FAULTS.values() if theirs], options) | {"source": "this machine"}
     figures: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))

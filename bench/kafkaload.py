@@ -27,7 +27,7 @@ ASK_S = 5.0
 
 
 def measure(directory: Path, logs: Sequence[Path], topic_partitions: int) -> dict[str, float]:
-    """``ms`` from the start of the process until every partition's coordinator answers; ``load_ms``: of that, since the
+    """`ms` from the start of the process until every partition's coordinator answers; `load_ms`: of that, since the
     node answered anything. Raises BenchError, MissingTool.
     """
     directory.mkdir(parents=True)

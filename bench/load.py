@@ -126,7 +126,7 @@ async def measure(options: argparse.Namespace, shape: Shape, pod: RunningPod, pr
 
 @dataclass
 class Committer(asyncio.Protocol):
-    """One connection whose group commits one offset every ``every_s`` seconds, whether the last one was answered or
+    """One connection whose group commits one offset every `every_s` seconds, whether the last one was answered or
     not."""
 
     group: str
@@ -152,7 +152,7 @@ class Committer(asyncio.Protocol):
         self._lost = True
 
     async def run(self) -> None:
-        """Commit until ``stop``, then wait for the last answers. Raises BenchError when the connection is lost."""
+        """Commit until `stop`, then wait for the last answers. Raises BenchError when the connection is lost."""
         due = time.perf_counter()
         number = 0
         while not self._stopped or self._due:

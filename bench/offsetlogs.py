@@ -28,12 +28,9 @@ from muster_coordinator.log.segments.partition_log import LogSettings, Partition
 from muster_coordinator.pod.chores.checkpointing import PART_ENTRIES, CheckpointerSettings
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
 from muster_coordinator.records.partitioner import partition_for
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PromiseFile
@@ -50,7 +47,7 @@ EPOCH = 1
 
 @dataclass(frozen=True)
 class Shape:
-    """How much there is to load. ``groups`` are those of one offsets partition, ``topic_partitions`` those of one
+    """How much there is to load. `groups` are those of one offsets partition, `topic_partitions` those of one
     group."""
 
     partitions: int = 50
@@ -76,7 +73,7 @@ def group_names(partition: int, partitions: int) -> Iterator[str]:
 
 
 def copy_logs(shape: Shape, data: Path) -> None:
-    """Make ``data`` the data directory of a pod that held these logs; written once, then copied from the cache."""
+    """Make `data` the data directory of a pod that held these logs; written once, then copied from the cache."""
     kept = cache() / "offset-logs" / "-".join(map(str, (FORMAT, *vars(shape).values())))
     if not kept.exists():
         print(f"writing {shape.records:,} commits over {shape.partitions} partitions into {kept}", file=sys.stderr)
@@ -117,7 +114,7 @@ class _AnyTopic:
 
 
 def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
-    """Give each log of ``copy_logs`` a checkpoint, and so much of a tail behind it: ``share`` of what makes the next
+    """Give each log of `copy_logs` a checkpoint, and so much of a tail behind it: `share` of what makes the next
     checkpoint due, with the pod's default settings. Returns the records behind all checkpoints.
     """
     settings = CheckpointerSettings(CoordinatorSettings().shard.checkpoint_interval_bytes)
@@ -137,7 +134,7 @@ def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
 
 
 def write_checkpoint(shape: Shape, log: PartitionLog, log_id: str, offset: int) -> tuple[int, int]:
-    """Of the state up to the last batch that ends at ``offset`` or below: its bytes, and where it ends. Every key comes
+    """Of the state up to the last batch that ends at `offset` or below: its bytes, and where it ends. Every key comes
     in the records right below it, so nothing else is read."""
     state = ReplayedState(GroupCoordinator(GroupConfig(), _AnyTopic(), lambda: ""))
     start = max(offset - shape.keys_per_partition - 2 * shape.batch_records, log.start_offset)

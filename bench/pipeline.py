@@ -37,11 +37,8 @@ from ending import exit_code
 from measure import peak_resident_bytes
 
 from muster_coordinator.records.batch import HEADER_BYTES, encode_batch
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder
 from muster_pipeline.decode.errors import PipelineError

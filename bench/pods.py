@@ -38,7 +38,7 @@ LOAD_DEADLINE_S = 600.0
 
 @dataclass
 class RunningPod:
-    """``statuses``: what the pod's stream last said of each partition; ``active_at``: when it first said ACTIVE."""
+    """`statuses`: what the pod's stream last said of each partition; `active_at`: when it first said ACTIVE."""
 
     api: PodClient
     kafka_port: int
@@ -49,7 +49,7 @@ class RunningPod:
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def follow(self) -> None:
-        """Keep ``statuses`` up to date, for ever."""
+        """Keep `statuses` up to date, for ever."""
         async for event in self.api.watch(SILENCE_S):
             if isinstance(event, StatusEvent):
                 seen = event.status.partitions
@@ -65,11 +65,11 @@ class RunningPod:
                 self._news.notify_all()
 
     async def logs_open(self, count: int) -> None:
-        """Wait until the logs of ``count`` partitions are recovered."""
+        """Wait until the logs of `count` partitions are recovered."""
         await self._until(lambda: sum(s.log_end_offset >= 0 for s in self.statuses.values()) >= count)
 
     async def elect(self, partitions: Collection[int], epoch: int) -> None:
-        """Make the pod lead ``partitions``, which all have a used log, and wait until they are ACTIVE."""
+        """Make the pod lead `partitions`, which all have a used log, and wait until they are ACTIVE."""
         elections = tuple(Election(p, epoch, (self.statuses[p].log_id,)) for p in partitions)
         answer = await self.api.elect(ElectionsRequest(elections), timeout_s=CALL_S)
         refused = [r for r in answer.results if r.status not in (CallStatus.ACCEPTED, CallStatus.LOADING)]
@@ -106,7 +106,7 @@ class RunningPod:
 
 @asynccontextmanager
 async def running_pod(directory: Path, data: Path) -> AsyncIterator[RunningPod]:
-    """A pod over the data directory ``data``; its output goes into ``directory``. Raises BenchError."""
+    """A pod over the data directory `data`; its output goes into `directory`. Raises BenchError."""
     kafka_port, api_port = free_ports(2)
     command = [
         *(sys.executable, "-m", "muster_coordinator.process.main", "--pod", POD, "--data-dir", str(data)),

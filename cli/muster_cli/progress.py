@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from rich.progress import Progress, TaskID
 
-__all__ = ["Amount", "Steps", "amounts", "steps"]
-
 _POLL_S = 0.2
 
 Amount = Callable[[str, int, int], None]

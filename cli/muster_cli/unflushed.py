@@ -21,8 +21,6 @@ from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.schema import Kind, Problem
 from muster_pipeline.source.files import SegmentFile, whole_batches
 
-__all__ = ["Unflushed", "refuse_unflushed", "unflushed", "unflushed_rows"]
-
 _LAST_DELTA = slice(23, 27)
 
 

@@ -9,8 +9,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["CallResult", "CallStatus", "FenceRefusal"]
-
 
 class CallStatus(StrEnum):
     """The number is the code that replication.md gives the case."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["LEADING_STATES", "LEGAL_PREDECESSORS", "OPEN_STATES", "FailureReason", "ReplicaRole", "ShardState"]
-
 
 class ShardState(StrEnum):
     """Kafka: CoordinatorRuntime.CoordinatorState. The values are part of the pod API."""

@@ -12,8 +12,6 @@ from muster_operator.kube.run import KubeOptions, run
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.process import configure_logging, run_operator
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Entry point of `muster-operator`; environment variables configure it (`kube.run.KubeOptions`)."""

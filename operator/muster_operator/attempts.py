@@ -9,8 +9,6 @@ from muster_coordinator.calls import CallResult, CallStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.plan.observation import Attempt
 
-__all__ = ["Attempts", "attempt_of"]
-
 FIRST_DELAY_S = 0.05
 """Wait before the third election of a partition. It doubles with each further one, up to MAX_DELAY_S, with jitter."""
 MAX_DELAY_S = 5.0

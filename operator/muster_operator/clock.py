@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Clock"]
-
 
 @dataclass(frozen=True, slots=True)
 class Clock:

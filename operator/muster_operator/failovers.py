@@ -12,8 +12,6 @@ from muster_operator.api.models import FailoverRecord, OffsetsPartition, Partiti
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.actions import Action, WritePartitionStatus
 
-__all__ = ["Failovers"]
-
 KEPT = 20
 """Failovers that are remembered; the status of a cluster shows no more."""
 

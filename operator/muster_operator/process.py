@@ -15,8 +15,6 @@ from muster_operator.reconcile import Reconciler
 from muster_operator.store.port import Store
 from muster_operator.store.workload import Workload
 
-__all__ = ["configure_logging", "run_operator"]
-
 
 async def run_operator(store: Store, workload: Workload, metrics: OperatorMetrics) -> None:
     """Reconcile all clusters of `store` until cancelled. Cancelling leaves the pods and their leaders as they are."""

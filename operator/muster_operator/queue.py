@@ -6,8 +6,6 @@ import asyncio
 
 from muster_operator.store.port import ClusterKey
 
-__all__ = ["KeyQueue"]
-
 REST_S = 0.02
 """Seconds from the end of a reconcile to the next one of the same cluster. The events that a reconcile causes arrive
 one after the other, and one plan answers them together. A loop that feeds itself runs at most 50 times per second."""

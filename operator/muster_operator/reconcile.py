@@ -25,8 +25,6 @@ from muster_operator.steps.context import Context, Memory
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
 from muster_operator.store.workload import Workload
 
-__all__ = ["Reconciler"]
-
 log = structlog.get_logger(__name__)
 
 RESYNC_S = 30.0

@@ -42,7 +42,7 @@ class Shape:
 
 
 class Clusters:
-    """One on Kubernetes for all scenarios there, and a new one for each of the others. ``session``: the whole run."""
+    """One on Kubernetes for all scenarios there, and a new one for each of the others. `session`: the whole run."""
 
     def __init__(self, shape: Shape, session: ExitStack) -> None:
         self._shape = shape

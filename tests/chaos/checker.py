@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """``commits``: how many commits it is about. ``at`` is when the fetch was answered."""
+    """`commits`: how many commits it is about. `at` is when the fetch was answered."""
 
     kind: Kind
     group: str

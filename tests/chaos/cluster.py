@@ -36,7 +36,7 @@ class Cluster(NetworkedCluster):
         config: Sequence[str] = (),
         dying: bool = False,
     ) -> None:
-        """``dying``: the operator can be made to die at a point."""
+        """`dying`: the operator can be made to die at a point."""
         super().__init__([f"muster-{ordinal}" for ordinal in range(pods)], partitions, factor)
         self.data = DataDir(root / "data")
         self._arguments = [

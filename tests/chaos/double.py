@@ -18,8 +18,8 @@ _APIS = {8: ("offset_commit", 7), 9: ("offset_fetch", 7), 10: ("find_coordinator
 
 
 class ForgetfulCoordinator:
-    """Coordinates every group. ``crash`` closes all connections and forgets what was acknowledged in the meantime since
-    ``keep``, as a coordinator does that answers before its records are on disk. ``answer_fetch`` may change answers."""
+    """Coordinates every group. `crash` closes all connections and forgets what was acknowledged in the meantime since
+    `keep`, as a coordinator does that answers before its records are on disk. `answer_fetch` may change answers."""
 
     def __init__(self) -> None:
         self.committed: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """An operator that kills itself at a point (see `kill_points`), as a crash between two actions does.
 
-``python -m tests.chaos.dying FILE local up ...`` is `muster local up`, ``... FILE operator`` is `muster-operator`. FILE
+`python -m tests.chaos.dying FILE local up ...` is `muster local up`, `... FILE operator` is `muster-operator`. FILE
 names the point; it is read at the start, if it is there, and at each SIGUSR1.
 """
 

@@ -17,8 +17,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def longest_gap(group: GroupHistory, start: float, end: float) -> float:
-    """Seconds of the longest time between two acknowledged commits that overlaps [start, end]; up to ``end`` when no
-    commit was acknowledged after ``start`` any more."""
+    """Seconds of the longest time between two acknowledged commits that overlaps [start, end]; up to `end` when no
+    commit was acknowledged after `start` any more."""
     return max(gap for gap, _ in _gaps(group, start, end))
 
 

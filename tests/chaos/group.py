@@ -28,7 +28,7 @@ class Directory(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Cuts the stream into frames. ``transport``: None before it stands, and when it has ended."""
+    """Cuts the stream into frames. `transport`: None before it stands, and when it has ended."""
 
     def __init__(self, frame: Callable[[Connection, bytes], None], closed: Callable[[Connection], None]) -> None:
         self._frame = frame
@@ -55,7 +55,7 @@ READ = -1
 
 
 class Request(NamedTuple):
-    """``offset``: the one to be committed, or READ. ``sent``: seconds of the monotonic clock."""
+    """`offset`: the one to be committed, or READ. `sent`: seconds of the monotonic clock."""
 
     correlation: int
     offset: int
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 
 class Group:
-    """Commits rising offsets until ``stop``. After a refusal or a closed connection it asks its directory for the
+    """Commits rising offsets until `stop`. After a refusal or a closed connection it asks its directory for the
     coordinator; while an answer is overdue it does so too, and still takes the answer if it comes first."""
 
     def __init__(self, number: int, name: str, interval_s: float, directory: Directory) -> None:

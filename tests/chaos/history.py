@@ -1,7 +1,7 @@
 """What a load saw: every acknowledged commit and every fetch of each group, with times and pods.
 
 Times are seconds of this machine's monotonic clock, which all its processes share. Pods are indexes into
-``History.pods``. A group has one commit under way at a time, so its commits are in order, and so are its fetches.
+`History.pods`. A group has one commit under way at a time, so its commits are in order, and so are its fetches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OFFSETS_PER_GROUP = 1_000_000_000
 
 
 class Fetch(msgspec.Struct, array_like=True):
-    """An answered OffsetFetch; ``offset`` is -1 when the coordinator knew none."""
+    """An answered OffsetFetch; `offset` is -1 when the coordinator knew none."""
 
     sent: float
     answered: float
@@ -35,9 +35,9 @@ class Abandoned(msgspec.Struct, array_like=True):
 
 
 class GroupHistory(msgspec.Struct):
-    """``offsets``, ``sent``, ``acked`` and ``pods`` have one entry for each acknowledged commit.
+    """`offsets`, `sent`, `acked` and `pods` have one entry for each acknowledged commit.
 
-    ``coordinators``: (time, pod) of each connection that was made to commit on. ``refusals``: how often each error code
+    `coordinators`: (time, pod) of each connection that was made to commit on. `refusals`: how often each error code
     was answered.
     """
 
@@ -59,7 +59,7 @@ class GroupHistory(msgspec.Struct):
 
 
 class History(msgspec.Struct):
-    """A whole run. ``lags``: (time, seconds) of the load's own event loop being late, which is no fault of a pod."""
+    """A whole run. `lags`: (time, seconds) of the load's own event loop being late, which is no fault of a pod."""
 
     pods: list[str]
     groups: list[GroupHistory]

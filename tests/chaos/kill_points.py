@@ -35,7 +35,7 @@ class Port(StrEnum):
 
 @dataclass(frozen=True)
 class Call:
-    """``belongs``: whether a call with these arguments is of this kind, where several kinds have one method."""
+    """`belongs`: whether a call with these arguments is of this kind, where several kinds have one method."""
 
     port: Port
     method: str
@@ -66,7 +66,7 @@ CALLS: dict[type[Action], Call] = {
 
 @dataclass(frozen=True)
 class Point:
-    """``when``: before or after the action, of which it is the nth since the point was set."""
+    """`when`: before or after the action, of which it is the nth since the point was set."""
 
     action: str
     when: str

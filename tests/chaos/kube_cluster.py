@@ -135,7 +135,7 @@ class KubeCluster(NetworkedCluster):
         return next((each.obj["metadata"]["uid"] for each in self._pods() if each.name == pod), "")
 
     def delete(self, pod: str, *, grace_s: int | None = None) -> None:
-        """As kubectl delete pod; ``grace_s`` 0: forced."""
+        """As kubectl delete pod; `grace_s` 0: forced."""
         _delete(self.api, self._pod(pod), grace_s)
 
     def evict(self, pod: str) -> None:
@@ -265,7 +265,7 @@ class KubeCluster(NetworkedCluster):
 def kube_cluster(words: Path, *, pods: int, partitions: int, factor: int) -> Iterator[KubeCluster]:
     """A cluster on the Kubernetes for tests, started when it is not up. Raises Skipped, HarnessError.
 
-    ``words``: where all that was said stays when the cluster does not come up; it would go with it.
+    `words`: where all that was said stays when the cluster does not come up; it would go with it.
     """
     missing = machine.missing()
     if missing:

@@ -1,4 +1,4 @@
-"""What a killed run left behind: its clusters' processes and mounts. (Networks: ``network.remove_leftovers``.)"""
+"""What a killed run left behind: its clusters' processes and mounts. (Networks: `network.remove_leftovers`.)"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOP_S = 5.0
 
 
 def end_leftovers(scenarios: Path) -> None:
-    """Of runs whose process is gone: end the processes that their directories under ``scenarios`` name, if the command
+    """Of runs whose process is gone: end the processes that their directories under `scenarios` name, if the command
     line still names the directory too, the supervisor first; and unmount what is mounted there."""
     for root in sorted(scenarios.glob("*")):
         match = _OF_A_RUN.search(root.name)

@@ -2,8 +2,8 @@
 
     python -m tests.chaos.load --bootstrap HOST:PORT,... [--groups 100] [--interval-ms 10] [--history FILE]
 
-Prints ``ready`` once every group has an acknowledged commit, and goes on until standard input ends, Ctrl-C or SIGTERM.
-Then every group's offset is fetched over a new connection, the history is checked, and a summary printed (``--json``:
+Prints `ready` once every group has an acknowledged commit, and goes on until standard input ends, Ctrl-C or SIGTERM.
+Then every group's offset is fetched over a new connection, the history is checked, and a summary printed (`--json`:
 as JSON). Any server that speaks Kafka's protocol will do.
 
 Exit codes: 0 nothing lost, reverted or invented; 1 something was, or could not be read back; 2 wrong usage; 3 not every
@@ -51,7 +51,7 @@ class Load:
         self.groups = [Group(n, f"{prefix}-{n}", interval_s, self.locator) for n in range(groups)]
 
     async def run(self, stop: asyncio.Event, ready: asyncio.Event) -> History:
-        """Commit until ``stop``; then read everything back. Raises TimeoutError when a group cannot commit at all."""
+        """Commit until `stop`; then read everything back. Raises TimeoutError when a group cannot commit at all."""
         watchdog = asyncio.create_task(self._watch())
         seeking = asyncio.create_task(self.locator.run())
         try:

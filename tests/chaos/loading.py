@@ -13,7 +13,7 @@ STOP_TIMEOUT_S = 90.0
 
 
 class LoadProcess:
-    """Started on construction; ``stop`` gives what it saw. As a context manager it never outlives the block."""
+    """Started on construction; `stop` gives what it saw. As a context manager it never outlives the block."""
 
     def __init__(self, bootstrap: str, directory: Path, *, groups: int, interval_ms: float) -> None:
         self._history = directory / "history.json"

@@ -14,17 +14,17 @@ from tests.support.kafka import KafkaClient
 ASK_TIMEOUT_S = 0.3
 RETRY_S, RETRY_MAX_S = 0.005, 0.02
 """Until a pod is asked again, twice as long each time: at most a fifth of what Kafka's clients wait by default
-(``retry.backoff.ms``). A move is over after one or two; while a pod that died is replaced, 34 groups ask ten times.
+(`retry.backoff.ms`). A move is over after one or two; while a pod that died is replaced, 34 groups ask ten times.
 """
 RECONNECT_S = 0.05
-"""Until a pod that refused a connection is tried again: the default of ``reconnect.backoff.ms`` of Kafka's clients.
+"""Until a pod that refused a connection is tried again: the default of `reconnect.backoff.ms` of Kafka's clients.
 The other pods name a leader that died for some 50 ms more, and 34 groups that try it are a load of their own."""
 REFRESH_S = 1.0
 ANSWERS = (OSError, asyncio.IncompleteReadError, TimeoutError, AssertionError)
 
 
 class Locator:
-    """``pods``: every address that was ever named, in that order; others refer to them by index."""
+    """`pods`: every address that was ever named, in that order; others refer to them by index."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self.pods: list[str] = list(bootstrap)

@@ -1,4 +1,4 @@
-"""`muster` with pods in network namespaces: ``python -m tests.chaos.namespaced NAMESPACE=HOST,... local up ...``"""
+"""`muster` with pods in network namespaces: `python -m tests.chaos.namespaced NAMESPACE=HOST,... local up ...`"""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ TOOLS = {"ip": "iproute2", "nft": "nftables", "tc": "iproute2"}
 
 @dataclass(frozen=True)
 class Namespace:
-    """Of one pod. ``others``: the addresses of the other pods; ``prefix``: what runs a command in it."""
+    """Of one pod. `others`: the addresses of the other pods; `prefix`: what runs a command in it."""
 
     host: str
     others: tuple[str, ...]
     prefix: tuple[str, ...]
 
     def drop(self, *rules: str) -> None:
-        """Drop what matches one of the rules, each ``input MATCH`` or ``output MATCH`` in nft's words."""
+        """Drop what matches one of the rules, each `input MATCH` or `output MATCH` in nft's words."""
         lines = ["table inet chaos {"]
         for hook in ("input", "output"):
             lines.append(f"chain {hook} {{ type filter hook {hook} priority 0;")

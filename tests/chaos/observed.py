@@ -42,7 +42,7 @@ class Place:
 
 
 class ObservedCluster(ABC):
-    """``names`` are those of all pods, running or not. Raises HarnessError where a wait is in vain."""
+    """`names` are those of all pods, running or not. Raises HarnessError where a wait is in vain."""
 
     def __init__(self, names: Sequence[str], partitions: int, factor: int) -> None:
         self.names = list(names)
@@ -90,7 +90,7 @@ class ObservedCluster(ABC):
             pass
 
     def wait(self, holds: Callable[[], bool], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """``holds`` is asked for the first time after POLL_S: what was just done has its first moment to itself."""
+        """`holds` is asked for the first time after POLL_S: what was just done has its first moment to itself."""
         deadline = time.monotonic() + timeout_s
         time.sleep(POLL_S)
         while not holds():

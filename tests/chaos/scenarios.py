@@ -32,8 +32,8 @@ SMALL_DISK_BYTES = 96 << 20
 
 @dataclass(frozen=True)
 class Scenario:
-    """``prepare`` sets up the data directory, before the cluster starts, for the time of the run; ``in_namespaces``:
-    each pod has a network of its own; ``dying``: the operator can be made to die at a point."""
+    """`prepare` sets up the data directory, before the cluster starts, for the time of the run; `in_namespaces`:
+    each pod has a network of its own; `dying`: the operator can be made to die at a point."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""``python -m tests.conformance [AREA-OR-SCRIPT ...]``: compare, print, exit.
+"""`python -m tests.conformance [AREA-OR-SCRIPT ...]`: compare, print, exit.
 
 Exit codes: 0 no unexplained difference (or Kafka cannot run here: one line says why), 1 differences or broken scripts,
 2 a name that is no area and no script.
@@ -74,7 +74,7 @@ async def _compare(chosen: Sequence[Script], meant: Sequence[Explanation]) -> Re
 
 
 def _conclude(report: Report, meant: Sequence[Explanation], *, every_script: bool) -> int:
-    """``every_script``: all have run, so that every explanation must have been of use."""
+    """`every_script`: all have run, so that every explanation must have been of use."""
     unused = [e for e in meant if not e.uses] if every_script else []
     for name, what in sorted(report.broken):
         print(f"\nBROKEN {name} {what}")

@@ -112,7 +112,7 @@ def compare(kafka: dict[str, str], muster: dict[str, str]) -> list[tuple[str, st
 
 
 def _without_details_of(other: dict[str, str], lines: dict[str, str]) -> dict[str, str]:
-    """``lines`` with one line for each step that got no answer from the other server."""
+    """`lines` with one line for each step that got no answer from the other server."""
     silent = {where for where, value in other.items() if value in (repr(NO_ANSWER), repr(CLOSED))}
     short: dict[str, str] = {}
     for where, value in lines.items():

@@ -1,4 +1,4 @@
-"""The differences that are meant, each with its reason: ``differences.toml``."""
+"""The differences that are meant, each with its reason: `differences.toml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("differences.toml")
 
 @dataclass
 class Explanation:
-    """Covers a difference when script, place and both values match; ``*`` stands for any text in each of them."""
+    """Covers a difference when script, place and both values match; `*` stands for any text in each of them."""
 
     scripts: str
     where: str

@@ -24,7 +24,7 @@ def assignment(name: str, *partitions: int) -> bytes:
 
 
 class Member:
-    """``name`` is the client id, and so the start of the member id. ``version`` is JoinGroup's; the other APIs use
+    """`name` is the client id, and so the start of the member id. `version` is JoinGroup's; the other APIs use
     their newest."""
 
     def __init__(
@@ -204,7 +204,7 @@ async def fetch(
     require_stable: bool = False,
     **changes: Any,
 ) -> Any:
-    """OffsetFetch of one group; ``topics`` None: everything (v2+)."""
+    """OffsetFetch of one group; `topics` None: everything (v2+)."""
     wanted = (
         None
         if topics is None

@@ -1,4 +1,4 @@
-"""The scripts by area. ``@script`` registers a function, once or for each version of the API that it is about."""
+"""The scripts by area. `@script` registers a function, once or for each version of the API that it is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Body = Callable[..., Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Script:
-    """``name`` is unique, says what the script shows, and is the id of its group. ``settings`` are those of the servers
+    """`name` is unique, says what the script shows, and is the id of its group. `settings` are those of the servers
     beside the usual ones: SETTINGS of the script's module."""
 
     area: str
@@ -27,7 +27,7 @@ SCRIPTS: list[Script] = []
 
 
 def script(versions: Iterable[int] | None = None, cases: dict[str, Any] | None = None) -> Callable[[Body], Body]:
-    """``versions``: the function takes (session, version); ``cases``: (session, case), a script for each."""
+    """`versions`: the function takes (session, version); `cases`: (session, case), a script for each."""
 
     def register(body: Body) -> Body:
         area = body.__module__.rsplit(".", 1)[-1].replace("_", " ")

@@ -20,7 +20,7 @@ AT_ONCE = 12
 
 @dataclass
 class Report:
-    """What a run found. ``steps`` counts compared requests; ``answers`` are Kafka's, by script."""
+    """What a run found. `steps` counts compared requests; `answers` are Kafka's, by script."""
 
     scripts: Counter[str] = field(default_factory=Counter)
     steps: int = 0

@@ -27,7 +27,7 @@ SETTINGS = {
 
 @asynccontextmanager
 async def both(directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[Server, Server]]:
-    """(Kafka, Muster), running and empty; data and logs under ``directory``. ``more``: further settings."""
+    """(Kafka, Muster), running and empty; data and logs under `directory`. `more`: further settings."""
     settings = SETTINGS | dict(more)
     broker_settings = settings | {
         "offsets.topic.num.partitions": str(PARTITIONS),

@@ -24,7 +24,7 @@ CLOSED = "connection closed"
 
 @dataclass(frozen=True)
 class Server:
-    """``kind``: KAFKA or MUSTER. ``names`` are texts that differ between servers by nature, and what to call them."""
+    """`kind`: KAFKA or MUSTER. `names` are texts that differ between servers by nature, and what to call them."""
 
     kind: str
     port: int
@@ -34,7 +34,7 @@ class Server:
 
 @dataclass
 class Step:
-    """One request of the script; ``outcome`` is the decoded answer, or NO_ANSWER, CLOSED or a note's value."""
+    """One request of the script; `outcome` is the decoded answer, or NO_ANSWER, CLOSED or a note's value."""
 
     label: str
     outcome: Any = None
@@ -60,7 +60,7 @@ class Parked:
 
 
 class Session:
-    """What a script works with. ``group`` is a group id of its own; everything that it asks is recorded."""
+    """What a script works with. `group` is a group id of its own; everything that it asks is recorded."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server

@@ -15,7 +15,8 @@ from muster_coordinator.records.group_metadata import (
     GroupMetadataValue,
     encode_group_metadata_key,
 )
-from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue, encode_offset_commit_key
+from muster_coordinator.records.offset_commit import encode_offset_commit_key
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import Result
 

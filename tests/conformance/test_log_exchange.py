@@ -135,7 +135,7 @@ class Writer:
             await s.ask("write_txn_markers", 1, markers=[marker])
 
     async def fill(self, size: int) -> None:
-        """Commits of one group until its partition holds about ``size`` bytes more."""
+        """Commits of one group until its partition holds about `size` bytes more."""
         for number in range(size // 40_000):
             offsets = [topic("t", *((p, number, "x" * 4000) for p in range(10)))]
             await commit(self.session, group_id=BUSY, topics=offsets)

@@ -1,5 +1,5 @@
-"""``python -m tests.fuzz run [--seconds N] [--seed N]``: frames and log files in turn, until the time is over.
-``python -m tests.fuzz replay FILE``: send the saved frames of a failure again.
+"""`python -m tests.fuzz run [--seconds N] [--seed N]`: frames and log files in turn, until the time is over.
+`python -m tests.fuzz replay FILE`: send the saved frames of a failure again.
 
 What failed is saved under .cache/fuzz and named. Exit codes: 0 nothing was found, 1 something was.
 """

@@ -26,7 +26,7 @@ _FRAME = Struct(">II")
 
 
 async def disk_with_checkpoints() -> FakeDisk:
-    """As ``written_disk``, with a checkpoint of every partition from which a load reads on."""
+    """As `written_disk`, with a checkpoint of every partition from which a load reads on."""
     disk = await written_disk()
     with structlog.testing.capture_logs():
         manager = new_manager(disk, "boot")

@@ -34,7 +34,7 @@ KNOWN_CODES = {int(code) for code in ErrorCode}
 
 
 class FrameFuzz:
-    """``run_round`` raises AssertionError with what is wrong; ``failing`` then holds the frames that were sent since
+    """`run_round` raises AssertionError with what is wrong; `failing` then holds the frames that were sent since
     the last check."""
 
     def __init__(self, pod: SoloPod, seed: int) -> None:
@@ -154,7 +154,7 @@ def resident_bytes(pod: SoloPod) -> int:
 
 
 def save(rounds: list[list[list[str]]], path: Path) -> None:
-    """Rounds of connections of frames in hex: what ``python -m tests.fuzz replay`` sends again."""
+    """Rounds of connections of frames in hex: what `python -m tests.fuzz replay` sends again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rounds))
 

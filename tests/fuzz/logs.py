@@ -90,7 +90,7 @@ async def _written_disk() -> FakeDisk:
 
 
 class LogFuzz:
-    """``run_round`` raises AssertionError with what is wrong; ``failing`` then holds the damaged files of the round."""
+    """`run_round` raises AssertionError with what is wrong; `failing` then holds the damaged files of the round."""
 
     def __init__(self, disk: FakeDisk, seed: int) -> None:
         self.random = Random(seed)

@@ -35,7 +35,7 @@ SUBSCRIPTION = bytes.fromhex("000000000001000174ffffffff")
 
 @dataclass(frozen=True)
 class Frame:
-    """One request as it is sent; ``valid``: nothing was mutated, so the answer must be one of its kind."""
+    """One request as it is sent; `valid`: nothing was mutated, so the answer must be one of its kind."""
 
     data: bytes
     api: Api
@@ -45,7 +45,7 @@ class Frame:
 
 
 class Requests:
-    """``members``: ids that the pod gave out, to be used again."""
+    """`members`: ids that the pod gave out, to be used again."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

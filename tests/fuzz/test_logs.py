@@ -1,4 +1,4 @@
-"""A bounded run; ``make fuzz`` goes on for as long as it is told."""
+"""A bounded run; `make fuzz` goes on for as long as it is told."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ GROUPS = 8
 
 
 async def commit_until_cut_off(pod: SoloPod, group: str, acknowledged: dict[str, int], first: int) -> None:
-    """Commit rising offsets until the connection breaks; ``acknowledged`` holds the last one that was answered."""
+    """Commit rising offsets until the connection breaks; `acknowledged` holds the last one that was answered."""
     try:
         client = await KafkaClient.connect(pod.kafka_port)
         for offset in range(first, first + 1_000_000):

@@ -25,7 +25,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[SoloPod]:
 
 
 async def send_and_read_to_end(pod: SoloPod, data: bytes, *, finish: bool = True) -> bytes:
-    """What the pod answers to ``data`` until it closes the connection (or we have)."""
+    """What the pod answers to `data` until it closes the connection (or we have)."""
     client = await pod.client()
     try:
         client.writer.write(data)

@@ -202,7 +202,7 @@ async def until_metric(
     or_closed: list[KafkaClient] | None = None,
     **labels: str,
 ) -> None:
-    """Wait until the metric has the value; ``or_closed``: or until the pod has closed one of these connections."""
+    """Wait until the metric has the value; `or_closed`: or until the pod has closed one of these connections."""
     async with asyncio.timeout(60):
         while True:
             found = await pod.metric(name, **labels)

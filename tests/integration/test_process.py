@@ -1,4 +1,4 @@
-"""The ``muster-coordinator`` process: what it refuses to start with, and how it ends."""
+"""The `muster-coordinator` process: what it refuses to start with, and how it ends."""
 
 from __future__ import annotations
 

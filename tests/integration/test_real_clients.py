@@ -34,7 +34,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[SoloPod]:
 
 
 def until(condition: Callable[[], Any], step: Callable[[], Any]) -> None:
-    """Repeat ``step`` (a poll that waits a little by itself) until ``condition`` holds."""
+    """Repeat `step` (a poll that waits a little by itself) until `condition` holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come about"

@@ -56,7 +56,7 @@ async def check(pods: ReplicatedPods, *committers: Committer) -> None:
 
 
 async def until_lost(pod: PodProcess, *names: str) -> None:
-    """Wait until ``pod`` hears all others but these."""
+    """Wait until `pod` hears all others but these."""
     async with asyncio.timeout(LIMIT_S):
         while (await pod.api.status()).lost_peers != names:
             await asyncio.sleep(POLL_S)

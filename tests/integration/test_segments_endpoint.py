@@ -12,7 +12,7 @@ from tests.support.pod import SoloPod
 
 from muster_coordinator.records.batch import iter_batches
 from muster_coordinator.records.decode import decode_record
-from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.records.structs import OffsetCommitRecord
 
 pytestmark = pytest.mark.integration
 

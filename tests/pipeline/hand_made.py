@@ -19,11 +19,8 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_pipeline.analytics.history import group_history
 from muster_pipeline.analytics.spans import spans
 from muster_pipeline.decode.decoder import decode_segment

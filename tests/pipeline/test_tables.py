@@ -23,7 +23,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 from muster_pipeline.source.follow import LogRewrittenError
 from muster_pipeline.tables.current import offsets_of_logs
 from muster_pipeline.tables.local import local_groups, local_offsets, local_quality, local_rebalances

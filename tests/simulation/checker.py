@@ -24,7 +24,7 @@ from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
-from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets

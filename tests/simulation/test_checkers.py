@@ -20,11 +20,8 @@ from tests.simulation.world import Violation, World
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.rules import Rules

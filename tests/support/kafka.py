@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 
 def schema(api: str, version: int, part: str = "request") -> ModuleType:
-    """``schema("offset_commit", 9)``: the module with that version's entity classes."""
+    """`schema("offset_commit", 9)`: the module with that version's entity classes."""
     return importlib.import_module(f"kio.schema.{api}.v{version}.{part}")
 
 
@@ -25,7 +25,7 @@ def entity(api: str, version: int, part: str = "request") -> Any:
 
 
 class KafkaClient:
-    """One connection. ``call`` waits for the answer of its request; answers come in the order of the requests."""
+    """One connection. `call` waits for the answer of its request; answers come in the order of the requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -59,7 +59,7 @@ class KafkaClient:
         return header.correlation_id, response
 
     async def call(self, request: Any) -> Any:
-        """The answer to ``request``, in the version of its entity."""
+        """The answer to `request`, in the version of its entity."""
         module = type(request).__module__.removesuffix(".request")
         response_class = getattr(
             importlib.import_module(f"{module}.response"), type(request).__name__.removesuffix("Request") + "Response"

@@ -81,7 +81,7 @@ async def run_tool(*arguments: str, timeout_s: float = TOOL_TIMEOUT_S) -> tuple[
 
 
 class KafkaBroker:
-    """``settings`` are broker properties beside those that a single node needs; ``topics`` are created at the start."""
+    """`settings` are broker properties beside those that a single node needs; `topics` are created at the start."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str], topics: Mapping[str, int]) -> None:
         self.directory = directory
@@ -203,7 +203,7 @@ class KafkaBroker:
 
 
 def group_command(bootstrap: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Arguments of ``run_tool`` for Kafka's kafka-consumer-groups.sh."""
+    """Arguments of `run_tool` for Kafka's kafka-consumer-groups.sh."""
     return (
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         "--bootstrap-server",

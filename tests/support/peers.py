@@ -31,12 +31,12 @@ def log_id(pod: str) -> str:
 
 
 def ack(sender: str, to: str, number: int) -> Ack:
-    """A small message, told from others by ``number``."""
+    """A small message, told from others by `number`."""
     return Ack(log_id(sender), log_id(to), 1, end=number, round=0, incarnation=0, rebuilding=False)
 
 
 def append(sender: str, to: str, size: int, number: int = 0) -> Append:
-    """A message with one batch of ``size`` bytes."""
+    """A message with one batch of `size` bytes."""
     return Append(
         log_id(sender),
         log_id(to),
@@ -57,7 +57,7 @@ def append(sender: str, to: str, size: int, number: int = 0) -> Append:
 def image(
     addresses: dict[str, str], version: int = 1, cluster_id: str = CLUSTER, places: Sequence[str] | None = None
 ) -> MetadataImage:
-    """Each pod has one replica of partition 0, ``places`` names other pods for it than all."""
+    """Each pod has one replica of partition 0, `places` names other pods for it than all."""
     peers = tuple(Peer(pod, *parse_address(address)) for pod, address in addresses.items())
     return MetadataImage(
         token=1,
@@ -135,7 +135,7 @@ def introduce(*all_pods: PeerPod, version: int = 1) -> None:
 
 
 class FakePeer:
-    """Listens like pod ``name``: says hello to pod ``to``, answers pings while ``alive``, reads while ``reads``."""
+    """Listens like pod `name`: says hello to pod `to`, answers pings while `alive`, reads while `reads`."""
 
     def __init__(
         self, name: str, to: str, hello: bytes | None = None, *, alive: bool = True, reads: bool = True

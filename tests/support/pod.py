@@ -1,4 +1,4 @@
-"""A real ``muster-coordinator`` process, and a stand-in operator that elects it over the real pod API."""
+"""A real `muster-coordinator` process, and a stand-in operator that elects it over the real pod API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class PodProcess:
-    """One pod's process over a data directory. ``name`` ends in its node id."""
+    """One pod's process over a data directory. `name` ends in its node id."""
 
     program: Sequence[str] = (sys.executable, "-m", "muster_coordinator.process.main")
 
@@ -126,7 +126,7 @@ class PodProcess:
 
 
 class SoloPod(PodProcess):
-    """One pod that leads every partition. The test plays the operator: ``elect_all`` with ever higher epochs."""
+    """One pod that leads every partition. The test plays the operator: `elect_all` with ever higher epochs."""
 
     def __init__(
         self, data_dir: Path, partitions: int = 1, topics: dict[str, int] | None = None, config: Sequence[str] = ()
@@ -138,7 +138,7 @@ class SoloPod(PodProcess):
         self._image_version = 0
 
     async def start(self, *, elect: bool = True) -> None:
-        """``elect``: then make it lead everything."""
+        """`elect`: then make it lead everything."""
         await super().start()
         if elect:
             results = await self.elect_all()

@@ -63,7 +63,7 @@ class Asked:
 
 class PatientClock(SystemClock):
     """For all pods of a test: time in which nobody asked for it, as when the whole process stands still, counts
-    ``STEP_MS`` at most. So no leader steps down because this machine had other work.
+    `STEP_MS` at most. So no leader steps down because this machine had other work.
     """
 
     STEP_MS = 50
@@ -79,7 +79,7 @@ class PatientClock(SystemClock):
 
 
 class KilledDisk(OsDisk):
-    """After ``kill`` every write fails, as if the process had ended: what is on the disk stays as it is.
+    """After `kill` every write fails, as if the process had ended: what is on the disk stays as it is.
 
     Nothing is synced: pods are killed here, machines are not, and a disk busy for a second would depose a leader.
     """
@@ -126,8 +126,8 @@ class KilledDisk(OsDisk):
 
 @dataclass
 class InMemoryPeers:
-    """The network of all pods. ``cut``: (from, to) of connections that lose everything; ``delay_s``: of each message;
-    ``drop``: messages of which it says True are lost.
+    """The network of all pods. `cut`: (from, to) of connections that lose everything; `delay_s`: of each message;
+    `drop`: messages of which it says True are lost.
     """
 
     pods: dict[str, ReplicaPod] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def _new_groups() -> GroupCoordinator:
 
 
 class ReplicaPod:
-    """One pod. ``manager`` is None while it is down."""
+    """One pod. `manager` is None while it is down."""
 
     def __init__(self, name: str, directory: Path, network: InMemoryPeers, **options: Any) -> None:
         self.name = name
@@ -318,7 +318,7 @@ class ReplicaPod:
 
 
 class ReplicaPods:
-    """``count`` pods on ``directory``, each with a replica of each partition of ``partitions``."""
+    """`count` pods on `directory`, each with a replica of each partition of `partitions`."""
 
     def __init__(self, directory: Path, count: int = 3, partitions: int = 1, **options: Any) -> None:
         self.network = InMemoryPeers()
@@ -349,7 +349,7 @@ class ReplicaPods:
             await pod.stop()
 
     async def try_elect(self, index: int, partition: int = 0, **flags: Any) -> CallResult:
-        """An election of that pod in a new epoch, with the pods' set unless ``replicas`` says another one; until it has
+        """An election of that pod in a new epoch, with the pods' set unless `replicas` says another one; until it has
         an outcome."""
         self.epochs[partition] = self.epochs.get(partition, 0) + 1
         replicas = flags.pop("replicas", self.sets[partition])

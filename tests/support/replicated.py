@@ -34,9 +34,9 @@ LIMIT_S = 30.0
 
 
 class ReplicatedPods:
-    """``count`` pods; each has a replica of each of ``partitions`` partitions. Partition p is led by pod p at first.
+    """`count` pods; each has a replica of each of `partitions` partitions. Partition p is led by pod p at first.
 
-    ``elects_again``: the operator helps a leader that stepped down; without, replicas have to nominate themselves.
+    `elects_again`: the operator helps a leader that stepped down; without, replicas have to nominate themselves.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ReplicatedPods:
     async def elect(
         self, partition: int, pod: int, *, bootstrap: bool = False, force: bool = False, push: bool = True
     ) -> CallResult:
-        """Repeat until the pod leads; ``push``: then tell the others."""
+        """Repeat until the pod leads; `push`: then tell the others."""
         epoch = self.leaders.get(partition, (-1, 0))[1] + 1
         async with asyncio.timeout(LIMIT_S):
             while True:
@@ -197,7 +197,7 @@ class GroupClient:
                 await asyncio.sleep(POLL_S)
 
     async def coordinator_port(self, group: str, ask: int | None = None) -> int:
-        """What a running pod (``ask``: this one) answers; 0: no coordinator is available."""
+        """What a running pod (`ask`: this one) answers; 0: no coordinator is available."""
         pod = self._pods.pods[ask] if ask is not None else self._pods.running[0]
         request = entity("find_coordinator", 3)(key=group, key_type=0)
         answer = await (await self._connection(pod.kafka_port)).call(request)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 
-__all__ = ["call", "string"]
-
 
 def call(connection: socket.socket, api: tuple[int, int], body: bytes) -> bytes:
     """Send a request, and return the body of its answer. Raises OSError, also if the connection ends.

@@ -9,8 +9,6 @@ import click
 
 from muster_cli.local.data_dir import DataDir, default_data_dir
 
-__all__ = ["local"]
-
 
 def _data_dir(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> DataDir:
     return DataDir(value if value is not None else default_data_dir())

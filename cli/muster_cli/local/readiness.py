@@ -12,8 +12,6 @@ from muster_cli.local.report import stall_causes
 from muster_operator.api.models import PartitionState
 from muster_operator.store.port import ClusterRecords, Store
 
-__all__ = ["Readiness"]
-
 PROGRESS_EVERY_S = 2.0
 """Seconds between two lines of progress while partitions have no leader."""
 

@@ -21,8 +21,6 @@ from muster_cli.pipeline.spark import clear_errors, master_option, spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["groups", "offsets", "quality", "rebalances"]
-
 _SOURCE = click.argument("source", metavar="TABLES|LOGS...", nargs=-1, required=True)
 _GROUPS = click.option("--group", "groups", metavar="GROUP", multiple=True, help="Only this group. Repeatable.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of a table.")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from muster_pipeline.report.data import EndsOf
 
-__all__ = ["report", "report_options", "write"]
-
 _MINUTE_MS = 60_000
 _OPTIONS = [
     click.option(

@@ -17,8 +17,6 @@ from muster_cli.errors import CliError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["INTERRUPTED", "clear_errors", "master_option", "spark"]
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the rule of shells: 128 + SIGINT."""
 

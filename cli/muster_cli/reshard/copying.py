@@ -24,8 +24,6 @@ from muster_operator.api.models import ReshardPhase, ReshardStatus
 from muster_pipeline.reshard.job import Summary, read_summary, reshard
 from muster_pipeline.reshard.writer import log_directory
 
-__all__ = ["CHUNK_BYTES", "Copy", "chunks"]
-
 CALL_TIMEOUT_S = 10.0
 CHUNK_BYTES = 256 << 10
 """Bytes of records in one call that fills a partition. The pod decodes them in some tens of milliseconds."""

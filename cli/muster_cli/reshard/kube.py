@@ -17,8 +17,6 @@ from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL
 from muster_operator.kube.objects import API_VERSION
 from muster_operator.store.port import StoreError
 
-__all__ = ["KubernetesSite", "kubernetes_site"]
-
 UNREACHABLE_FOR_S = 60.0
 """Seconds for which a call to the API server that fails is repeated."""
 RETRY_S = 1.0

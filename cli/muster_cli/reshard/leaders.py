@@ -15,8 +15,6 @@ from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_coordinator.states import ReplicaRole
 
-__all__ = ["Leader", "Leaders"]
-
 ASK_TIMEOUT_S = 1.0
 
 

@@ -18,8 +18,6 @@ from muster_coordinator.podapi.client import new_session
 from muster_operator.api.models import ReshardPhase
 from muster_pipeline.reshard.job import Summary
 
-__all__ = ["abort", "reshard_cluster"]
-
 
 async def reshard_cluster(
     site: Site, partitions: int, work: Path, leave_out: Sequence[str], segment_bytes: int, progress: Amount

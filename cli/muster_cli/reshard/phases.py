@@ -10,8 +10,6 @@ from muster_cli.progress import Amount
 from muster_cli.reshard.site import Site
 from muster_operator.api.models import ReshardPhase, ReshardStatus
 
-__all__ = ["FROM_COPYING_ON", "OVER", "POLL_S", "begin", "until"]
-
 POLL_S = 0.25
 """Seconds between two looks at the topic or at the pods."""
 

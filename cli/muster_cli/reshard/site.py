@@ -17,8 +17,6 @@ from muster_operator.api.models import OffsetsTopic, PartitionState, Reshard
 from muster_operator.store.port import StoreError
 from muster_operator.store.sqlite import SqliteStore
 
-__all__ = ["Site", "open_site"]
-
 
 class Site(Protocol):
     """The store and the pods of one cluster. All methods raise CliError."""

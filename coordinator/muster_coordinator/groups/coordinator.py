@@ -47,7 +47,7 @@ from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import write_txn_marker
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
-from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Result, TimerKey, Token
 

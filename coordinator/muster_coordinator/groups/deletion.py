@@ -16,11 +16,8 @@ from muster_coordinator.groups.offset_commit import unknown_first
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.groups.tables import GroupTables, group_record
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitRecord,
-    OffsetCommitValue,
-    encode_offset_commit_key,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
     DeleteGroupRequest,
     DeleteGroupResponse,

@@ -15,12 +15,8 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitRecord,
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
     OffsetCommitRequest,
     OffsetCommitResponse,

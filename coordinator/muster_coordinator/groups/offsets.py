@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster_coordinator.records.offset_commit import OffsetCommitValue
+from muster_coordinator.records.structs import OffsetCommitValue
 
 Stored = tuple[int, OffsetCommitValue]
 """(offset of the record in the log, value). The record's offset decides between a transactional and a plain commit."""

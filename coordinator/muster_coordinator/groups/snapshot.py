@@ -12,9 +12,7 @@ import msgspec
 
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.group_metadata import GroupMetadataValue
-from muster_coordinator.records.offset_commit import OffsetCommitValue
-
-__all__ = ["SNAPSHOT_VERSION", "decode_part", "restore_part", "snapshot_parts"]
+from muster_coordinator.records.structs import OffsetCommitValue
 
 SNAPSHOT_VERSION = 2
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""

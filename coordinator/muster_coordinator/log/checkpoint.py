@@ -18,8 +18,6 @@ from crc32c import crc32c
 from muster_coordinator.log.disk import Disk, read_fully, write_fully
 from muster_coordinator.log.segments.partition_log import PartitionLog
 
-__all__ = ["CheckpointFile", "CheckpointHead", "CheckpointWriter", "discard", "fits"]
-
 logger = structlog.get_logger(__name__)
 
 NAME = "muster.checkpoint"

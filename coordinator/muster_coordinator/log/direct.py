@@ -17,8 +17,6 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 
-__all__ = ["BLOCK_BYTES", "BUFFER_BYTES", "DirectWriter"]
-
 BLOCK_BYTES = 4096
 """A multiple of the logical block of every disk in use; of one that wants more, writes go through the page cache."""
 BUFFER_BYTES = 256 << 10

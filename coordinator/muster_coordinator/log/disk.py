@@ -17,8 +17,6 @@ from muster_coordinator.log.direct import DirectWriter
 from muster_coordinator.tuning.pacing import Rest
 from muster_coordinator.tuning.write_back import begin_write_back
 
-__all__ = ["Disk", "OsDisk", "read_fully", "read_whole_file", "replace_file", "write_fully", "write_fully_durably"]
-
 _ZEROS = bytes(1 << 20)
 GENTLE = Rest(1 / 3, longest_s=1.0)
 """Of `fill_with_zeros`, for the writes of other processes to the same disk."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DamagedLogError"]
-
 
 class DamagedLogError(Exception):
     """Bytes that were durable are missing or wrong, and nothing at hand can restore them: the replica must not serve.

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 
-__all__ = ["FlushState"]
-
 NAME = "muster.flush"
 RUNNING = "running"
 CLEAN = "clean"

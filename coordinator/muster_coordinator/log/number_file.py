@@ -9,8 +9,6 @@ from crc32c import crc32c
 from muster_coordinator.log.disk import Disk, read_whole_file
 from muster_coordinator.log.errors import DamagedLogError
 
-__all__ = ["encode_numbers", "read_numbers"]
-
 _VERSION = 1
 
 

@@ -26,8 +26,6 @@ from muster_coordinator.log.journal.journal import Journal, JournalFile, Staged
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.sync import WriteBack
 
-__all__ = ["JournalWriter", "Journaled", "Pace"]
-
 logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_INTERVAL_S = 1.0

@@ -9,8 +9,6 @@ from collections import defaultdict
 
 from muster_coordinator.podapi.image import MetadataImage
 
-__all__ = ["Address", "PeerAddresses", "parse_address"]
-
 Address = tuple[str, int]
 
 SHOWN_MAX = 100_000

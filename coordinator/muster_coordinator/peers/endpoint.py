@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["connect", "listen"]
-
 _P = TypeVar("_P", bound=asyncio.Protocol)
 
 

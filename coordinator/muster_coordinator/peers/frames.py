@@ -12,9 +12,6 @@ import struct
 
 import msgspec
 
-__all__ = ["FRAME_BYTES_MAX", "HELLO", "HELLO_BYTES_MAX", "PING", "PONG", "Hello", "HelloError", "encode_frame"]
-__all__ += ["decode_hello", "encode_hello", "partition_of", "why_not"]
-
 HELLO, PING, PONG = -1, -2, -3
 MAGIC = "muster-peer"
 VERSION = 2

@@ -23,8 +23,6 @@ from muster_coordinator.replication.messages import Message, decode_message
 from muster_coordinator.wire.errors import FrameTooLargeError
 from muster_coordinator.wire.framing import FrameReader
 
-__all__ = ["Inbound", "InboundOwner"]
-
 logger = structlog.get_logger(__name__)
 
 HELLO_TIMEOUT_S = 2.0

@@ -32,8 +32,6 @@ from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.replication.messages import Message, encode_message, urgency_of
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["PeerCounters", "PeerIdentity", "PeerNetwork", "Replicas"]
-
 logger = structlog.get_logger(__name__)
 
 INBOUND_MAX = 256

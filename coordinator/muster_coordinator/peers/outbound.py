@@ -33,8 +33,6 @@ from muster_coordinator.peers.frames import (
 from muster_coordinator.wire.errors import FrameTooLargeError
 from muster_coordinator.wire.framing import FrameReader
 
-__all__ = ["Outbound", "OutboundOwner", "PeerState", "PeerTimes"]
-
 logger = structlog.get_logger(__name__)
 
 _PING_FRAME = encode_frame(PING)

@@ -36,7 +36,7 @@ class LeaderKnowledge(Protocol):
 class ClusterView:
     """Implements `groups.topics.TopicCatalog`. Empty until the first image arrives.
 
-    ``pod``: name of this pod. ``recalled``: the image is one that an earlier run got. ``offsets_partitions``: our
+    `pod`: name of this pod. `recalled`: the image is one that an earlier run got. `offsets_partitions`: our
     indexes of the offsets partitions.
     """
 
@@ -55,7 +55,7 @@ class ClusterView:
         self._routes: dict[str, int] = {}
 
     def update(self, image: MetadataImage) -> bool:
-        """Take ``image`` unless it is older than the current one. Order: (token, version)."""
+        """Take `image` unless it is older than the current one. Order: (token, version)."""
         current = self.image
         if (
             current is not None
@@ -111,7 +111,7 @@ class ClusterView:
         return self.topic_names.get(identifier)
 
     def remember_topic(self, name: str) -> bytes:
-        """The id of ``name``, remembered so that a Fetch by id finds an undeclared topic again."""
+        """The id of `name`, remembered so that a Fetch by id finds an undeclared topic again."""
         identifier = topic_id(name)
         if len(self.topic_names) < _ROUTES_MAX:
             self.topic_names[identifier] = name
@@ -130,16 +130,16 @@ class ClusterView:
         return partition
 
     def own_index(self, number: int) -> int:
-        """Ours of the offsets partition that clients know as ``number``: after a re-shard ours begin higher."""
+        """Ours of the offsets partition that clients know as `number`: after a re-shard ours begin higher."""
         return self.offsets_partitions.start + number
 
     def leader_of(self, partition: int) -> Broker | None:
-        """Who leads ``partition``: the image, or the promise of the replica here if that is newer. None: nobody, or a
+        """Who leads `partition`: the image, or the promise of the replica here if that is newer. None: nobody, or a
         pod that is not heard, to which a client would only wait."""
         return self.led_by(partition)[1]
 
     def led_by(self, partition: int) -> tuple[int, Broker | None]:
-        """(epoch, leader) like ``leader_of``; the epoch is -1 if none is known."""
+        """(epoch, leader) like `leader_of`; the epoch is -1 if none is known."""
         epoch, node_id = self._leaders.get(partition, (-1, -1))
         leader = self.brokers.get(node_id)
         if self._knowledge is None:

@@ -31,8 +31,6 @@ from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseError, PromiseFile
 from muster_coordinator.replica.stored import StoredReplica
 
-__all__ = ["DataDirectory", "StorageSettings"]
-
 logger = structlog.get_logger(__name__)
 
 LOST_NAME = "lost"

@@ -11,8 +11,6 @@ from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.states import LEADING_STATES
 
-__all__ = ["LONGEST_DRAIN_S", "Drain", "led_partitions", "resign_from"]
-
 logger = structlog.get_logger(__name__)
 
 OPERATOR_AWAY_S = 1.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["PodEvents", "PodWatcher"]
-
 
 class PodWatcher(Protocol):
     def partition_changed(self, partition: int) -> None:

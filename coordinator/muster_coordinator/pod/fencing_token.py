@@ -15,8 +15,6 @@ from collections.abc import Callable
 
 from muster_coordinator.podapi.control import RefusedCallError
 
-__all__ = ["FencingTokens"]
-
 
 class FencingTokens:
     """`highest` is the highest token that this pod has seen; -1: none. `refused` is called after each refusal.

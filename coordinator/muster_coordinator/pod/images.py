@@ -18,8 +18,6 @@ from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.requests.groups import TopicsDeleted
 
-__all__ = ["Images"]
-
 logger = structlog.get_logger(__name__)
 
 

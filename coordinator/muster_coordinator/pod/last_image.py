@@ -1,7 +1,7 @@
 """The last metadata image, kept in the data directory: after a restart without an operator pods find one another, and
 clients the pods.
 
-``<data>/last-image.json``, replaced as a whole. What it says of leaders is not kept up to date: nobody uses it.
+`<data>/last-image.json`, replaced as a whole. What it says of leaders is not kept up to date: nobody uses it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import structlog
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 from muster_coordinator.podapi.image import MetadataImage
 
-__all__ = ["NAME", "LastImage"]
-
 logger = structlog.get_logger(__name__)
 
 NAME = "last-image.json"
 
 
 class LastImage:
-    """``keep`` on the event loop only; it writes in a thread, the newest image at the end."""
+    """`keep` on the event loop only; it writes in a thread, the newest image at the end."""
 
     def __init__(self, disk: Disk, data_dir: Path) -> None:
         self._disk = disk
@@ -44,7 +42,7 @@ class LastImage:
             return None
 
     def keep(self, image: MetadataImage) -> None:
-        """Have ``image`` written, unless only leaders differ from what was kept last."""
+        """Have `image` written, unless only leaders differ from what was kept last."""
         self._next = msgspec.structs.replace(image, leaders=(), version=0)
         if self._writing is None and self._next != self._kept:
             self._writing = asyncio.get_running_loop().create_task(self._write())

@@ -7,8 +7,6 @@ from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.states import LEADING_STATES
 
-__all__ = ["PromisedLeaders"]
-
 
 class PromisedLeaders:
     """Implements `cluster_view.LeaderKnowledge`. A replica promises an epoch to the one that seals it, well before an

@@ -1,6 +1,6 @@
 """Opening replicas: at the start of a pod, after failures, and anew where a log is damaged and others have it.
 
-``log_state`` is what the protocol core must know of a log: end, epochs, horizon, and the sets that it names. Only those
+`log_state` is what the protocol core must know of a log: end, epochs, horizon, and the sets that it names. Only those
 that may still be cut matter, and the last ones: so nothing is read below what is known to be committed (a checkpoint,
 or the cleaner's mark) but the record that names the sets there. Each epoch begins with its leader-change record; a set
 record follows the leader-change record of a change closely.
@@ -27,8 +27,6 @@ from muster_coordinator.replica.storage_work import all_durable
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.sets import Sets
-
-__all__ = ["Opening", "log_state"]
 
 logger = structlog.get_logger(__name__)
 

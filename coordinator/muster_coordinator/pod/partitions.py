@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.shard.shard import Shard
 
-__all__ = ["Partitions"]
-
 
 @dataclass(frozen=True)
 class Partitions:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from muster_coordinator.podapi.events import EventHub
 from muster_coordinator.podapi.models import ReplicaStatus
 
-__all__ = ["POSITIONS_S", "PartitionPublisher"]
-
 POSITIONS_S = 0.5
 """Seconds between two publications of positions. An operator asks for newer ones before it chooses a leader."""
 

@@ -14,8 +14,6 @@ from muster_coordinator.log.segments.salvage import FOLDER
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseError, PromiseFile
 from muster_coordinator.replica.stored import StoredReplica
 
-__all__ = ["RemovedLogs"]
-
 FOLDER_NAME = "removed"
 
 

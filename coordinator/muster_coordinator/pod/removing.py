@@ -19,8 +19,6 @@ from muster_coordinator.pod.workers import PodWorkers
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.storage_work import all_durable
 
-__all__ = ["Removing"]
-
 logger = structlog.get_logger(__name__)
 
 HIGHER = "it promised a higher epoch"

@@ -46,8 +46,6 @@ from muster_coordinator.shard.ports import Answer, Clock
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import FailureReason, ShardState
 
-__all__ = ["ManagerSettings", "ReplicaManager"]
-
 ELECTION_WAIT_S = 1.0
 """Longest time in seconds that an election's caller waits for its end. A longer election is answered LOADING, and its
 end is an event."""
@@ -224,7 +222,7 @@ class ReplicaManager:
         return host
 
     async def remove_replica(self, partition: int, log_id: str, epoch: int) -> CallResult:
-        """Delete this log: the leader of ``epoch`` has committed a set without it. Idempotent; durable on return."""
+        """Delete this log: the leader of `epoch` has committed a set without it. Idempotent; durable on return."""
         async with self._locks[partition]:
             host = self.hosts.get(partition)
             if host is None or host.replica.log_id != log_id:
@@ -241,13 +239,13 @@ class ReplicaManager:
             return self._refused(host, status, message)
 
     def receive(self, partition: int, message: Message) -> None:
-        """From another pod's replica of ``partition``."""
+        """From another pod's replica of `partition`."""
         host = self.hosts.get(partition)
         if host is not None:
             host.receive(message)
 
     def disconnected(self, log_id: str) -> None:
-        """The connection to the pod that has the replica ``log_id`` was closed by it, or refused."""
+        """The connection to the pod that has the replica `log_id` was closed by it, or refused."""
         for host in self.hosts.values():
             host.disconnected(log_id)
 
@@ -260,7 +258,7 @@ class ReplicaManager:
             answer.refuse(ErrorCode.NOT_COORDINATOR)
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
-        """Who else gets the log of ``partition`` while this pod leads it. Does nothing if that is so already."""
+        """Who else gets the log of `partition` while this pod leads it. Does nothing if that is so already."""
         host = self.hosts.get(partition)
         if host is not None:
             host.set_learners(tuple(log_id for log_id in log_ids if log_id != host.replica.log_id))

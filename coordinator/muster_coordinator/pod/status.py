@@ -9,8 +9,6 @@ from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, Replic
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.states import OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
-__all__ = ["replica_status"]
-
 
 def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
     """The status of the replica here; None: there is none. A directory whose promise cannot be read has no log id."""

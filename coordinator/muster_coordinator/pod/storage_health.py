@@ -13,8 +13,6 @@ from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.states import FailureReason
 
-__all__ = ["StorageHealth"]
-
 logger = structlog.get_logger(__name__)
 
 

@@ -14,8 +14,6 @@ from muster_coordinator.pod.storage_health import StorageHealth
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.replica.host import ReplicaHost
 
-__all__ = ["SegmentFlush", "StorageRecovery"]
-
 logger = structlog.get_logger(__name__)
 
 RETRY_S = 1.0

@@ -6,8 +6,6 @@ import asyncio
 
 from muster_coordinator.pod.partitions import Partitions
 
-__all__ = ["Ticks"]
-
 TICK_S = 0.05
 """Seconds between two ticks of a protocol core: the finest step of its time-outs, which are 100 ms and more."""
 SLOW_TICKS = 20

@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["PodWorkers"]
-
 THREADS = 8
 """Blocking calls at a time: promises of many partitions are synced side by side."""
 

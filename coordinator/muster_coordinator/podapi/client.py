@@ -32,16 +32,6 @@ from muster_coordinator.podapi.models import (
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
 
-__all__ = [
-    "PodApiError",
-    "PodClient",
-    "PodProtocolError",
-    "PodRefusedError",
-    "PodTimeoutError",
-    "PodUnreachableError",
-    "new_session",
-]
-
 CONNECT_TIMEOUT_S = 1.0
 """A pod that does not accept a connection within this time is down."""
 CALL_TIMEOUT_S = 5.0

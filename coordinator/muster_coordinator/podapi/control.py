@@ -19,8 +19,6 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 
-__all__ = ["PodControl", "RefusedCallError"]
-
 
 class RefusedCallError(Exception):
     """A call that is refused as a whole: HTTP status, stable reason, message for people."""

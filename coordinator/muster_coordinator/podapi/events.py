@@ -11,8 +11,6 @@ from collections.abc import AsyncGenerator, Callable
 
 from muster_coordinator.podapi.models import PartitionEvent, PodStatus, ReplicaStatus, StatusEvent
 
-__all__ = ["EventHub"]
-
 
 class EventHub:
     """Publishes on the event loop's thread. Subscribers are independent of one another."""

@@ -12,8 +12,6 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = ["ADDRESSEE_HEADER", "Answer", "Epoch", "FencingToken", "LogId", "NodeId", "Partition", "Problem", "Request"]
-
 Partition = Annotated[int, msgspec.Meta(ge=0, le=999_999)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]

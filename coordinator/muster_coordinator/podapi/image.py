@@ -8,16 +8,6 @@ import msgspec
 
 from muster_coordinator.podapi.fields import Answer, FencingToken, LogId, NodeId, Partition, Request
 
-__all__ = [
-    "Broker",
-    "DeclaredTopic",
-    "MetadataAnswer",
-    "MetadataImage",
-    "PartitionLeader",
-    "Peer",
-    "ReplicaPlace",
-]
-
 
 class Broker(Request, frozen=True):
     """A pod as Kafka clients see it: node id and advertised address."""

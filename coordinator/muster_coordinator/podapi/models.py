@@ -10,26 +10,6 @@ from muster_coordinator.calls import CallResult
 from muster_coordinator.podapi.fields import Answer, Epoch, FencingToken, LogId, Partition, Request
 from muster_coordinator.states import LEADING_STATES, OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
-__all__ = [
-    "CallResults",
-    "Election",
-    "ElectionsRequest",
-    "FenceStatus",
-    "FollowerStatus",
-    "HeartbeatEvent",
-    "PartitionEvent",
-    "PodStatus",
-    "RemovalRequest",
-    "RemovalsRequest",
-    "ReplicaRequest",
-    "ReplicaStatus",
-    "ReplicasRequest",
-    "Resignation",
-    "ResignationsRequest",
-    "StatusEvent",
-    "WatchEvent",
-]
-
 
 class CallResults(Answer, frozen=True):
     """One result for each partition of the call, in the order of the request."""

@@ -15,8 +15,6 @@ import msgspec
 from muster_coordinator.podapi.fields import Answer, FencingToken, Partition, Request
 from muster_coordinator.podapi.models import FenceStatus
 
-__all__ = ["MAX_IMPORT_BYTES", "FenceCall", "FenceResult", "FencesRequest", "FencesResponse", "Reshard"]
-
 MAX_IMPORT_BYTES = 1 << 20
 """Longest body of one call, in bytes: to decode it keeps the pod's event loop busy."""
 

@@ -27,8 +27,6 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 
-__all__ = ["HEARTBEAT_INTERVAL_S", "MAX_BODY_BYTES", "body_of", "build_app", "json_answer", "number_of"]
-
 HEARTBEAT_INTERVAL_S = 0.2
 """Longest silence of a watch stream, in seconds."""
 

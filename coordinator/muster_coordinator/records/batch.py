@@ -22,21 +22,6 @@ from muster_coordinator.records.compression import decompress
 from muster_coordinator.records.structs import BatchRecord
 from muster_coordinator.records.varint import SMALL, encode_varint, read_varint
 
-__all__ = [
-    "HEADER_BYTES",
-    "LENGTH_OVERHEAD",
-    "RECORD_OVERHEAD_BYTES",
-    "BatchRecord",
-    "CorruptBatchError",
-    "RecordBatch",
-    "batch_bytes",
-    "encode_batch",
-    "iter_batches",
-    "placed",
-    "read_batch",
-    "split_records",
-]
-
 HEADER_BYTES = 61
 RECORD_OVERHEAD_BYTES = 21
 """At most, beside key and value (DefaultRecord.MAX_RECORD_OVERHEAD)."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import cramjam
 
-__all__ = ["decompress"]
-
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # magic, then two int32: version and lowest compatible version
 

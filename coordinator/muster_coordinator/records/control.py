@@ -24,21 +24,6 @@ from muster_coordinator.records.compact import encode_strings, read_strings, rea
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.varint import encode_unsigned, read_unsigned
 
-__all__ = [
-    "NOT_IMPORTING",
-    "ControlRecord",
-    "EndTxnMarker",
-    "Fence",
-    "LeaderChange",
-    "ReplicaSet",
-    "UnknownControl",
-    "decode_control",
-    "encode_end_txn_marker",
-    "encode_fence",
-    "encode_leader_change",
-    "encode_replica_set",
-]
-
 ABORT_TYPE = 0
 COMMIT_TYPE = 1
 LEADER_CHANGE_TYPE = 2

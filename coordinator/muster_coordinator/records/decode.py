@@ -10,31 +10,19 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from muster_coordinator.records import group_metadata, offset_commit
-from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.group_metadata import (
     GroupMetadataRecord,
     decode_group_metadata_key,
     decode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import (
-    OffsetCommitRecord,
     decode_offset_commit_key,
     decode_offset_commit_value,
     encode_offset_commit_key,
 )
 from muster_coordinator.records.primitives import INT32
-from muster_coordinator.records.structs import UnknownRecord
-
-__all__ = [
-    "RECORD_TYPE_NAMES",
-    "Change",
-    "LogDecoder",
-    "RecordDecodeError",
-    "UnknownRecord",
-    "UnsupportedValueVersionError",
-    "decode_record",
-]
-
+from muster_coordinator.records.structs import OffsetCommitRecord, UnknownRecord
 
 _OFFSET_COMMIT_TYPE = offset_commit.KEY_TYPE.to_bytes(2, "big")
 _PARTITION_BYTES = INT32.size

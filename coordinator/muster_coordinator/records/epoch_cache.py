@@ -9,8 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-__all__ = ["CHECKPOINT_NAME", "EpochCache"]
-
 CHECKPOINT_NAME = "leader-epoch-checkpoint"
 _VERSION = 0
 

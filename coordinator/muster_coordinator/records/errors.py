@@ -6,8 +6,6 @@ RecordDecodeError                    the bytes are no record of their type: the 
 
 from __future__ import annotations
 
-__all__ = ["RecordDecodeError", "UnsupportedValueVersionError"]
-
 
 class RecordDecodeError(Exception):
     """Key or value do not parse; the text says what and where."""

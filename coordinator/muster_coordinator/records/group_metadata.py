@@ -23,17 +23,6 @@ from muster_coordinator.records.primitives import (
     encode_string,
 )
 
-__all__ = [
-    "KEY_TYPE",
-    "GroupMember",
-    "GroupMetadataRecord",
-    "GroupMetadataValue",
-    "decode_group_metadata_key",
-    "decode_group_metadata_value",
-    "encode_group_metadata_key",
-    "encode_group_metadata_value",
-]
-
 KEY_TYPE = 2
 WRITTEN_VERSION = 3
 FLEXIBLE_VERSION = 4

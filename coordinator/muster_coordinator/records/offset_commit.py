@@ -13,18 +13,7 @@ from struct import Struct
 
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.primitives import INT32, MAX_STRING_BYTES, Cursor, encode_string
-from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
-
-__all__ = [
-    "KEY_TYPE",
-    "LEGACY_KEY_TYPE",
-    "OffsetCommitRecord",
-    "OffsetCommitValue",
-    "decode_offset_commit_key",
-    "decode_offset_commit_value",
-    "encode_offset_commit_key",
-    "encode_offset_commit_value",
-]
+from muster_coordinator.records.structs import OffsetCommitValue
 
 LEGACY_KEY_TYPE = 0
 KEY_TYPE = 1

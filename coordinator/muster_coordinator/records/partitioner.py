@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["java_string_hash", "partition_for"]
-
 
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode: 31 * h + code unit over UTF-16, as a signed 32-bit integer."""

@@ -10,8 +10,6 @@ from struct import Struct
 
 from muster_coordinator.records.errors import RecordDecodeError
 
-__all__ = ["INT16", "INT32", "INT64", "Cursor", "encode_bytes", "encode_nullable_string", "encode_string"]
-
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 INT64 = Struct(">q")

@@ -15,8 +15,6 @@ from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, Reco
 from muster_coordinator.records.compression import decompress
 from muster_coordinator.records.varint import read_varint
 
-__all__ = ["retain"]
-
 _CODEC_MASK = 0x07
 _PREFIX = Struct(">qiibI")
 _SUFFIX = Struct(">hiqqqhii")

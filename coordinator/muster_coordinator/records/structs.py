@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["BatchRecord", "OffsetCommitRecord", "OffsetCommitValue", "UnknownRecord"]
-
 
 class BatchRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of a batch. Headers are skipped: the coordinator neither writes nor reads any."""

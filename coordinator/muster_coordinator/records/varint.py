@@ -5,8 +5,6 @@ Source: org.apache.kafka.common.utils.ByteUtils.
 
 from __future__ import annotations
 
-__all__ = ["SMALL", "encode_unsigned", "encode_varint", "read_unsigned", "read_varint"]
-
 
 def encode_unsigned(value: int) -> bytes:
     """Any integer of up to 64 bits that is not negative."""

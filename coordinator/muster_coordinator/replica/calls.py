@@ -7,8 +7,6 @@ import asyncio
 from muster_coordinator.calls import CallResult
 from muster_coordinator.replication.effects import CallEnded
 
-__all__ = ["PendingCalls"]
-
 
 class PendingCalls:
     """By number. `begin`, `end` and `end_all` run on the event loop."""

@@ -13,8 +13,6 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
-__all__ = ["PATIENCE_MS", "EarlyRequests"]
-
 PATIENCE_MS = 1_000
 """Most elections end in a fraction of this. Clients wait for an answer for about 30 s before they give up."""
 

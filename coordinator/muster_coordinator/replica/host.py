@@ -1,7 +1,7 @@
 """One replica in a pod: the protocol core, and what carries out its effects over log, journal, peers and shard.
 
-Every event of the core goes through ``_event``, every effect through ``_carry``, in order. Storage effects run in
-threads and report when they are durable (``storage_work``); appends are staged and become durable with the pod's next
+Every event of the core goes through `_event`, every effect through `_carry`, in order. Storage effects run in
+threads and report when they are durable (`storage_work`); appends are staged and become durable with the pod's next
 journal write. A leader that is alone in its set is not told of its batches: its commit point is the durable end of its
 log, and the core learns of it before its next event. After a failed write, or an exception out of the core, the core
 is given up, and a new one is made of what is durable.
@@ -48,8 +48,6 @@ from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import FailureReason, ShardState
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["Event", "HostSettings", "ReplicaHost"]
-
 logger = structlog.get_logger(__name__)
 
 Event = Callable[[ReplicaCore, int], list[fx.Effect]]
@@ -79,7 +77,7 @@ class Opening(Protocol):
 
 
 class ReplicaHost:
-    """``core`` is None until the log is open, and while writing fails. ``learners``: who gets the log besides."""
+    """`core` is None until the log is open, and while writing fails. `learners`: who gets the log besides."""
 
     def __init__(
         self,
@@ -163,7 +161,7 @@ class ReplicaHost:
 
     @property
     def log_wanted(self) -> bool:
-        """Whoever holds ``log_lock`` in the background should let it go."""
+        """Whoever holds `log_lock` in the background should let it go."""
         return self.core is None or (self._work is not None and self._work.wants_log)
 
     def cleaned(self) -> None:
@@ -201,7 +199,7 @@ class ReplicaHost:
         self._events.partition_changed(self.partition)
 
     def give_up(self, reason: str, status: CallStatus = CallStatus.CANNOT_WRITE) -> None:
-        """No core from now on until ``start``: nothing is promised, acked or led."""
+        """No core from now on until `start`: nothing is promised, acked or led."""
         core, self.core = self.core, None
         if core is None:
             return
@@ -233,7 +231,7 @@ class ReplicaHost:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _event(self, event: Callable[..., list[fx.Effect]], *arguments: object) -> None:
-        """``event`` of the core, or an ``Event``, with ``arguments`` and the time."""
+        """`event` of the core, or an `Event`, with `arguments` and the time."""
         core = self.core
         if core is None:
             return

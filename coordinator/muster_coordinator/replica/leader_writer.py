@@ -19,8 +19,6 @@ from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.ports import NO_PRODUCER, Clock
 from muster_coordinator.state_machine import Record
 
-__all__ = ["LeaderWriter"]
-
 
 class LeaderWriter:
     """Implements `shard.ports.PartitionWriter` for one replica, from its election to the end of its leadership. Batches

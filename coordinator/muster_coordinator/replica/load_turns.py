@@ -15,8 +15,6 @@ from itertools import count
 
 from muster_coordinator.tuning.pacing import Rest, Urgency
 
-__all__ = ["LoadTurns"]
-
 REST = Rest(1 / 2, longest_s=0.010)
 """Commits of active shards get the other half of the time: a pod that has restarted loads its logs for seconds."""
 SHORT_BYTES = 1 << 20

@@ -20,8 +20,6 @@ from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import NO_PRODUCER
 from muster_coordinator.shard.replayed import ReplayedState
 
-__all__ = ["SLICE_RECORDS", "load_log", "replay_log", "restore_checkpoint"]
-
 logger = structlog.get_logger(__name__)
 
 SLICE_RECORDS = 500

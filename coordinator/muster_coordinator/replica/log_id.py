@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-__all__ = ["LOG_ID_BYTES", "new_log_id"]
-
 LOG_ID_BYTES = 16
 
 
 def new_log_id(random_bytes: Callable[[int], bytes] = os.urandom) -> str:
-    """32 hexadecimal digits. ``random_bytes``: a simulation's own source."""
+    """32 hexadecimal digits. `random_bytes`: a simulation's own source."""
     return random_bytes(LOG_ID_BYTES).hex()

@@ -20,8 +20,6 @@ from muster_coordinator.replication.effects import ReadLog
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.tuning.pacing import Rest, Urgency
 
-__all__ = ["LITTLE_BYTES", "LogReads"]
-
 ReadDone = Callable[[int, list[Batch], Exception | None], None]
 """Takes the end of the range, its batches, and the error if it could not be read."""
 

@@ -13,8 +13,6 @@ from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["InTurn", "PartitionEvents", "Peers", "Storage", "StorageFailures", "Turns", "Workers"]
-
 
 class Workers(Protocol):
     """The pod's threads and background tasks."""

@@ -1,6 +1,6 @@
 """The highest (epoch, leader) that a replica promised, with its log id, durable before any answer.
 
-File ``muster.promise``, two slots of 4096 bytes, written in turn, so that a promise needs no free space and a torn
+File `muster.promise`, two slots of 4096 bytes, written in turn, so that a promise needs no free space and a torn
 write leaves the promise before it. Slot, big-endian: magic "MPR1" | serial i64 | epoch i32 | log id, 32 bytes ASCII |
 leader length i16 | leader, UTF-8 | incarnation i64 | rebuilding i8 | zeros | CRC-32C of the 4092 bytes before u32. The
 valid slot with the higher serial counts. Slots of before there were incarnations read as incarnation 0, not rebuilding.
@@ -17,8 +17,6 @@ from crc32c import crc32c
 
 from muster_coordinator.log.disk import Disk, read_whole_file, write_fully_durably
 from muster_coordinator.replication.epochs import NO_EPOCH, NOBODY, check_epoch
-
-__all__ = ["PROMISE_NAME", "PromiseError", "PromiseFile", "StalePromiseError"]
 
 PROMISE_NAME = "muster.promise"
 _SLOT_BYTES = 4096
@@ -47,12 +45,12 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class PromiseFile:
-    """``epoch`` -1: nothing was promised yet. ``leader`` None: promised to nobody, the name may still be filled in
+    """`epoch` -1: nothing was promised yet. `leader` None: promised to nobody, the name may still be filled in
     once.
     """
 
     def __init__(self, disk: Disk, path: Path, slot: _Slot) -> None:
-        """Use ``create`` and ``open``."""
+        """Use `create` and `open`."""
         self._disk = disk
         self._path = path
         self._slot = slot
@@ -97,16 +95,9 @@ class PromiseFile:
 
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> PromiseFile:
-        """What is returned is durable: a process that ended within ``store`` may have left a promise that a power loss
-        would take back. Raises PromiseError; OSError if the disk cannot be read or synced.
-        """
+        """Raises PromiseError; OSError if the disk cannot be read."""
         path = directory / PROMISE_NAME
         try:
-            descriptor = disk.open(path)
-            try:
-                disk.fdatasync(descriptor)
-            finally:
-                disk.close(descriptor)
             data = read_whole_file(disk, path)
         except FileNotFoundError as exc:
             raise PromiseError(f"{path} is missing") from exc
@@ -117,7 +108,7 @@ class PromiseFile:
         return cls(disk, path, max(valid, key=lambda slot: slot.serial))
 
     def store(self, epoch: int, leader: str, incarnation: int | None = None, rebuilding: bool | None = None) -> None:
-        """Promise ``epoch`` to ``leader``, or to nobody; durable when this returns. None: as it was.
+        """Promise `epoch` to `leader`, or to nobody; durable when this returns. None: as it was.
 
         Raises StalePromiseError, EpochJumpError; OSError: nothing was promised as far as this process may say, and the
         next attempt uses the same slot.

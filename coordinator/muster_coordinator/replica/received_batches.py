@@ -14,11 +14,9 @@ from muster_coordinator.records.control import LeaderChange, ReplicaSet, decode_
 from muster_coordinator.replication.messages import Append, Batch, Fetched, Message
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["checked", "sets_of"]
-
 
 def checked(message: Message) -> Message:
-    """``message`` with the sets of its batches. Raises CorruptBatchError, RecordDecodeError,
+    """`message` with the sets of its batches. Raises CorruptBatchError, RecordDecodeError,
     UnsupportedValueVersionError.
     """
     if not isinstance(message, Append | Fetched) or not message.batches:

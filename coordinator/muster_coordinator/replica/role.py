@@ -28,8 +28,6 @@ from muster_coordinator.shard.shard import Shard
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import LEADING_STATES, FailureReason, ShardState
 
-__all__ = ["Role", "RoleEvents", "ShardFactory"]
-
 logger = structlog.get_logger(__name__)
 
 

@@ -23,8 +23,6 @@ from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["NOTHING", "Standby"]
-
 logger = structlog.get_logger(__name__)
 
 NOTHING = -1

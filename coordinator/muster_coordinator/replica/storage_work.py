@@ -19,8 +19,6 @@ from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["StorageWork", "all_durable"]
-
 
 async def all_durable(replica: StoredReplica, turns: Turns) -> None:
     """Returns when all that was appended to the log is durable."""
@@ -31,7 +29,7 @@ async def all_durable(replica: StoredReplica, turns: Turns) -> None:
 
 
 class StorageWork:
-    """``done``: called when an effect is durable, or with the error; never after ``stop``. ``now_s``: a monotonic clock
+    """`done`: called when an effect is durable, or with the error; never after `stop`. `now_s`: a monotonic clock
     in seconds.
     """
 
@@ -58,7 +56,7 @@ class StorageWork:
         self.wants_log = False  # a cut or a swap waits for the log's files
 
     def begin(self, effect: fx.StorageEffect) -> bool:
-        """Carry it out. True: it is done; otherwise ``done`` follows. Raises OSError, and what ``done`` may hear."""
+        """Carry it out. True: it is done; otherwise `done` follows. Raises OSError, and what `done` may hear."""
         match effect:
             case fx.StorePromise(promise=promise) if self._storage.pace.is_fast:
                 self._store_promise(promise)

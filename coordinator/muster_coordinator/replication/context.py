@@ -21,8 +21,6 @@ from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["Context", "Continue"]
-
 Continue = Callable[[], None]
 ReadDone = Callable[[int, tuple[Batch, ...]], None]
 

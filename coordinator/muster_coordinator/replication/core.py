@@ -44,8 +44,6 @@ from muster_coordinator.replication.rules import Rules, Verdict
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.replication.voter import answer_fetch, answer_question, answer_seal
 
-__all__ = ["ReplicaCore"]
-
 RULES = Rules()
 
 M = TypeVar("M", Append, Fetch, Seal)

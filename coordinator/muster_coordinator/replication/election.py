@@ -33,8 +33,6 @@ from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Fetch, Fetched, Question, QuestionAnswer, Refused, Seal, Sealed
 from muster_coordinator.replication.sets import Sets, is_majority
 
-__all__ = ["Candidate", "ElectionCall", "Phase"]
-
 
 @dataclass(frozen=True)
 class ElectionCall:

@@ -5,8 +5,6 @@ Source: replication.md, "Promise" and "Resignation".
 
 from __future__ import annotations
 
-__all__ = ["EPOCH_JUMP_MAX", "NOBODY", "NO_EPOCH", "EpochJumpError", "check_epoch"]
-
 EPOCH_JUMP_MAX = 1 << 20
 """An epoch is an int32: a single call far ahead would use up the partition's epochs."""
 NO_EPOCH = -1

@@ -19,8 +19,6 @@ from muster_coordinator.replication.effects import (
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch, Run
 
-__all__ = ["Follower", "ProtocolViolationError", "extend_log"]
-
 
 class ProtocolViolationError(Exception):
     """A committed record would be cut: a defect, or a log that lost data without saying so. The replica must stop."""

@@ -25,8 +25,6 @@ from muster_coordinator.replication.progress import ReplicaProgress
 from muster_coordinator.replication.sets import Sets, is_majority
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["Leader"]
-
 
 class Leader:
     """`active`: its leader-change record is committed. `on_end`: called with the reason when it must step down."""

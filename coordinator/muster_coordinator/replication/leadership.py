@@ -17,8 +17,6 @@ from muster_coordinator.replication.follower import Follower
 from muster_coordinator.replication.leader import Leader
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["Leadership"]
-
 
 class Leadership:
     """`leader` and `candidate` are None unless this replica is one; an ACTIVE leader may be a candidate again.

@@ -13,8 +13,6 @@ from muster_coordinator.records.epoch_cache import EpochCache
 from muster_coordinator.replication.messages import Batch, Run
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["LogState"]
-
 
 class LogState:
     """`end`: logical end; `durable_end`: what survives a crash; `horizon`: tombstones below it may be gone."""

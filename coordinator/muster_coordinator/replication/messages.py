@@ -15,25 +15,6 @@ import msgspec
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = [
-    "Ack",
-    "Append",
-    "Batch",
-    "Fetch",
-    "Fetched",
-    "Message",
-    "Mismatch",
-    "Question",
-    "QuestionAnswer",
-    "Refused",
-    "Run",
-    "Seal",
-    "Sealed",
-    "decode_message",
-    "encode_message",
-    "urgency_of",
-]
-
 Run: TypeAlias = tuple[int, int]
 """(epoch, start offset): all offsets from there to the next run, or to the end of the range, have this epoch."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from muster_coordinator.replication.messages import Ack
 
-__all__ = ["ReplicaProgress"]
-
 
 class ReplicaProgress:
     """`match_end`: verified and durable there, -1 unknown; `next_offset`: of the next append; times in ms."""

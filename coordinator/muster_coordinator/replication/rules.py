@@ -13,8 +13,6 @@ from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.messages import Run
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["Rules", "Verdict"]
-
 
 class Verdict(Enum):
     """What the promise says of a message."""

@@ -10,8 +10,6 @@ from collections.abc import Collection
 
 import msgspec
 
-__all__ = ["Sets", "is_majority"]
-
 
 class Sets(msgspec.Struct, frozen=True, gc=False):
     """Log ids. `previous_replicas` is empty unless a change of the set is under way."""

@@ -9,8 +9,6 @@ from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.messages import Batch, Fetch, Fetched, Question, QuestionAnswer, Seal, Sealed
 from muster_coordinator.tuning.pacing import Urgency
 
-__all__ = ["answer_fetch", "answer_question", "answer_seal"]
-
 
 def answer_seal(context: Context, message: Seal) -> None:
     """The promise is durable. `rebuilding` says that this seal must not be counted."""

@@ -8,8 +8,6 @@ from typing import Any
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import groups as m
 
-__all__ = ["refusal"]
-
 
 def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int) -> tuple[Any, ...]:
     return tuple(

@@ -13,14 +13,12 @@ from typing import Any
 
 from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, RecordBatch, iter_batches
+from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, iter_batches
 from muster_coordinator.records.control import NOT_IMPORTING, Fence
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
-from muster_coordinator.records.structs import UnknownRecord
+from muster_coordinator.records.structs import BatchRecord, UnknownRecord
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.state_machine import Decoder
-
-__all__ = ["FenceRefusedError", "Fencing"]
 
 COMMIT_WAIT_S = 5.0
 """A fence whose record is not committed by then is refused, and the re-shard asks again."""

@@ -12,8 +12,6 @@ from typing import Any
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.shard.ports import Answer
 
-__all__ = ["ParkedAnswers"]
-
 
 class ParkedAnswers:
     """`queue` holds (log end, read round, request, response), in the order of the log. Only `Shard` appends to it.

@@ -12,8 +12,6 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.state_machine import Record
 
-__all__ = ["NO_PRODUCER", "Answer", "Clock", "PartitionWriter", "Scheduler", "ShardEvents"]
-
 ShardT = TypeVar("ShardT", contravariant=True)
 """`shard.Shard`, which these ports cannot name: it imports them."""
 

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from muster_coordinator.records.batch import BatchRecord
 from muster_coordinator.records.control import EndTxnMarker, Fence, decode_control
+from muster_coordinator.records.structs import BatchRecord
 from muster_coordinator.state_machine import StateMachine
-
-__all__ = ["ReplayedState"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_fence = msgspec.msgpack.Decoder(Fence | None).decode

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Rest", "Urgency"]
-
 
 class Urgency(IntEnum):
     """Which work goes first: the lower value. Groups of a partition wait for its election, a client for its commit,

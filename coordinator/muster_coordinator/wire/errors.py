@@ -18,12 +18,10 @@ class WireError(Exception):
 
 
 class FrameTooLargeError(WireError):
-    """A frame that will not be read. `frames` are the complete frames before it that came with the same chunk."""
+    """A frame that will not be read."""
 
-    def __init__(self, length: int, limit: int, frames: list[bytes]) -> None:
+    def __init__(self, length: int, limit: int) -> None:
         super().__init__(f"a frame of {length} bytes: allowed are 0 to {limit}")
-        self.length = length
-        self.frames = frames
 
 
 class UnsupportedRequestError(WireError):

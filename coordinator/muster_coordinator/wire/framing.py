@@ -17,8 +17,6 @@ from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.primitives import skip_tagged_fields, text
 
-__all__ = ["FrameReader", "RequestHeader", "encode_response_frame", "read_header"]
-
 _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
 _KEY_AND_VERSION = struct.Struct(">hh")
@@ -75,7 +73,7 @@ class FrameReader:
         while size - position >= 4:
             length = _LENGTH.unpack_from(data, position)[0]
             if not 0 <= length <= self._limit:
-                raise FrameTooLargeError(length, self._limit, frames)
+                raise FrameTooLargeError(length, self._limit)
             start, end = position + 4, position + 4 + length
             if end > size:
                 break

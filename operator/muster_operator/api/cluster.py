@@ -10,20 +10,6 @@ from msgspec import Meta
 
 from muster_operator.api.meta import MAX_PODS, Conditions, Duration, ObjectMeta, Quantity, Time, rules
 
-__all__ = [
-    "CoordinatorCluster",
-    "CoordinatorClusterSpec",
-    "CoordinatorClusterStatus",
-    "DeclaredTopic",
-    "Failover",
-    "FailoverRecord",
-    "KafkaListener",
-    "Listeners",
-    "PodTemplate",
-    "Resources",
-    "Storage",
-]
-
 
 def _is_off(field: str) -> str:
     """CEL: the duration is zero."""

@@ -14,18 +14,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "PLANNED",
-    "Condition",
-    "ConditionStatus",
-    "ConditionType",
-    "Reason",
-    "condition_status",
-    "find_condition",
-    "with_condition",
-    "without_condition",
-]
-
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 

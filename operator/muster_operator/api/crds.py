@@ -18,8 +18,6 @@ from muster_operator.api import models
 from muster_operator.api.conditions import ConditionType, Reason
 from muster_operator.api.schema import struct_schema
 
-__all__ = ["definitions", "main", "render"]
-
 HEADER = "# Generated from operator/muster_operator/api by `python -m muster_operator.api.crds`; do not edit.\n"
 
 READY = '.status.conditions[?(@.type=="Ready")]'

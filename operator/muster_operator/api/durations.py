@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
-__all__ = ["DURATION_PATTERN", "format_time", "parse_duration", "parse_time"]
-
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 """What the schema accepts: a subset of Go's time.ParseDuration that CEL's duration() reads too; no sign."""
 

@@ -12,8 +12,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-__all__ = ["LeadershipRecord", "Leaderships", "Replica"]
-
 
 class Replica(msgspec.Struct, frozen=True, rename="camel"):
     """A replica *is* its log id; the pod says where that log was last seen ("": nowhere yet)."""

@@ -11,25 +11,6 @@ from msgspec import Meta
 from muster_operator.api.conditions import Condition
 from muster_operator.api.durations import DURATION_PATTERN
 
-__all__ = [
-    "CLUSTER_NAME_LIMIT",
-    "GROUP",
-    "MAX_INDEX",
-    "MAX_PARTITIONS",
-    "MAX_PODS",
-    "TOPIC_NAME_LIMIT",
-    "VERSION",
-    "ClusterRef",
-    "Conditions",
-    "Duration",
-    "Name",
-    "ObjectMeta",
-    "Quantity",
-    "Time",
-    "TopicRef",
-    "rules",
-]
-
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
 

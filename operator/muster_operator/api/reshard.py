@@ -10,8 +10,6 @@ from msgspec import Meta
 
 from muster_operator.api.meta import MAX_PARTITIONS, Time
 
-__all__ = ["Layout", "Reshard", "ReshardPhase", "ReshardStatus"]
-
 
 class Reshard(msgspec.Struct, frozen=True, rename="camel"):
     """Another number of partitions. Set by `muster reshard`, which also writes the new logs. Taking it back ends a

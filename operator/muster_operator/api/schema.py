@@ -12,8 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["struct_schema"]
-
 Schema = dict[str, Any]
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Cache", "Name"]
-
 T = TypeVar("T")
 
 Name = tuple[str, str]

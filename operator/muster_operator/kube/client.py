@@ -21,8 +21,6 @@ from kubernetes.aio.client import ApiClient, Configuration
 from muster_operator.kube.connections import ApiServerConnections
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
-__all__ = ["FIELD_MANAGER", "KubeClient", "KubeError", "connect"]
-
 FIELD_MANAGER = "muster-operator"
 """The one field manager of everything that the operator applies."""
 

@@ -11,8 +11,6 @@ from urllib.request import getproxies
 import aiohttp
 from kubernetes.aio.client.rest import RESTClientObject
 
-__all__ = ["ApiServerConnections"]
-
 CONNECTIONS = 32
 """Requests in parallel to the API server."""
 KEEP_ALIVE_S = 300.0

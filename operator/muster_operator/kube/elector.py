@@ -26,8 +26,6 @@ import structlog
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
-__all__ = ["Elector", "ElectorSettings"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -19,8 +19,6 @@ from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import API_VERSION
 from muster_operator.store.port import StoreError
 
-__all__ = ["EventRecorder", "noteworthy"]
-
 log = structlog.get_logger(__name__)
 
 PENDING_EVENTS = 200

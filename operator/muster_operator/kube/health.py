@@ -7,8 +7,6 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-__all__ = ["build_app"]
-
 
 def build_app(ready: Callable[[], bool], metrics: Callable[[], bytes]) -> web.Application:
     """/healthz/live answers while the event loop turns; /healthz/ready once the caches are filled (standby too)."""

@@ -16,8 +16,6 @@ from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import identity, status_path
 from muster_operator.store.port import StoreError
 
-__all__ = ["InvalidObjects"]
-
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=Resource)

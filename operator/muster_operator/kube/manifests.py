@@ -12,19 +12,6 @@ from muster_operator.api.models import GROUP, CoordinatorCluster
 from muster_operator.kube.objects import PART_OF, owned_by
 from muster_operator.store.workload import pod_settings
 
-__all__ = [
-    "API_PORT",
-    "CLUSTER_LABEL",
-    "PEER_PORT",
-    "bootstrap_service",
-    "disruption_budget",
-    "headless_service",
-    "headless_service_name",
-    "manifests",
-    "pod_dns_name",
-    "stateful_set",
-]
-
 CLUSTER_LABEL = f"{GROUP}/cluster"
 """On every object of a cluster: the name of the CoordinatorCluster."""
 

@@ -17,20 +17,6 @@ from muster_operator.api.models import (
 )
 from muster_operator.kube.cache import Name
 
-__all__ = [
-    "API_VERSION",
-    "PARTITION_LABEL",
-    "PART_OF",
-    "collection_path",
-    "decode",
-    "identity",
-    "new_partition",
-    "object_path",
-    "owned_by",
-    "status_body",
-    "status_path",
-]
-
 API_VERSION = f"{GROUP}/{VERSION}"
 
 PARTITION_LABEL = f"{GROUP}/topic"

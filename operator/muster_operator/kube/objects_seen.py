@@ -13,8 +13,6 @@ from muster_operator.kube.invalid import InvalidObjects
 from muster_operator.kube.objects import decode, identity
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
 
-__all__ = ["RESOURCES", "ObjectsSeen"]
-
 RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition)
 
 T = TypeVar("T", bound=Resource)

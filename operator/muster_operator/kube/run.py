@@ -25,8 +25,6 @@ from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
 from muster_operator.watch.watcher import Source, Watcher
 
-__all__ = ["KubeOptions", "Reconcile", "run", "sources"]
-
 log = structlog.get_logger(__name__)
 
 LEASE_NAME = "muster-operator"

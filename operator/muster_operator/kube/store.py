@@ -30,8 +30,6 @@ from muster_operator.kube.objects import collection_path, new_partition, object_
 from muster_operator.kube.objects_seen import RESOURCES, ObjectsSeen
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify
 
-__all__ = ["KubeStore"]
-
 log = structlog.get_logger(__name__)
 
 CREATES_IN_PARALLEL = 16

@@ -19,8 +19,6 @@ from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_se
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
 from muster_operator.store.workload import PodInfo, PodPhase
 
-__all__ = ["SELECTOR", "KubeWorkload", "pod_info"]
-
 log = structlog.get_logger(__name__)
 
 NODES_EVERY_S = 5.0

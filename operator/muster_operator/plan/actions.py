@@ -16,24 +16,6 @@ from muster_operator.api.models import (
     OffsetsTopicStatus,
 )
 
-__all__ = [
-    "Action",
-    "CreatePartitions",
-    "CreateReplicas",
-    "Elect",
-    "PublishMetadata",
-    "RecordLeadership",
-    "RecordReshard",
-    "Refresh",
-    "RemoveReplicas",
-    "RestartPod",
-    "SetFence",
-    "SetFences",
-    "WriteClusterStatus",
-    "WritePartitionStatus",
-    "WriteTopicStatus",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordLeadership:

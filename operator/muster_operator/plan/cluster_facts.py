@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from muster_operator.plan.observation import PodView
 
-__all__ = ["ClusterFacts", "Tally"]
-
 
 @dataclass(slots=True)
 class Tally:

@@ -21,8 +21,6 @@ from muster_operator.plan.observation import Attempt, PodView
 from muster_operator.plan.partition_view import Member, PartitionView, log_ids
 from muster_operator.plan.set_change import change_set
 
-__all__ = ["decide"]
-
 
 def decide(record: OffsetsPartition, facts: ClusterFacts, attempt: Attempt | None) -> Decision:
     """Decide about a partition whose pods are chosen (`status.replicas` is not empty)."""

@@ -11,8 +11,6 @@ from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus,
 from muster_operator.plan.actions import Elect
 from muster_operator.plan.partition_view import Member, PartitionView, log_ids
 
-__all__ = ["Decision", "elect", "leaderless", "preferred_pod", "stalled", "unchanged"]
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:

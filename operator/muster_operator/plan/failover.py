@@ -21,8 +21,6 @@ from muster_operator.plan.decision import Decision, elect, leaderless, preferred
 from muster_operator.plan.observation import Attempt, Connection
 from muster_operator.plan.partition_view import CAUGHT_UP_RECORDS, Member, PartitionView, log_ids
 
-__all__ = ["without_leader", "without_logs"]
-
 _FAILURES: dict[str, Reason] = {
     FailureReason.CANNOT_WRITE: Reason.CANNOT_WRITE,
     FailureReason.LOAD_FAILED: Reason.LOAD_FAILED,

@@ -11,8 +11,6 @@ from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, Par
 from muster_operator.plan.actions import PublishMetadata
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
 
-__all__ = ["has_other_content", "number_of", "publish", "token_above"]
-
 
 def publish(
     seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]

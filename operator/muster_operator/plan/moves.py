@@ -11,8 +11,6 @@ from muster_operator.plan.decision import Decision, elect, preferred_pod
 from muster_operator.plan.observation import PodView
 from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up
 
-__all__ = ["hand_over", "interrupt", "may_take_over", "rebalance"]
-
 
 def hand_over(
     partition: PartitionView, pod: PodView, view: ReplicaStatus, idle: Decision, refused: frozenset[str]

@@ -15,8 +15,6 @@ from muster_operator.plan.record import as_recorded
 from muster_operator.plan.reshard import indexes, is_retired
 from muster_operator.plan.status import Verdict, partition_status, topic_status
 
-__all__ = ["Objects", "refuse_partitions", "refuse_topics", "sort_objects"]
-
 
 @dataclass(frozen=True, slots=True)
 class Objects:

@@ -11,15 +11,6 @@ from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, FailoverRecord, OffsetsPartition, OffsetsTopic
 
-__all__ = [
-    "Attempt",
-    "CallKind",
-    "Connection",
-    "ImageNumber",
-    "Observation",
-    "PodView",
-]
-
 
 class CallKind(Enum):
     """A call to a pod, other than an election, that can be under way."""

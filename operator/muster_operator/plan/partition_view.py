@@ -12,8 +12,6 @@ from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus,
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.observation import Connection, PodView
 
-__all__ = ["CAUGHT_UP_RECORDS", "Member", "PartitionView", "is_caught_up", "log_ids"]
-
 CAUGHT_UP_RECORDS = 1000
 """A replica that lacks at most this many records counts as caught up: an election sends it the rest in time. Positions
 come with events, so they are older than the last commits in any case."""

@@ -15,8 +15,6 @@ from muster_operator.api.models import OffsetsPartition, OffsetsTopic, Partition
 from muster_operator.plan.decision import Decision, stalled
 from muster_operator.plan.observation import Connection, Observation, PodView
 
-__all__ = ["choose_pods", "place", "place_new", "too_few_pods"]
-
 
 def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
     """Why the topic's partitions cannot have all their replicas; "" if they can."""

@@ -46,8 +46,6 @@ from muster_operator.plan.status import (
     verdict_of_topic,
 )
 
-__all__ = ["plan"]
-
 MOVES_AT_ONCE = 1
 """How many elections that interrupt a live leader run at the same time. They share the CPUs of the same pods, so a
 group waits for all elections that run together with its own."""

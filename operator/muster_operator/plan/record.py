@@ -15,8 +15,6 @@ from muster_operator.api.models import (
     PartitionState,
 )
 
-__all__ = ["as_recorded", "leadership_of", "next_record"]
-
 
 def leadership_of(status: OffsetsPartitionStatus, uid: str) -> LeadershipRecord:
     """The part of a partition's status that is recorded before a pod is called. `uid`: of the OffsetsPartition."""

@@ -27,8 +27,6 @@ from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, Reshard
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
 from muster_operator.plan.observation import CallKind, Observation, PodView
 
-__all__ = ["REASONS", "dropped", "indexes", "is_retired", "next_phase", "set_fences"]
-
 REASONS = {
     ReshardPhase.PREPARING: Reason.RESHARD_PREPARING,
     ReshardPhase.FENCING: Reason.RESHARD_FENCING,

@@ -9,8 +9,6 @@ from muster_operator.plan.actions import RestartPod
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
 
-__all__ = ["next_to_restart", "restart"]
-
 
 def next_to_restart(seen: Observation, steady_s: float) -> str:
     """The outdated pod to restart next, highest ordinal first as a StatefulSet does; "" if there is none.

@@ -17,8 +17,6 @@ from muster_operator.plan.observation import PodView
 from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up, log_ids
 from muster_operator.plan.placement import choose_pods
 
-__all__ = ["change_set", "removable"]
-
 
 def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle: Decision) -> Decision | None:
     """The next step towards the replicas that the partition shall have; None if it has them.

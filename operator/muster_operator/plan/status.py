@@ -22,8 +22,6 @@ from muster_operator.api.models import (
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
 
-__all__ = ["Verdict", "cluster_status", "partition_status", "topic_status", "verdict_of_topic"]
-
 LAST_FAILOVERS = 20
 """How many failovers the status of a cluster lists (the limit of the schema)."""
 

@@ -11,8 +11,6 @@ from enum import Enum
 
 from muster_operator.plan.observation import Connection
 
-__all__ = ["DETAILS", "TRANSITIONS", "Event"]
-
 
 class Event(Enum):
     """What happens to a stream or to the attempt to open one."""

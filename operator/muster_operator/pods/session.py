@@ -26,8 +26,6 @@ from muster_operator.plan.observation import Connection, PodView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
 from muster_operator.store.workload import PodInfo, PodPhase
 
-__all__ = ["PodSession"]
-
 log = structlog.get_logger(__name__)
 
 RETRY_S = 0.1

@@ -15,8 +15,6 @@ from muster_operator.pods.session import PodSession
 from muster_operator.store.port import ClusterKey, Notify
 from muster_operator.store.workload import PodInfo, PodPhase
 
-__all__ = ["PodSessions"]
-
 
 class PodSessions:
     """`http` (podapi.client.new_session) belongs to the caller, who closes it after `close`."""

@@ -17,8 +17,6 @@ from muster_operator.pods.sessions import PodSessions
 from muster_operator.store.port import ClusterKey, Store
 from muster_operator.store.workload import Workload
 
-__all__ = ["RETRY_S", "Context", "Memory", "Outcome"]
-
 RETRY_S = 0.5
 """From a background call to a pod or the store that failed to the next one of its kind, in seconds."""
 TELL_EVERY_S = 1.0

@@ -15,8 +15,6 @@ from muster_operator.plan.actions import Action, Elect
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 
-__all__ = ["elect"]
-
 log = structlog.get_logger(__name__)
 
 RESIGN_TIMEOUT_S = 2.0

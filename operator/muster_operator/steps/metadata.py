@@ -15,8 +15,6 @@ from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
 
-__all__ = ["publish_metadata"]
-
 LEADERS_EVERY_S = 0.1
 """An image in which only leaders are new follows the last one after this time, in seconds: partitions that move one
 after the other share an image. Pods with a log of a partition learn of its leader from the leader itself.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from muster_operator.plan.actions import Action, CreatePartitions
 from muster_operator.steps.context import Context, Outcome
 
-__all__ = ["create_partitions"]
-
 
 async def create_partitions(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Before replicas are placed, which needs the objects to record the place in. Existing ones are not touched."""

@@ -12,8 +12,6 @@ from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import RETRY_S, Context
 
-__all__ = ["call_pod"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -12,8 +12,6 @@ from muster_operator.plan.actions import Action, Refresh, RestartPod
 from muster_operator.plan.observation import CallKind
 from muster_operator.steps.context import Context, Outcome
 
-__all__ = ["ensure_pods", "refresh", "restart_pods"]
-
 log = structlog.get_logger(__name__)
 
 REFRESH_EVERY_S = 0.1

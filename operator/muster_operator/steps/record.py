@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from muster_operator.plan.actions import Action, RecordLeadership
 from muster_operator.steps.context import Context, Outcome
 
-__all__ = ["record_leadership"]
-
 
 async def record_leadership(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """One compare-and-swap of the topic's status, however many partitions change.

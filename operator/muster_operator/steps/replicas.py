@@ -20,8 +20,6 @@ from muster_operator.pods.session import PodSession
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
 
-__all__ = ["create_replicas", "remove_replicas"]
-
 log = structlog.get_logger(__name__)
 
 REMOVE_RETRY_S = 5.0

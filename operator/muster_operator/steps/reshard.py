@@ -15,8 +15,6 @@ from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
 from muster_operator.store.port import ConflictError, NotFoundError
 
-__all__ = ["record_reshard", "set_fences"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -11,8 +11,6 @@ from muster_operator.plan.actions import Action, WritePartitionStatus
 from muster_operator.steps.context import RETRY_S, Context, Outcome
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
-__all__ = ["show_partitions"]
-
 log = structlog.get_logger(__name__)
 
 IN_PARALLEL = 4

@@ -9,8 +9,6 @@ from muster_operator.plan.actions import Action, WriteClusterStatus, WriteTopicS
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.store.port import ConflictError, NotFoundError
 
-__all__ = ["write_status"]
-
 
 async def write_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Last: it tells what the other steps found and did. Nothing is shown as Ready before each partition is."""

@@ -22,8 +22,6 @@ from muster_operator.api.models import (
     OffsetsTopicStatus,
 )
 
-__all__ = ["ClusterKey", "ClusterRecords", "ConflictError", "NotFoundError", "Notify", "Store", "StoreError"]
-
 
 class StoreError(Exception):
     """The store, or the way to it, failed."""

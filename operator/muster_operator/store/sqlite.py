@@ -37,8 +37,6 @@ from muster_operator.api.models import (
 )
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, StoreError
 
-__all__ = ["SqliteStore"]
-
 _SCHEMA_VERSION = 1
 """PRAGMA user_version of the file: raised with every change of the schema or of how objects are encoded."""
 _SCHEMA = """

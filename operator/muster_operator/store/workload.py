@@ -10,8 +10,6 @@ from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
 
-__all__ = ["PodInfo", "PodPhase", "Workload", "pod_settings"]
-
 
 class PodPhase(StrEnum):
     """Kubernetes' pod phases, Terminating for one that is being deleted, and Gone for one that was deleted by force

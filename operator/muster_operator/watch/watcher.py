@@ -18,8 +18,6 @@ from typing import Any
 import kopf
 import structlog
 
-__all__ = ["Deliver", "Source", "Watcher", "watch_settings"]
-
 log = structlog.get_logger(__name__)
 
 Deliver = Callable[[str | None, dict[str, Any]], None]

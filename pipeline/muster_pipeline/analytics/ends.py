@@ -19,8 +19,6 @@ import pyarrow.parquet
 
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["ENDS_SCHEMA", "EndOffsetsError", "ends_from_file", "ends_from_kafka", "mirror"]
-
 ENDS_SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),

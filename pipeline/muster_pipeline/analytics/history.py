@@ -7,8 +7,6 @@ from pyspark.sql import functions as F
 
 from muster_pipeline.decode.schema import Kind
 
-__all__ = ["group_history", "owners"]
-
 GROUP = ["offsets_partition", "group"]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-__all__ = ["group_lag", "lag"]
-
 _PLACE = ["topic", "partition"]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["commit_counts", "commit_rates", "commits_over_time"]
-
 OUTLIER_SCORE = 3.5
 """Modified z-score from which a value counts as an outlier: Iglewicz and Hoaglin, 1993."""
 _NORMAL_MAD, _NORMAL_MEAN = 1.4826, 1.2533

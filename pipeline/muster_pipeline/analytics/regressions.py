@@ -8,8 +8,6 @@ from pyspark.sql import functions as F
 from muster_pipeline.analytics.history import GROUP, owners
 from muster_pipeline.analytics.spans import KEY
 
-__all__ = ["Cause", "regressions"]
-
 
 class Cause:
     """Values of the column `cause`. The log does not hold who asked for what: each is what the records around it

@@ -11,8 +11,6 @@ from pyspark.sql import functions as F
 from muster_coordinator.records.partitioner import partition_for
 from muster_pipeline.analytics.history import GROUP
 
-__all__ = ["group_load", "partition_load", "what_if"]
-
 _HASHES = 2**31
 """`partition_for` among as many is the non-negative hash itself."""
 

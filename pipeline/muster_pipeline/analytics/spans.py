@@ -11,8 +11,6 @@ from muster_pipeline.analytics.history import GROUP
 from muster_pipeline.decode.schema import Kind
 from muster_pipeline.tables.transforms import settled_commits
 
-__all__ = ["spans"]
-
 KEY = [*GROUP, "topic", "partition"]
 
 

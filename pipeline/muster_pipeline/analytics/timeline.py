@@ -8,8 +8,6 @@ from pyspark.sql import functions as F
 from muster_pipeline.analytics.history import GROUP, owners
 from muster_pipeline.analytics.spans import KEY
 
-__all__ = ["Departure", "rebalance_summary", "timeline"]
-
 _SELDOM = 2
 """A silence of up to so many of its intervals between commits says nothing of a member."""
 

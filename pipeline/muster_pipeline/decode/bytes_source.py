@@ -8,8 +8,6 @@ from typing import Protocol
 
 from muster_pipeline.decode.errors import SegmentReadError
 
-__all__ = ["ByteSource", "FileBytes", "MemoryBytes"]
-
 
 class ByteSource(Protocol):
     name: str

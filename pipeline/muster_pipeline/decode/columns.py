@@ -12,21 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = [
-    "PADDING",
-    "Ints",
-    "Mask",
-    "Source",
-    "bytes_array",
-    "mask_array",
-    "mask_of",
-    "number_array",
-    "numbers_of",
-    "same_text",
-    "text_array",
-    "texts",
-]
-
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

@@ -10,8 +10,6 @@ import cramjam
 
 from muster_coordinator.records.compression import decompress as decompress_snappy
 
-__all__ = ["TooLargeError", "decompress"]
-
 _SNAPPY = 2
 _INTO = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"

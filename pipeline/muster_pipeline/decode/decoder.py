@@ -18,8 +18,6 @@ from muster_pipeline.decode.schema import KINDS, PROBLEM_KINDS, SCHEMA, Kind, Pr
 from muster_pipeline.decode.slow_rows import Row, damage_row, slow_rows, to_batch
 from muster_pipeline.decode.structure import Records, Window, read_window
 
-__all__ = ["Decoder", "Selection", "Stretch", "decode_segment"]
-
 WINDOW_BYTES = 2 << 20
 """Read and decoded at a time: large enough that numpy's cost per call vanishes, small enough for the caches."""
 SLICE_ROWS = 64 << 10

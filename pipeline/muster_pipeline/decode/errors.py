@@ -7,8 +7,6 @@ PipelineError
 
 from __future__ import annotations
 
-__all__ = ["PipelineError", "SegmentDamagedError", "SegmentReadError"]
-
 
 class PipelineError(Exception):
     """Base of the errors that the pipeline raises on purpose. The text is for people."""

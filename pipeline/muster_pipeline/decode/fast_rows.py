@@ -22,8 +22,6 @@ from muster_pipeline.decode.columns import Ints, Mask, Source, number_array, sam
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
 
-__all__ = ["Origin", "Parse", "fast_rows", "parse_records"]
-
 _EXPIRE_VERSION = 1
 _LEADER_EPOCH_VERSION = 3
 _LAST_FIXED_VERSION = 3  # from 4 on a value is flexible

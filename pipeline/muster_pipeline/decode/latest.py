@@ -19,8 +19,6 @@ from muster_pipeline.decode.columns import Ints, mask_array, mask_of, number_arr
 from muster_pipeline.decode.decoder import SLICE_ROWS, Selection
 from muster_pipeline.decode.schema import Kind, select_schema
 
-__all__ = ["last_only", "without_replaced"]
-
 KEY = ["offsets_partition", "group", "topic", "partition"]
 _NEEDED = [*KEY, "offset", "kind", "producer_id"]
 _REPLACEABLE = frozenset({Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE})

@@ -19,8 +19,6 @@ from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster_pipeline.decode.columns import Ints
 from muster_pipeline.decode.schema import Problem
 
-__all__ = ["Damage", "Scan", "claimed_size", "header_problem", "scan"]
-
 CRC_START = 21
 MAGIC = 2
 MAGIC_AT = 16

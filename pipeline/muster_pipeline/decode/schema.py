@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["KINDS", "PROBLEM_KINDS", "SCHEMA", "Kind", "Problem", "select_schema"]
-
 
 class Kind:
     """Values of the column `kind`."""

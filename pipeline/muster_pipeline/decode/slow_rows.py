@@ -12,18 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from muster_coordinator.records.control import decode_control
-from muster_coordinator.records.decode import UnknownRecord, decode_record
+from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
-from muster_coordinator.records.offset_commit import OffsetCommitRecord
 from muster_coordinator.records.primitives import Cursor
+from muster_coordinator.records.structs import OffsetCommitRecord, UnknownRecord
 from muster_pipeline.decode.columns import Ints
 from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.decode.scan import Damage
 from muster_pipeline.decode.schema import Kind, Problem
 from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
-
-__all__ = ["Row", "damage_row", "slow_rows", "to_batch"]
 
 Row = dict[str, Any]
 MAX_DETAIL_CHARS = 300

@@ -19,8 +19,6 @@ from muster_pipeline.decode.compression import TooLargeError, decompress
 from muster_pipeline.decode.scan import Damage
 from muster_pipeline.decode.schema import Problem
 
-__all__ = ["Records", "Window", "read_window"]
-
 SMALLEST_RECORD_BYTES = 7
 """Length, attributes, timestamp delta, offset delta, two lengths of nothing, no headers: a byte each."""
 MAX_INT_BYTES = 5

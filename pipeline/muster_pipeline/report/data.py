@@ -24,8 +24,6 @@ from muster_pipeline.tables.run import read_table
 from muster_pipeline.tables.store import Manifest, Store
 from muster_pipeline.tables.transforms import current_offsets, rebalances, until
 
-__all__ = ["STEPS", "EmptyTablesError", "Listing", "ReportData", "ReportOptions", "collect"]
-
 MAX_ROWS = 100
 MAX_EVENTS = 2000
 """Rebalances and regressions that a plot draws, the newest."""

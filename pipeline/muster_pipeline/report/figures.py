@@ -15,8 +15,6 @@ from muster_pipeline.report.data import ReportData, Row
 from muster_pipeline.report.plots import GRID, INK, OTHERS, SERIES, Plot, amounts, by_time
 from muster_pipeline.report.text import amount, duration, name, percent
 
-__all__ = ["figures"]
-
 MAX_LANES = 12
 """Groups in a plot that gives each a line of its own."""
 _ROW_INCHES = 0.3

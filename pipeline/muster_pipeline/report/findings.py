@@ -12,8 +12,6 @@ from muster_pipeline.decode.schema import Problem
 from muster_pipeline.report.data import ReportData, Row
 from muster_pipeline.report.text import amount, duration, instant, name, percent, plural
 
-__all__ = ["BAD", "NOTE", "WARNING", "Finding", "findings"]
-
 BAD, WARNING, NOTE = "bad", "warning", "note"
 
 LONG_PAUSE_MS = 60_000

@@ -18,8 +18,6 @@ from muster_pipeline.report.findings import findings
 from muster_pipeline.report.plots import Plot, render_png, render_svg
 from muster_pipeline.report.text import amount, duration, instant, name, percent, plural, rate
 
-__all__ = ["render_page", "write_report"]
-
 Cell = Callable[[Row], str]
 
 

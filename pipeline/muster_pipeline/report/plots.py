@@ -21,8 +21,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from muster_pipeline.report.text import amount
 
-__all__ = ["GRID", "INK", "MUTED", "OTHERS", "SERIES", "Plot", "by_time", "render_png", "render_svg"]
-
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#b8458f", "#8a6d00", "#3f8fbf")
 """Okabe and Ito's colours, which all people tell apart; some are darker here, for contrast on white."""
 OTHERS, INK, MUTED, GRID = "#8b939d", "#1b2026", "#5a6470", "#d9dee4"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["amount", "duration", "instant", "name", "percent", "plural", "rate"]
-
 _UNITS = [(1e9, "G"), (1e6, "M"), (1e3, "k")]
 _LATEST_MS = 253_402_300_800_000  # the year 10000
 _SPANS = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")]

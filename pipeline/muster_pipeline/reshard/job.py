@@ -27,8 +27,6 @@ from muster_pipeline.reshard.verify import verify
 from muster_pipeline.reshard.writer import TargetLog, log_directory, sync_path
 from muster_pipeline.source.files import InputError, SegmentFile, find_segments
 
-__all__ = ["Progress", "ReshardError", "Summary", "plan", "read_summary", "reshard"]
-
 STATE_NAME = "reshard.json"
 CHECKPOINT_BYTES = 64 << 20
 DEFAULT_SEGMENT_BYTES = 100 << 20

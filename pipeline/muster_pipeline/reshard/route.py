@@ -26,8 +26,6 @@ from muster_pipeline.decode.slow_rows import slow_rows
 from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL
 from muster_pipeline.source.files import SegmentFile
 
-__all__ = ["ABORTED", "LEFT_OUT_KINDS", "OPEN_TRANSACTION", "Carried", "Fates", "Router", "read_fates"]
-
 ABORTED = "aborted"
 OPEN_TRANSACTION = "open_transaction"
 LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)

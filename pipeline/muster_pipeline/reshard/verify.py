@@ -20,8 +20,6 @@ from muster_pipeline.reshard.route import Carried, Fates, Router
 from muster_pipeline.reshard.writer import LEADER_EPOCH, log_directory
 from muster_pipeline.source.files import find_segments
 
-__all__ = ["VerificationError", "verify"]
-
 _NO_TRANSACTIONS = Fates({})
 
 

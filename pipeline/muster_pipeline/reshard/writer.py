@@ -20,8 +20,6 @@ from muster_pipeline.decode.columns import Ints
 from muster_pipeline.reshard.route import Carried
 from muster_pipeline.source.files import OFFSETS_TOPIC
 
-__all__ = ["LEADER_EPOCH", "TargetLog", "log_directory"]
-
 LEADER_EPOCH = 0
 MAX_BATCH_RECORDS = 1000  # below len(SMALL)
 MAX_BATCH_BYTES = 512 << 10

@@ -19,18 +19,6 @@ from muster_pipeline.decode.errors import PipelineError
 from muster_pipeline.source.locations import is_pod, is_uri, list_uri, open_segment
 from muster_pipeline.source.pod_logs import PodLog, served_logs
 
-__all__ = [
-    "OFFSETS_TOPIC",
-    "InputError",
-    "SegmentFile",
-    "Split",
-    "find_segments",
-    "pack",
-    "split_points",
-    "splits",
-    "whole_batches",
-]
-
 OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_SPLIT_BYTES = 32 << 20
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")

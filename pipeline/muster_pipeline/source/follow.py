@@ -23,19 +23,6 @@ from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, SegmentFile, Split
 from muster_pipeline.source.lineage import Lineage, Lineages
 from muster_pipeline.source.locations import is_pod, open_segment
 
-__all__ = [
-    "LogPosition",
-    "LogRewrittenError",
-    "Positions",
-    "Restart",
-    "advance",
-    "covers",
-    "decode_positions",
-    "encode_positions",
-    "ranges",
-    "restarts",
-]
-
 NO_BATCH = -1
 _WINDOW_BYTES = 4 << 20
 _HEAD_BYTES = 21

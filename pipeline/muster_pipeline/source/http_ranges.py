@@ -9,8 +9,6 @@ import urllib.request
 
 from muster_pipeline.decode.errors import SegmentReadError
 
-__all__ = ["RETRY_EVERY_S", "UNREACHABLE_FOR_S", "HttpBytes", "get"]
-
 REQUEST_TIMEOUT_S = 30.0
 UNREACHABLE_FOR_S = 30.0
 """Ask a pod again for this long: a pod that restarts is back within seconds."""

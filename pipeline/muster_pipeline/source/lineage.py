@@ -18,8 +18,6 @@ from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.source.locations import is_pod, is_uri, open_segment
 from muster_pipeline.source.pod_logs import PodLog, list_logs, root_of
 
-__all__ = ["Lineage", "Lineages"]
-
 _PROMISE, _METADATA, _EPOCHS = "muster.promise", "partition.metadata", "leader-epoch-checkpoint"
 _SLOT_BYTES = 4096
 _SLOT = Struct(">4sqi32s")

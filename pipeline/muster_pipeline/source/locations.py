@@ -17,8 +17,6 @@ from muster_pipeline.decode.bytes_source import ByteSource, FileBytes
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.source.http_ranges import RETRY_EVERY_S, UNREACHABLE_FOR_S, HttpBytes
 
-__all__ = ["OpenSegment", "is_pod", "is_uri", "list_uri", "open_segment"]
-
 
 class OpenSegment(ByteSource, Protocol):
     def __enter__(self) -> OpenSegment: ...

@@ -10,8 +10,6 @@ from muster_pipeline.decode.decoder import DEFAULT_MAX_BATCH_BYTES
 from muster_pipeline.source.files import DEFAULT_SPLIT_BYTES, InputError
 from muster_pipeline.source.follow import Positions, decode_positions
 
-__all__ = ["SourceOptions"]
-
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 FAIL, RESTART = "FAIL", "RESTART"
 ALL, LAST = "ALL", "LAST"

@@ -11,8 +11,6 @@ from typing import Any
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.source.http_ranges import RETRY_EVERY_S, UNREACHABLE_FOR_S, get
 
-__all__ = ["PodLog", "PodLogs", "list_logs", "root_of", "served_logs"]
-
 MAX_LIST_BYTES = 64 << 20
 _SEGMENTS = "/v1/segments"
 

@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from muster_pipeline.decode.errors import PipelineError
 from muster_pipeline.source.spark import MusterOffsets
 
-__all__ = ["SUBMITTED", "JavaMissingError", "check_java", "spark_session"]
-
 OLDEST_JAVA = 17
 SUBMITTED = "submitted"
 """As master: whatever the session was submitted with."""

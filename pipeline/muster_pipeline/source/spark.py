@@ -61,7 +61,6 @@ _ON_REWRITTEN = (
     "Follow the pod (http://POD:PORT) instead of its files, which may hold what a failover takes back; or begin a new "
     "query, with a new checkpoint; or set onRewrittenLog to RESTART: a row that says so, and the log from its start"
 )
-__all__ = ["MusterOffsets", "OffsetsReader", "OffsetsStreamReader", "Task"]
 
 
 class MusterOffsets(DataSource):

@@ -15,8 +15,6 @@ from muster_pipeline.source.options import ALL, LAST
 from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF
 from muster_pipeline.tables.transforms import CURRENT, KEY, current_offsets
 
-__all__ = ["offsets_of_logs"]
-
 _TABLES = ("commits", "tombstones", "transactions")
 
 

@@ -21,8 +21,6 @@ from muster_pipeline.decode.schema import select_schema
 from muster_pipeline.tables.schemas import APPENDED, COLUMNS, DERIVED, HISTORY
 from muster_pipeline.tables.store import Manifest, Store, runs_of
 
-__all__ = ["TABLES", "IcebergError", "publish_iceberg"]
-
 RUN = "muster.run"
 BATCH_ROWS = 1 << 20
 _GROWING = (*HISTORY[:-1], *APPENDED)

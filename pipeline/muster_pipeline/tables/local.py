@@ -24,9 +24,6 @@ from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, ExtraProblems
 from muster_pipeline.tables.store import Store, are_tables
 from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
 
-__all__ = ["local_groups", "local_offsets", "local_quality", "local_rebalances"]
-
-
 _REBALANCES = pa.schema(
     [
         pa.field("group", pa.string()),

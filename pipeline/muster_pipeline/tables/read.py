@@ -11,8 +11,6 @@ from muster_pipeline.decode.schema import select_schema
 from muster_pipeline.tables.schemas import COLUMNS
 from muster_pipeline.tables.store import Manifest, Store
 
-__all__ = ["read_arrow"]
-
 
 def read_arrow(store: Store, manifest: Manifest, table: str, groups: Sequence[str] = ()) -> pa.Table:
     """Read a table as of the manifest, of `groups` only if there are any."""

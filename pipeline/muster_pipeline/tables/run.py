@@ -36,8 +36,6 @@ from muster_pipeline.tables.transforms import (
     rebalances,
 )
 
-__all__ = ["read_table", "run_tables"]
-
 TAIL, TAIL_FILE = "data/tail/", "tail.parquet"
 Progress = Callable[[str], None]
 Tables = Mapping[str, list[str]]

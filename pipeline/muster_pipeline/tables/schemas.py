@@ -23,8 +23,6 @@ from muster_pipeline.decode.schema import Kind
 from muster_pipeline.decode.slow_rows import Row
 from muster_pipeline.source.files import SegmentFile
 
-__all__ = ["APPENDED", "CARRIED", "COLUMNS", "DERIVED", "HISTORY", "KINDS_OF", "ExtraProblems"]
-
 ExtraProblems = Callable[[Sequence[SegmentFile]], Iterable[Row]]
 """Rows for the table of problems that the caller knows of segments, and the decoder does not."""
 

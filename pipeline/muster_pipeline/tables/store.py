@@ -24,8 +24,6 @@ import pyarrow.parquet as pq
 
 from muster_pipeline.decode.errors import PipelineError
 
-__all__ = ["MANIFEST", "Manifest", "Store", "StoreError", "are_tables", "runs_of"]
-
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATA = "data"

@@ -7,18 +7,6 @@ from pyspark.sql import functions as F
 
 from muster_pipeline.decode.schema import Kind
 
-__all__ = [
-    "current_groups",
-    "current_offsets",
-    "expiries",
-    "last_generations",
-    "memberships",
-    "open_commits",
-    "rebalances",
-    "settled_commits",
-    "until",
-]
-
 GROUP = ["offsets_partition", "group"]
 KEY = ["offsets_partition", "group", "topic", "partition"]
 RECORD = ["offsets_partition", "offset"]

@@ -1,7 +1,7 @@
 """Random requests of two members, an administrator and a simple consumer, the same ones to both servers.
 
 Two members, because with more Kafka chooses a new leader by the order of a hash map of random member ids. What
-``defects`` shows is left out.
+`defects` shows is left out.
 """
 
 from __future__ import annotations

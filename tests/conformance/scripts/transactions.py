@@ -1,8 +1,8 @@
 """Offsets of transactions: TxnOffsetCommit and the markers that end them.
 
 Kafka verifies with its transaction coordinator that a partition is part of the transaction; the broker here runs with
-``transaction.partition.verification.enable=false`` so that both servers get the very same requests, markers included.
-``producer`` scripts drive Kafka's transaction coordinator as a producer does.
+`transaction.partition.verification.enable=false` so that both servers get the very same requests, markers included.
+`producer` scripts drive Kafka's transaction coordinator as a producer does.
 """
 
 from __future__ import annotations

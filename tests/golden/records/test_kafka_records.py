@@ -16,12 +16,8 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitRecord,
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 
 TEXT = (Path(__file__).parent / "kafka-4.1.0.txt").read_text()
 GOLDEN = {

@@ -1,4 +1,4 @@
-"""Captures segments that a real Kafka broker wrote: ``PYTHONPATH=bench python -m tests.golden.segments.capture``.
+"""Captures segments that a real Kafka broker wrote: `PYTHONPATH=bench python -m tests.golden.segments.capture`.
 
 A Kafka 4.1.0 broker with two offsets partitions serves real clients: members that join and leave, plain commits with
 and without metadata, transactions that commit and that abort, a deleted group, a group of the consumer protocol

@@ -94,7 +94,7 @@ def _group(data: Row) -> Row:
 
 
 def pick(row: Row, like: Row) -> Row:
-    """The columns of ``row`` that ``like`` has."""
+    """The columns of `row` that `like` has."""
     picked = {name: row[name] for name in like}
     if like.get("members"):
         picked["members"] = [{name: each[name] for name in like["members"][0]} for each in row["members"]]

@@ -1,8 +1,8 @@
-"""Captures what real Kafka clients send, as golden bytes: ``python -m tests.golden.wire.capture``.
+"""Captures what real Kafka clients send, as golden bytes: `python -m tests.golden.wire.capture`.
 
 A stand-in coordinator on loopback answers three clients with this repository's own encoders, well enough that each
 joins a group, commits, reads the offset back and leaves. The first request of every (API, version) of each client goes
-to ``requests.json``, one hex frame without its length prefix. Not run by the tests: clients come and go, bytes stay.
+to `requests.json`, one hex frame without its length prefix. Not run by the tests: clients come and go, bytes stay.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_architecture_page_names_modules_and_methods_that_exist() -> None:
 
 
 def test_operations_page_lists_the_options_of_local_up() -> None:
-    usage = (ROOT / "docs" / "operations.md").read_text().split("```")[1]
+    usage = (ROOT / "docs" / "operations.md").read_text().split("``")[1]
     shown = set(re.findall(r"--[a-z-]+", usage))
     options = {name for each in up.params if isinstance(each, click.Option) for name in each.opts}
     assert shown == options | {"--json"}

@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 
 
 def protocols(*names: str, topics: Iterable[str] = ("t",)) -> tuple[tuple[str, bytes], ...]:
-    """Protocols of these names, all with a consumer subscription to ``topics``."""
+    """Protocols of these names, all with a consumer subscription to `topics`."""
     return tuple((name, subscription(topics)) for name in names)
 
 
@@ -52,7 +52,7 @@ class Topics:
 
 @dataclass
 class Pending:
-    """A request; ``response`` is None while it is parked."""
+    """A request; `response` is None while it is parked."""
 
     request: object
     response: Any = None
@@ -278,7 +278,7 @@ class Harness:
         return self.send(m.LeaveGroupRequest(group_id, leaving))
 
     def commit(self, group_id: str = "g", offset: int = 5, **fields: Any) -> int:
-        """Commit one partition, or ``topics``; the error code of the first partition."""
+        """Commit one partition, or `topics`; the error code of the first partition."""
         request: dict[str, Any] = {
             "group_id": group_id,
             "generation_id": -1,

@@ -1,7 +1,7 @@
 """What Kafka 4.1's classic groups and offsets do, written down a second time, as plainly as possible.
 
-Plain dicts and sets, no records, no effects, no timers: ``deadlines`` says when what is due, and the test says which
-one has come (``time_out``). Written from Kafka's behaviour (reference, sections 4.2 to 4.9 and 11), so that an error in
+Plain dicts and sets, no records, no effects, no timers: `deadlines` says when what is due, and the test says which
+one has come (`time_out`). Written from Kafka's behaviour (reference, sections 4.2 to 4.9 and 11), so that an error in
 the coordinator is not repeated here. It shares with the coordinator the requests, the names of timers and the order in
 which a vote that is a tie falls, and nothing else.
 """
@@ -24,7 +24,7 @@ class ReferenceModel(Membership, Offsets):
     """Time, and another leader."""
 
     def time_out(self, name: TimerName) -> None:
-        """What ``deadlines`` has under this name is due now."""
+        """What `deadlines` has under this name is due now."""
         assert self.deadlines.pop(name) <= self.now_ms
         if name == EXPIRY:
             self.deadlines[name] = self.now_ms + self.config.offsets_retention_check_interval_ms

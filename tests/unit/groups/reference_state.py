@@ -98,8 +98,8 @@ class Commit:
 
 
 class ReferenceState:
-    """``missing`` holds the partitions that do not exist; ``first_of_tie`` names the winner of an even vote and
-    ``topics_of`` the topics of a subscription, None where it cannot be read."""
+    """`missing` holds the partitions that do not exist; `first_of_tie` names the winner of an even vote and
+    `topics_of` the topics of a subscription, None where it cannot be read."""
 
     def __init__(
         self,

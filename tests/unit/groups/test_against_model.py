@@ -1,7 +1,7 @@
 """The coordinator and the reference model, asked the same things in random order: they give the same answers, and
 after every step are in the same state and wait for the same deadlines.
 
-``HYPOTHESIS_MAX_EXAMPLES=2000`` makes it a longer run.
+`HYPOTHESIS_MAX_EXAMPLES=2000` makes it a longer run.
 """
 
 from __future__ import annotations

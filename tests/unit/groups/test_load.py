@@ -14,7 +14,7 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
 from muster_coordinator.records.decode import Change, UnknownRecord
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord, GroupMetadataValue
-from muster_coordinator.records.offset_commit import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 
 
 def offset_of(group_id: str, value: int | None, partition: int = 0) -> OffsetCommitRecord:
@@ -193,7 +193,7 @@ def state_of(log: list[LogEntry | Marker]) -> DurableState:
 
 
 def compacted(log: list[LogEntry | Marker], upto: int, keep_tombstones: bool) -> list[LogEntry | Marker]:
-    """The log after a cleaner has been over its first ``upto`` entries: the last record of a key and everything
+    """The log after a cleaner has been over its first `upto` entries: the last record of a key and everything
     transactional survives; offsets of records stay what they were."""
     last = {entry.key: entry.offset for entry in log if isinstance(entry, LogEntry)}
     cleaned: list[LogEntry | Marker] = []

@@ -10,7 +10,8 @@ from tests.unit.groups.harness import START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.records.offset_commit import OffsetCommitRecord, encode_offset_commit_key
+from muster_coordinator.records.offset_commit import encode_offset_commit_key
+from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
 
 

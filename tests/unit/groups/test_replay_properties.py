@@ -1,7 +1,7 @@
 """What a log says is the same wherever it is cut, cleaned or reordered by compaction. The logs come from random
 requests, transactions and silence included.
 
-``HYPOTHESIS_MAX_EXAMPLES=2000`` makes it a longer run.
+`HYPOTHESIS_MAX_EXAMPLES=2000` makes it a longer run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def written(steps: list[tuple[str, str, int]]) -> Written:
 
 
 def take(leader: Leader, step: str, group_id: str, pick: int, number: int) -> None:
-    """One step; ``number`` is the offset that it commits."""
+    """One step; `number` is the offset that it commits."""
     group = leader.coordinator.group(group_id)
     members = [] if group is None else list(group.members.values())
     topics = (("t" if pick < 2 else "u", ((pick, number, -1, ""),)),)
@@ -175,7 +175,7 @@ def test_every_prefix_gives_what_the_leader_had_there(steps: list[tuple[str, str
 
 
 def compacted(log: Log, map_end: int, upto: int, keep_tombstones: bool) -> Log:
-    """What a cleaner leaves that has seen the first ``map_end`` entries and has rewritten the first ``upto`` of them.
+    """What a cleaner leaves that has seen the first `map_end` entries and has rewritten the first `upto` of them.
 
     Of each key the last record stays, an offset of a transaction counts if the transaction was committed; aborted ones
     go. Those of a transaction that is still open stay unless a tombstone removed them; so do all markers.
@@ -280,7 +280,7 @@ def is_group(entry: LogEntry | Marker) -> bool:
 
 
 def reordered(log: Log, rank: list[float]) -> Log:
-    """The log with whatever may come next in the order of ``rank``."""
+    """The log with whatever may come next in the order of `rank`."""
     before = predecessors(log)
     left = set(range(len(log)))
     order: Log = []

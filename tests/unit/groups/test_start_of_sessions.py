@@ -13,7 +13,7 @@ from muster_coordinator.groups.effects import START_SESSIONS_TIMER
 
 def loaded_in_slices(monkeypatch: pytest.MonkeyPatch, **settings: int) -> Harness:
     """A reloaded partition of five stable groups g-0, g-1, ... of two members each, after the first of the slices in
-    which their sessions start; ``settings``: those of the new leader."""
+    which their sessions start; `settings`: those of the new leader."""
     monkeypatch.setattr(coordinator, "START_SLICE", 3)  # one group with its members
     h = Harness()
     for number in range(5):

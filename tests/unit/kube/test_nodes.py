@@ -16,7 +16,7 @@ KEY = ClusterKey("ns", "a")
 
 
 class Nodes:
-    """An API server with one node, that refuses with ``error``."""
+    """An API server with one node, that refuses with `error`."""
 
     def __init__(self) -> None:
         self.ready = "True"

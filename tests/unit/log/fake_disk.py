@@ -2,8 +2,8 @@
 
 The model: a write is in the page cache at once and on the medium only after a sync of its file; a durable write takes
 only itself there, and no older write can undo it, because what the kernel writes are pages as they are by then. Names
-(made, renamed, removed) reach the medium in order, at the latest with ``fsync_dir`` of their directory. ``kill`` ends
-the process: the page cache stays. ``lose_power`` keeps of every unsynced write all, nothing, or some sectors, and of
+(made, renamed, removed) reach the medium in order, at the latest with `fsync_dir` of their directory. `kill` ends
+the process: the page cache stays. `lose_power` keeps of every unsynced write all, nothing, or some sectors, and of
 the unsynced names some first ones.
 """
 
@@ -58,13 +58,13 @@ def put(content: bytearray, position: int, data: bytes) -> None:
 
 
 def _beside(position: int, data: bytes, start: int, end: int) -> list[tuple[int, bytes]]:
-    """What of a write lies in front of ``start``, and what behind ``end``."""
+    """What of a write lies in front of `start`, and what behind `end`."""
     before, behind = data[: max(start - position, 0)], data[max(end - position, 0) :]
     return [part for part in ((position, before), (position + len(data) - len(behind), behind)) if part[1]]
 
 
 class FakeDisk:
-    """Implements ``muster_coordinator.log.disk.Disk``."""
+    """Implements `muster_coordinator.log.disk.Disk`."""
 
     def __init__(self) -> None:
         self.names: dict[Path, Inode] = {}
@@ -194,7 +194,7 @@ class FakeDisk:
         put(inode.medium, position, bytes(inode.cached[position : position + 1]))
 
     def content(self, path: Path) -> bytearray:
-        """To be changed by a test; ``write`` puts it back."""
+        """To be changed by a test; `write` puts it back."""
         return bytearray(self.names[path].cached)
 
     def write(self, path: Path, content: bytes) -> None:

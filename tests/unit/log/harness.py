@@ -22,7 +22,7 @@ def make_batch(base_offset: int, epoch: int, filler: int = 20, count: int = 1) -
 
 
 class Pod:
-    """``acknowledged``: partition -> end that was reported durable. ``written``: every batch that was appended."""
+    """`acknowledged`: partition -> end that was reported durable. `written`: every batch that was appended."""
 
     def __init__(
         self,

@@ -22,11 +22,8 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 
 RETENTION_MS = 1000
 
@@ -55,7 +52,7 @@ class NoTopics:
 
 
 class History:
-    """Turns steps into batches, one behind the other. ``now_ms``: when the next one is written."""
+    """Turns steps into batches, one behind the other. `now_ms`: when the next one is written."""
 
     def __init__(self) -> None:
         self.now_ms = 10_000
@@ -117,7 +114,7 @@ def _offset_record(offset: tuple[str, int, int, bool], now_ms: int, put: bool) -
 
 
 def state_of(batches: Iterable[RecordBatch], coordinator: GroupCoordinator | None = None) -> DurableState:
-    """What ``replica.loading`` makes of them."""
+    """What `replica.loading` makes of them."""
     coordinator = coordinator or GroupCoordinator(GroupConfig(), NoTopics(), lambda: "")
     for batch in batches:
         producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
@@ -136,7 +133,7 @@ def state_of(batches: Iterable[RecordBatch], coordinator: GroupCoordinator | Non
 
 
 def assert_same(compacted: DurableState, original: DurableState) -> None:
-    """Equal but for what ``DurableState`` lets compaction forget."""
+    """Equal but for what `DurableState` lets compaction forget."""
     assert (compacted.groups, compacted.committed, compacted.pending) == (
         original.groups,
         original.committed,

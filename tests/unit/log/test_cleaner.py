@@ -27,7 +27,7 @@ class CrashError(BaseException):
 
 
 class CleanedPod(Pod):
-    """Holds the history that was appended to it. ``now_ms``: after its last batch."""
+    """Holds the history that was appended to it. `now_ms`: after its last batch."""
 
     def __init__(self, steps: list[Step], *, journal_bytes: int = 1 << 16) -> None:
         super().__init__(segment_bytes=SEGMENT_BYTES, journal_bytes=journal_bytes, buffer_bytes=200)

@@ -48,7 +48,7 @@ def write_all(path: Path, pieces: Sequence[bytes], start: int = 0, reopen_every:
 
 
 def check(path: Path, expected: bytes, start: int = 0) -> None:
-    """``expected`` from ``start`` on, zeros to the end of the block, and then what was there before."""
+    """`expected` from `start` on, zeros to the end of the block, and then what was there before."""
     content, end = read_whole_file(OsDisk(), path), start + len(expected)
     whole = -(-end // BLOCK_BYTES) * BLOCK_BYTES
     assert content[:start] == OLD * start

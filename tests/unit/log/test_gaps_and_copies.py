@@ -42,7 +42,7 @@ class Follower:
         self.log = PartitionLog.open(self.disk, DIRECTORY, 0, SETTINGS, history)
 
     def receive(self, *bases: int, end: int, epoch: int = 1) -> None:
-        """Batches of one record each at ``bases``; the log ends at ``end`` then."""
+        """Batches of one record each at `bases`; the log ends at `end` then."""
         for base in bases:
             self.skip_to(base)
             data = make_batch(base, epoch)
@@ -173,7 +173,7 @@ def test_copy_takes_the_place_of_the_log_whole_or_not_at_all_wherever_it_is_inte
 
 
 def die_after(disk: FakeDisk, calls: int, work: object) -> bool:
-    """Run ``work`` on a disk that dies at the call of that number; whether it did."""
+    """Run `work` on a disk that dies at the call of that number; whether it did."""
     left = calls
 
     def fault(operation: str, path: object, size: int) -> int | None:

@@ -189,7 +189,7 @@ def pod_with_three_files() -> Pod:
 
 
 def ended_pod(*synced: int) -> Pod:
-    """The logs of ``synced`` are, and the journal ends in order."""
+    """The logs of `synced` are, and the journal ends in order."""
     pod = pod_with_three_files()
     for p in synced:
         pod.logs[p].sync()

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
-from muster_coordinator.records.offset_commit import OffsetCommitValue
+from muster_coordinator.records.structs import OffsetCommitValue
 
 Row = dict[str, Any]
 _SAME = {

@@ -14,7 +14,7 @@ from muster_coordinator.records.compression import decompress
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import UnknownRecord, decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
-from muster_coordinator.records.offset_commit import OffsetCommitRecord
+from muster_coordinator.records.structs import OffsetCommitRecord
 
 Row = dict[str, Any]
 

@@ -26,11 +26,8 @@ from tests.unit.pipeline.plain import plain_rows
 
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.group_metadata import encode_group_metadata_key
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_pipeline.decode.bytes_source import FileBytes, MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, Selection, decode_segment
 from muster_pipeline.decode.errors import SegmentDamagedError, SegmentReadError

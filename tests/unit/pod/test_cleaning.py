@@ -26,7 +26,7 @@ DIRECTORY = DATA / "__consumer_offsets-0"
 
 
 class CleanedPod(PodUnderTest):
-    """Its cleaner works when the test says so, unless it lowers ``backoff_ms``."""
+    """Its cleaner works when the test says so, unless it lowers `backoff_ms`."""
 
     backoff_ms = 10**9
     bytes_per_second = 10**9

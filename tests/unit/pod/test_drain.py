@@ -53,7 +53,7 @@ class FakeManager:
 
 
 class FakeCore:
-    """Of partition 0, which another replica is about to lead in epoch 5; ``committed``: it does."""
+    """Of partition 0, which another replica is about to lead in epoch 5; `committed`: it does."""
 
     log_id = "log-0"
 

@@ -15,7 +15,7 @@ from muster_coordinator.states import ReplicaRole, ShardState
 
 
 class Watched:
-    """One partition, and the publisher of its status; ``published`` are the end offsets that went out."""
+    """One partition, and the publisher of its status; `published` are the end offsets that went out."""
 
     def __init__(self) -> None:
         self.status = ReplicaStatus(0, ShardState.ACTIVE, role=ReplicaRole.LEADER, followers=(FollowerStatus("f", 0),))

@@ -56,7 +56,7 @@ class Pod:
         self.turns.write_ended()
 
     async def turn_of(self, count: int) -> list[Shard]:
-        """``count`` shards get work, and the loop goes round once."""
+        """`count` shards get work, and the loop goes round once."""
         shards = [Shard() for _ in range(count)]
         for shard in shards:
             self.turns.drain_soon(cast(Any, shard))

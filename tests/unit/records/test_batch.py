@@ -30,7 +30,7 @@ def one_batch(offset: int = 0, value: bytes = b"value") -> bytes:
 
 
 def with_body(codec: int, body: bytes, count: int = 1) -> bytes:
-    """A batch with the attributes of ``codec`` around any body, its CRC right."""
+    """A batch with the attributes of `codec` around any body, its CRC right."""
     head = bytearray(one_batch()[:HEADER_BYTES])
     head[21:23] = codec.to_bytes(2, "big")
     head[57:61] = count.to_bytes(4, "big")

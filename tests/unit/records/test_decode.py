@@ -19,9 +19,9 @@ from muster_coordinator.records.decode import (
     LogDecoder,
     RecordDecodeError,
     UnknownRecord,
-    UnsupportedValueVersionError,
     decode_record,
 )
+from muster_coordinator.records.errors import UnsupportedValueVersionError
 from muster_coordinator.records.group_metadata import (
     GroupMember,
     GroupMetadataRecord,
@@ -29,12 +29,8 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitRecord,
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 INT32 = st.integers(-(2**31), 2**31 - 1)

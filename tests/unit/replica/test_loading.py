@@ -23,11 +23,8 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.replica.loading import SLICE_RECORDS, replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
@@ -48,7 +45,7 @@ async def pod() -> AsyncIterator[PodUnderTest]:
 
 
 def append(pod: PodUnderTest, batch_records: list[tuple[bytes, bytes | None]], *, crc_only: bool = False) -> None:
-    """Put one batch into partition 0's segment, past the pod, which is stopped; ``crc_only``: its records are noise
+    """Put one batch into partition 0's segment, past the pod, which is stopped; `crc_only`: its records are noise
     under a correct CRC."""
     directory = partition_directory(DATA, 0)
     log = PartitionLog.open(pod.disk, directory, 0, LogSettings(), History(boot_id=""))

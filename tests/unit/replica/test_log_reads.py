@@ -32,7 +32,7 @@ class Reader:
 
 
 class Replica:
-    """A replica and its log. ``lacks_bytes``: what is to be read."""
+    """A replica and its log. `lacks_bytes`: what is to be read."""
 
     def __init__(self, name: str, lacks_bytes: int, error: Exception | None = None, in_memory: bool = False) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Replica:
 
 
 class Pod:
-    """``under_way``: reads that wait for the disk, each with the future that ends it."""
+    """`under_way`: reads that wait for the disk, each with the future that ends it."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self.reads = LogReads(self, now_s)

@@ -38,7 +38,7 @@ async def pod(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodUnderTest]:
 
 
 async def start_again(pod: PodUnderTest) -> None:
-    """After ``manager.stop`` and whatever the test did to the disk."""
+    """After `manager.stop` and whatever the test did to the disk."""
     pod.manager = pod._new_manager()
     await pod.manager.start()
     await pod.until(lambda: pod.manager.is_settled)

@@ -17,7 +17,7 @@ from muster_coordinator.replication.settings import ReplicationSettings
 
 
 class Node:
-    """One replica. ``seen``: every effect but the messages; ``down``: it takes no message."""
+    """One replica. `seen`: every effect but the messages; `down`: it takes no message."""
 
     def __init__(self, net: Net, name: str, nominate_ms: Sequence[int] = ()) -> None:
         self.net = net
@@ -83,7 +83,7 @@ class Node:
 
 
 class Net:
-    """``nominate_ms``: for whom nominates itself, how long it waits before that, again and again."""
+    """`nominate_ms`: for whom nominates itself, how long it waits before that, again and again."""
 
     def __init__(self, names: str, nominate_ms: Mapping[str, Sequence[int]] | None = None) -> None:
         self.now = 0

@@ -215,7 +215,7 @@ def reads_of(net: Net, name: str) -> list[Urgency]:
 
 
 def behind(net: Net, name: str) -> None:
-    """``name`` lacks five commits."""
+    """`name` lacks five commits."""
     net[name].down = True
     for _ in range(5):
         net["a"].append(b"x")

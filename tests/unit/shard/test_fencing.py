@@ -16,11 +16,8 @@ from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import NOT_IMPORTING, Fence, decode_control, encode_fence
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
-from muster_coordinator.records.offset_commit import (
-    OffsetCommitValue,
-    encode_offset_commit_key,
-    encode_offset_commit_value,
-)
+from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 from muster_coordinator.shard.replayed import ReplayedState
@@ -34,7 +31,7 @@ def fencing(pod: ReplicaPod) -> Fencing:
 
 
 def commits(first: int, count: int, position: int) -> bytes:
-    """Offsets ``first`` and up of group g, one record each, as a re-shard writes them."""
+    """Offsets `first` and up of group g, one record each, as a re-shard writes them."""
     records = [
         (encode_offset_commit_key("g", "t", 0), encode_offset_commit_value(OffsetCommitValue(first + i, -1, "", 7, -1)))
         for i in range(count)

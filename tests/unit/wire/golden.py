@@ -1,4 +1,4 @@
-"""The captured requests of ``tests/golden/wire/requests.json``."""
+"""The captured requests of `tests/golden/wire/requests.json`."""
 
 from __future__ import annotations
 

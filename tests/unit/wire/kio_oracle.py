@@ -29,7 +29,7 @@ def folder(api_name: str) -> str:
 
 @cache
 def schema(api_name: str, version: int, kind: str) -> Any:
-    """The dataclass of a message. ``kind``: "request" or "response"."""
+    """The dataclass of a message. `kind`: "request" or "response"."""
     module = importlib.import_module(f"kio.schema.{folder(api_name)}.v{version}.{kind}")
     return getattr(module, api_name + kind.capitalize())
 
@@ -94,7 +94,7 @@ def _convert(field: Any, value: Any) -> Any:
 
 
 def _element(annotation: Any) -> Any:
-    """The dataclass inside ``tuple[X, ...]`` or ``tuple[X, ...] | None``."""
+    """The dataclass inside `tuple[X, ...]` or `tuple[X, ...] | None`."""
     if is_dataclass(annotation):
         return annotation
     for argument in get_args(annotation):

@@ -1,6 +1,6 @@
 """Requests of every API: a strategy per API for what our decoder gives, and its description for kio.
 
-``REQUESTS[key](version)`` draws only what that version can say, so that decoding what kio wrote must give it again.
+`REQUESTS[key](version)` draws only what that version can say, so that decoding what kio wrote must give it again.
 """
 
 from __future__ import annotations

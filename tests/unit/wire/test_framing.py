@@ -62,10 +62,8 @@ def test_length_beyond_the_limit_is_refused_before_its_bytes_come(length: int, p
     if pieces == 2:
         assert reader.feed(data[:10]) == [b"good"]
         data = data[10:]
-    with pytest.raises(FrameTooLargeError) as caught:
+    with pytest.raises(FrameTooLargeError, match=str(length)) as caught:
         reader.feed(data)
-    assert caught.value.frames == ([b"good"] if pieces == 1 else [])
-    assert caught.value.length == length
     assert caught.value.answer is None
 
 

@@ -1,4 +1,4 @@
-"""Requests that real clients sent (``tests/golden/wire/capture.py``), decoded."""
+"""Requests that real clients sent (`tests/golden/wire/capture.py`), decoded."""
 
 from __future__ import annotations
 

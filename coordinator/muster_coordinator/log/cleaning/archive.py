@@ -18,8 +18,6 @@ from muster_coordinator.log.number_file import encode_numbers, read_numbers
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
 
-__all__ = ["Archive", "ArchiveConflictError", "DirectoryArchive", "Upload", "archive_segment", "archived_to"]
-
 STATE_NAME = "muster.archive"
 STEP_BYTES = 256 << 10
 

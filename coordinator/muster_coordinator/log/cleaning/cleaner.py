@@ -26,8 +26,6 @@ from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.log.segments.sync import SyncTask
 
-__all__ = ["Cleaning"]
-
 STEP_BYTES = 32 << 10
 """Bytes that one step reads or writes: a millisecond or so of work."""
 OFFSETS_PER_SEGMENT = 2**31 - 1

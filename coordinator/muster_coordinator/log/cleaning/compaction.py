@@ -17,11 +17,10 @@ at every moment a log that says the same. Source: Cleaner, CleanedTransactionMet
 from __future__ import annotations
 
 from muster_coordinator.records import group_metadata, offset_commit
-from muster_coordinator.records.batch import BatchRecord, RecordBatch
+from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.retain import retain
-
-__all__ = ["Compaction"]
+from muster_coordinator.records.structs import BatchRecord
 
 _OFFSET_TYPES = (offset_commit.KEY_TYPE, offset_commit.LEGACY_KEY_TYPE)
 _OFFSET_PREFIX = offset_commit.KEY_TYPE.to_bytes(2, "big")

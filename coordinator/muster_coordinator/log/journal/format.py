@@ -28,23 +28,6 @@ from struct import Struct
 import msgspec
 from crc32c import crc32c
 
-__all__ = [
-    "APPEND",
-    "END",
-    "ENTRY",
-    "FRAME_BYTES",
-    "START",
-    "TRUNCATE",
-    "Entry",
-    "Frame",
-    "FrameScan",
-    "encode_frame_head",
-    "entries_of",
-    "file_mark",
-    "hash_log_id",
-    "scan_frames",
-]
-
 APPEND = 1
 TRUNCATE = 2
 END = 3

@@ -13,8 +13,6 @@ import msgspec
 
 from muster_coordinator.log.journal.format import APPEND, END, TRUNCATE, Entry
 
-__all__ = ["History", "HistoryBuilder", "JournaledBatch"]
-
 
 class JournaledBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch in a journal file. `boot_id`: of the run of the machine in which it was written. Without `data` it is

@@ -34,8 +34,6 @@ from muster_coordinator.log.journal.format import (
 )
 from muster_coordinator.log.journal.history import History, HistoryBuilder
 
-__all__ = ["Journal", "JournalFile", "JournalSettings", "Staged"]
-
 logger = structlog.get_logger(__name__)
 
 SUFFIX = ".journal"

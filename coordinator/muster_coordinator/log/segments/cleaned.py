@@ -14,8 +14,6 @@ from muster_coordinator.log.disk import Disk, replace_file
 from muster_coordinator.log.number_file import encode_numbers, read_numbers
 from muster_coordinator.log.segments.segment import segment_name, segment_offsets
 
-__all__ = ["COMPACTED", "COMPACTING", "STATE_NAME", "CleanedTo", "compacted_name", "finish_cleaning", "put_in_place"]
-
 logger = structlog.get_logger(__name__)
 
 COMPACTING = ".compacting"

@@ -24,8 +24,6 @@ from muster_coordinator.log.segments.cleaned import COMPACTED, COMPACTING, STATE
 from muster_coordinator.log.segments.segment import SUFFIX, segment_name
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
-__all__ = ["LogCopy", "finish_swap", "log_files", "swap_count", "write_swap_count"]
-
 logger = structlog.get_logger(__name__)
 
 COPYING = ".copying"

@@ -29,8 +29,6 @@ from muster_coordinator.log.segments.sync import Holds, LogFiles, SyncTask, Writ
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
-__all__ = ["LogSettings", "PartitionLog", "partition_directory"]
-
 logger = structlog.get_logger(__name__)
 
 

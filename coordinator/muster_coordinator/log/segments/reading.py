@@ -15,8 +15,6 @@ from muster_coordinator.log.segments.segment import INDEX_INTERVAL_BYTES, Segmen
 from muster_coordinator.log.segments.sync import Holds
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, CorruptBatchError, RecordBatch, read_batch
 
-__all__ = ["RangeReader", "RawBatch", "batches_of", "read_batches", "segment_index"]
-
 RawBatch: TypeAlias = tuple[int, int, int, bytes]
 """(base offset, end offset, leader epoch, bytes); the CRC was not checked."""
 

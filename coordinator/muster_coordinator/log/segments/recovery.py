@@ -28,9 +28,8 @@ import structlog
 from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal.history import History, JournaledBatch
-from muster_coordinator.log.segments.segment import BatchInfo, Damage, Segment, SegmentScan, scan_segment
-
-__all__ = ["Found", "Plan", "cut_log", "drop_segments", "plan", "rewrite_journaled", "scan_log"]
+from muster_coordinator.log.segments.scan import BatchInfo, Damage, SegmentScan
+from muster_coordinator.log.segments.segment import Segment, scan_segment
 
 logger = structlog.get_logger(__name__)
 

@@ -16,8 +16,6 @@ from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.copy import log_files, write_swap_count
 from muster_coordinator.log.segments.segment import segment_name
 
-__all__ = ["FOLDER", "REASON_NAME", "refusal", "salvage", "set_aside"]
-
 FOLDER = "damaged"
 REASON_NAME = "reason.txt"
 

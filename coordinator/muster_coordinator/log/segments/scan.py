@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["BatchInfo", "Damage", "SegmentScan"]
-
 
 class BatchInfo(msgspec.Struct, frozen=True, gc=False):
     """Where a batch lies and what its header says. `position` and `size` in bytes."""

@@ -17,8 +17,6 @@ from muster_coordinator.log.disk import Disk, read_fully, write_fully
 from muster_coordinator.log.segments.scan import BatchInfo, Damage, SegmentScan
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 
-__all__ = ["BatchInfo", "Damage", "Segment", "SegmentScan", "scan_segment", "segment_name", "segment_offsets"]
-
 SUFFIX = ".log"
 INDEX_INTERVAL_BYTES = 64 << 10
 READ_CHUNK_BYTES = 1 << 20

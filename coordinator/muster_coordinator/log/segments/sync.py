@@ -12,8 +12,6 @@ from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
 
-__all__ = ["Holds", "LogFiles", "SyncTask", "WriteBack"]
-
 
 class Holds:
     """Replaced segments stay open while any `with` block runs. Several threads may use it."""

@@ -1,6 +1,6 @@
 """When segments are archived: closed ones below the commit point, of every replica here, in order.
 
-The cleaner goes no further than what is archived (``archived_to``), so an archive that is away stops compaction, never
+The cleaner goes no further than what is archived (`archived_to`), so an archive that is away stops compaction, never
 the service.
 """
 
@@ -18,14 +18,12 @@ from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
 
-__all__ = ["Archiver", "ArchiverSettings"]
-
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class ArchiverSettings:
-    """``bytes_per_second``: read and written at most."""
+    """`bytes_per_second`: read and written at most."""
 
     archive: Archive
     bytes_per_second: int
@@ -33,7 +31,7 @@ class ArchiverSettings:
 
 
 class Archiver(Background):
-    """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread."""
+    """`hosts`: those of the pod's replicas, as they are at any time; `blocking` runs a function in a thread."""
 
     kind = "archive"
 

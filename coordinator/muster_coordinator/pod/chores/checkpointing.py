@@ -26,8 +26,6 @@ from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.tuning.pacing import Rest
 
-__all__ = ["Checkpointer", "CheckpointerSettings"]
-
 logger = structlog.get_logger(__name__)
 
 PART_ENTRIES = 200

@@ -6,11 +6,9 @@ import asyncio
 
 from muster_coordinator.shard.metrics import RunCounts
 
-__all__ = ["Background"]
-
 
 class Background:
-    """Calls ``work`` on the event loop with pauses of ``interval_s`` until ``stop``. ``kind`` names it in metrics."""
+    """Calls `work` on the event loop with pauses of `interval_s` until `stop`. `kind` names it in metrics."""
 
     kind: str
 

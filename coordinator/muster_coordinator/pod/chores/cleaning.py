@@ -1,7 +1,7 @@
 """When which log is cleaned: the pod's cleaner (Kafka: LogCleaner, LogCleanerManager), one log at a time.
 
 A pass runs in slices of a millisecond or so in a thread, with pauses that keep its reading and writing below
-``io_max_bytes_per_second``, so that the event loop hardly notices it.
+`io_max_bytes_per_second`, so that the event loop hardly notices it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.shard.ports import Clock
 
-__all__ = ["CleanerSettings", "LogCleaner", "dirty_ratio"]
-
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """With Kafka's meaning; ``segment_bytes``: closed segments are merged up to that."""
+    """With Kafka's meaning; `segment_bytes`: closed segments are merged up to that."""
 
     segment_bytes: int
     min_cleanable_ratio: float = 0.5
@@ -36,7 +34,7 @@ class CleanerSettings:
 
 
 def dirty_bytes(log: PartitionLog, limit: int) -> int:
-    """Bytes of closed segments below ``limit`` that were not cleaned yet."""
+    """Bytes of closed segments below `limit` that were not cleaned yet."""
     return sum(segment.size for segment, end in log.closed_segments(limit) if end > log.cleaned_to.end_offset)
 
 
@@ -46,8 +44,8 @@ def dirty_ratio(log: PartitionLog, limit: int) -> float:
 
 
 class LogCleaner(Background):
-    """``hosts``: those of the pod's replicas, as they are at any time; ``blocking`` runs a function in a thread;
-    ``sync_failed`` hears of a log that must not be written any more; ``archived_to``: if there is an archive, nothing
+    """`hosts`: those of the pod's replicas, as they are at any time; `blocking` runs a function in a thread;
+    `sync_failed` hears of a log that must not be written any more; `archived_to`: if there is an archive, nothing
     is cleaned that is not in it.
     """
 

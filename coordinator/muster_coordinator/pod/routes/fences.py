@@ -22,8 +22,6 @@ from muster_coordinator.podapi.server import body_of, json_answer, number_of
 from muster_coordinator.records.control import Fence
 from muster_coordinator.shard.fencing import FenceRefusedError, Fencing
 
-__all__ = ["fence_routes"]
-
 
 def fence_routes(fencing: Fencing, tokens: FencingTokens) -> list[web.RouteDef]:
     api = _Api(fencing, tokens)

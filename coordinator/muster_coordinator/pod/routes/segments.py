@@ -22,8 +22,6 @@ from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.replica.host import ReplicaHost
 
-__all__ = ["segment_routes"]
-
 MAX_RANGE_BYTES = 8 << 20
 """Longest answer, in bytes. A longer range is cut, as RFC 9110 allows."""
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
