@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -85,40 +84,6 @@ async def test_sigterm_ends_in_order_and_keeps_every_commit(tmp_path: Path) -> N
         client = await pod.client()
         assert await client.fetch("g") == (9, 0)
         await client.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux has the class")
-async def test_what_serves_does_not_stand_back_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    async with SoloPod(tmp_path / "data") as pod:
-        client = await pod.client()
-        assert await client.commit("g", 1) == 0
-        await client.close()
-        assert pod.process is not None
-        threads = [int(thread.name) for thread in Path(f"/proc/{pod.process.pid}/task").iterdir()]
-        assert len(threads) > 1
-        assert os.SCHED_IDLE not in map(os.sched_getscheduler, threads), "nor what opened the journal and the logs"
-
-
-TELLING = """
-import muster_coordinator.process.compose as run
-run.stand_back_altogether = lambda: print("stands back", flush=True)
-from muster_coordinator.process.main import main
-raise SystemExit(main())
-"""
-
-
-def test_a_pod_that_has_nothing_to_serve_any_more_stands_back_and_then_writes_its_logs(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TELLING, *pod_options(tmp_path / "data", *free_ports(3))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pod:
-        assert pod.stdout is not None
-        told: list[str] = []
-        for line in pod.stdout:
-            told += [word for word in ("listening", "stopping", "stands back", "stopped") if word in line]
-            if told[-1:] == ["listening"]:
-                pod.send_signal(signal.SIGTERM)
-    assert pod.returncode == 0
-    assert told == ["listening", "stopping", "stands back", "stopped"]
 
 
 async def test_sigint_ends_in_order_too(tmp_path: Path) -> None:
