@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.checker import Checker
 from tests.simulation.files import FileDisk
 from tests.simulation.history import History
+from tests.simulation.hosted import HostedPod, HostedReplica
 from tests.simulation.members import Members
 from tests.simulation.pod import Pod
 from tests.simulation.replica import Replica
@@ -74,11 +75,12 @@ class Cluster:
         settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
         new_disk = FileDisk if options.files else Disk
         names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
-        self.pods = {name: Pod(name, world, new_disk) for name in names}
+        pod_class = HostedPod if options.product else Pod
+        self.pods: dict[str, Pod] = {name: pod_class(name, world, new_disk) for name in names}
         self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
         for partition in self.partitions:
             for pod in self.pods.values():
-                replica = replica_class(pod, partition)
+                replica = (HostedReplica if options.product else replica_class)(pod, partition)
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
         for pod in self.pods.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from random import Random
 
-__all__ = ["Options", "draw_options"]
+__all__ = ["Options", "draw_options", "for_product"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Options:
     files: bool = False  # log and journal are the real ones, over a disk in memory
     encode: bool = False  # messages go as bytes
     lazy: bool = False  # a leader that is its whole set does not call its core per batch
+    product: bool = False  # the pods are the real ones; see `for_product`
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -81,7 +82,26 @@ class Options:
                 raise ValueError(f"there is no option {name}")
             kind = type(known[name])
             known[name] = value == "True" if kind is bool else kind(value)
-        return Options(**known)
+        options = Options(**known)
+        return for_product(options) if options.product else options
+
+
+def for_product(options: Options) -> Options:
+    """With real pods, and without the faults and clients that the harness cannot give them yet."""
+    return replace(
+        options,
+        product=True,
+        members=0,
+        plan=False,
+        files=False,
+        encode=False,
+        lazy=False,
+        flush_os=False,
+        flip_every_ms=0,
+        clean_every_ms=0,
+        nomination_ms=0,
+        disaster=False,
+    )
 
 
 def draw_options(seed: int) -> Options:
