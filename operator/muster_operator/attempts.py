@@ -12,11 +12,10 @@ from muster_operator.plan.observation import Attempt
 FIRST_DELAY_S = 0.05
 """Wait before the third election of a partition. It doubles with each further one, up to MAX_DELAY_S, with jitter."""
 MAX_DELAY_S = 5.0
-"""The longest pause between two attempts."""
+"""The longest pause between two attempts of an election, a reconcile, or a call that failed."""
 SOON_S = 1.0
-"""Elections mostly end within this time. A series of moves, as of a pod that drains, takes longer."""
-REFUSED_S = 1.0
-"""A pod that refused to lead is not asked again within this time if another pod can lead."""
+"""Elections mostly end within this time. A series of moves, as of a pod that drains, takes longer. A pod that refused
+to lead is not asked again within it if another pod can lead."""
 
 
 _REASONS = {
@@ -75,7 +74,7 @@ class Attempts:
         if election is not None:
             election.result = result
             if result.status in _REFUSALS:
-                until = max(now + REFUSED_S, election.not_before)
+                until = max(now + SOON_S, election.not_before)
                 self._refused.setdefault(partition, {})[election.pod] = until
 
     def unanswered(self, partition: str, epoch: int, now: float, message: str) -> None:

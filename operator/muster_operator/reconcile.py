@@ -10,7 +10,7 @@ import structlog
 
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
-from muster_operator.attempts import Attempts
+from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
@@ -29,10 +29,6 @@ log = structlog.get_logger(__name__)
 
 RESYNC_S = 30.0
 """Every cluster is looked at this often even if nothing happens, in seconds."""
-RETRY_FIRST_S = 0.1
-"""After the first error of the store; the delay doubles with each further one, in seconds."""
-RETRY_MAX_S = 10.0
-"""The longest pause between attempts."""
 
 
 class Reconciler:
@@ -195,7 +191,7 @@ class Reconciler:
 
     def _retry_delay(self, key: ClusterKey) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay_s = min(RETRY_FIRST_S * 2.0 ** min(failures - 1, 20), RETRY_MAX_S)
+        delay_s = min(FIRST_DELAY_S * 2.0 ** min(failures - 1, 20), MAX_DELAY_S)
         return delay_s * (0.5 + 0.5 * self._random())
 
     async def _background(self, key: ClusterKey, call: Coroutine[Any, Any, None]) -> None:

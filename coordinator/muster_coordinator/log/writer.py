@@ -36,8 +36,6 @@ FAST_S = 0.001
 the write where processors are busy: a smaller bound would keep the writes of a fast disk there."""
 STALLED_S = 0.1
 """A write that takes this long waits for the disk, not for a processor."""
-TOLD_S = 0.05
-"""A longer write is logged: every group of the pod waited for it."""
 WINDOW = 32
 """The event loop writes itself while fewer than half of about this many last writes were slow."""
 INLINE_BYTES_MAX = 64 << 10
@@ -204,7 +202,7 @@ class JournalWriter:
 
     def _written(self, ends: dict[int, int], took_s: float) -> None:
         self._pace.note(took_s)
-        if took_s > TOLD_S:
+        if took_s >= STALLED_S:
             logger.warning("journal_write_slow", ms=round(took_s * 1000))
         self.is_writing = False
         self.ended += 1

@@ -25,8 +25,6 @@ from muster_coordinator.wire.framing import FrameReader
 
 logger = structlog.get_logger(__name__)
 
-HELLO_TIMEOUT_S = 2.0
-"""A connection that has not said who it is by then is closed."""
 _PONG_FRAME = encode_frame(PONG)
 
 
@@ -59,12 +57,13 @@ class InboundOwner(Protocol):
 class Inbound(asyncio.Protocol):
     """`pod` and `uid` are "" until the hello. `senders`: replicas that were heard on it, for the owner's use."""
 
-    def __init__(self, owner: InboundOwner) -> None:
+    def __init__(self, owner: InboundOwner, hello_within_s: float) -> None:
         self.pod = ""
         self.uid = ""
         self.host = ""
         self.senders: set[str] = set()
         self._owner = owner
+        self._hello_within_s = hello_within_s
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -79,7 +78,7 @@ class Inbound(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else "unknown"
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HELLO_TIMEOUT_S, self._reject, "no_hello", "no hello came")
+        self._deadline = loop.call_later(self._hello_within_s, self._reject, "no_hello", "no hello came")
         self._owner.accept(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

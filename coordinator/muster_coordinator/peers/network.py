@@ -111,7 +111,7 @@ class PeerNetwork:
         that others are told. Raises OSError when the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         self._replicas = replicas
-        self._server, port = await listen(lambda: Inbound(self), *listen_at)
+        self._server, port = await listen(lambda: Inbound(self, self._times.connect_ms / 1000), *listen_at)
         self.address = "{}:{}".format(*advertise(port))
         self._ticked_s = self._loop.time()
         self._tick()

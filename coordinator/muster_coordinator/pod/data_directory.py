@@ -34,9 +34,9 @@ from muster_coordinator.replica.stored import StoredReplica
 logger = structlog.get_logger(__name__)
 
 LOST_NAME = "lost"
-SYNC_AT_END_S = 5.0
-"""Longest time in seconds for which an orderly end syncs logs: a pod has its grace period only. What is not synced by
-then stays in the journal."""
+WRITE_AT_END_S = 5.0
+"""Longest time in seconds that an orderly end waits for writes of promises, and then of logs: a pod has its grace
+period only. What is not synced by then stays in the journal."""
 _DIRECTORY_PREFIX = "__consumer_offsets-"
 
 
@@ -136,7 +136,7 @@ class DataDirectory:
     async def _close_logs(self) -> tuple[set[int], set[int]]:
         """Returns the partitions whose logs failed, and those whose logs were synced."""
         time = asyncio.get_running_loop().time
-        until, synced = time() + SYNC_AT_END_S, set[int]()
+        until, synced = time() + WRITE_AT_END_S, set[int]()
         opened = {partition: replica for partition, replica in self.replicas.items() if replica.is_open}
         failed = {partition for partition, replica in opened.items() if replica.log.failed is not None}
         for partition, replica in opened.items():

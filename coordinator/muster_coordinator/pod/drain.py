@@ -10,14 +10,13 @@ import structlog
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.replication.epochs import NOBODY
 from muster_coordinator.states import LEADING_STATES
+from muster_coordinator.tuning.pacing import POLL_S
 
 logger = structlog.get_logger(__name__)
 
 OPERATOR_AWAY_S = 1.0
 """An operator that was heard within this time may still move partitions away. Its streams give a sign every 200 ms."""
 
-DRAIN_POLL_S = 0.02
-"""How often a drain looks whether partitions are left."""
 LONGEST_DRAIN_S = 20.0
 """A drain whose moves go on ends after this time at the latest: Kubernetes leaves a pod 30 s."""
 
@@ -94,7 +93,7 @@ class Drain:
             heard_s = self._operator_heard_s
             if heard_s is None or loop.time() - heard_s >= OPERATOR_AWAY_S or loop.time() >= deadline_s:
                 return False
-            await asyncio.sleep(DRAIN_POLL_S)
+            await asyncio.sleep(POLL_S)
         return True
 
     def _led_elsewhere(self, partition: int) -> bool:

@@ -27,11 +27,9 @@ from muster_coordinator.replica.storage_work import all_durable
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.tuning.pacing import POLL_S
 
 logger = structlog.get_logger(__name__)
-
-NOTED_POLL_S = 0.02
-"""Seconds between two looks at whether every replica has stored that it lost data."""
 
 
 class Opening:
@@ -96,7 +94,7 @@ class Opening:
         hosts = tuple(self._hosts.values())
         for host in hosts:
             while host.core is not None and not self._has_noted(host):  # noqa: ASYNC110
-                await asyncio.sleep(NOTED_POLL_S)
+                await asyncio.sleep(POLL_S)
         if all(self._has_noted(host) for host in hosts):
             await self._workers.blocking(self._directory.power_loss_is_noted)
 

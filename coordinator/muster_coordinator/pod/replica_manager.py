@@ -33,6 +33,7 @@ from muster_coordinator.pod.storage_upkeep import SegmentFlush, StorageRecovery
 from muster_coordinator.pod.ticks import Ticks
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.pod.workers import PodWorkers
+from muster_coordinator.replica.early_requests import PATIENCE_MS
 from muster_coordinator.replica.host import HostSettings, ReplicaHost
 from muster_coordinator.replica.load_turns import LoadTurns
 from muster_coordinator.replica.log_reads import LogReads
@@ -45,10 +46,6 @@ from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.ports import Answer, Clock
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.states import FailureReason, ShardState
-
-ELECTION_WAIT_S = 1.0
-"""Longest time in seconds that an election's caller waits for its end. A longer election is answered LOADING, and its
-end is an event."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +292,7 @@ class ReplicaManager:
             epoch, Sets(replicas, previous_replicas), host.learners, bootstrap, force, allow_data_loss
         )
         answer = host.call(lambda call: lambda core, now_ms: core.elect(call, election, now_ms))
-        await asyncio.wait((answer,), timeout=ELECTION_WAIT_S)
+        await asyncio.wait((answer,), timeout=PATIENCE_MS / 1000)
         if not answer.done():
             return self._refused(host, CallStatus.LOADING, "the election is under way")
         return answer.result()

@@ -36,8 +36,6 @@ CONNECT_TIMEOUT_S = 1.0
 """A pod that does not accept a connection within this time is down."""
 CALL_TIMEOUT_S = 5.0
 """A call without a time of its own fails after it."""
-FENCE_TIMEOUT_S = 10.0
-"""The pod answers a fence when it is committed."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Longest line of a watch stream, in bytes: the status of 1,000 partitions takes a quarter of a megabyte."""
 
@@ -111,7 +109,7 @@ class PodClient:
     async def resign(self, request: ResignationsRequest, timeout_s: float = CALL_TIMEOUT_S) -> CallResults:
         return await self._call("POST", "/v1/resignations", CallResults, request, timeout_s)
 
-    async def fence(self, request: FencesRequest, timeout_s: float = FENCE_TIMEOUT_S) -> FencesResponse:
+    async def fence(self, request: FencesRequest, timeout_s: float = 2 * CALL_TIMEOUT_S) -> FencesResponse:
         return await self._call("POST", "/v1/fences", FencesResponse, request, timeout_s)
 
     async def take_in(

@@ -30,7 +30,7 @@ from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
-from muster_coordinator.pod.data_directory import StorageSettings
+from muster_coordinator.pod.data_directory import WRITE_AT_END_S, StorageSettings
 from muster_coordinator.pod.drain import LONGEST_DRAIN_S
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
     from muster_coordinator.settings import CoordinatorSettings
 
 logger = structlog.get_logger(__name__)
-
-RESIGN_S = 5.0
-"""Longest wait for the resignations of an orderly end; a pod that cannot write its promises must still be able to go.
-"""
 
 
 class StartError(Exception):
@@ -80,7 +76,7 @@ async def run(options: ProcessOptions, *, boot_id: str, version: str) -> None:
             raise NewProcessNeededError(reason)
         try:
             longest_s = max(options.settings.peers.drain_timeout_ms / 1000, LONGEST_DRAIN_S)
-            await asyncio.wait_for(pod.drain(), longest_s + RESIGN_S)
+            await asyncio.wait_for(pod.drain(), longest_s + WRITE_AT_END_S)
         except TimeoutError:
             logger.warning("drain_timed_out", pod=options.pod)
     logger.info("stopped", pod=options.pod)

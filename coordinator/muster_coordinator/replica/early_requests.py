@@ -14,7 +14,8 @@ from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
 PATIENCE_MS = 1_000
-"""Most elections end in a fraction of this. Clients wait for an answer for about 30 s before they give up."""
+"""Requests, and the callers of an election, wait this long for its end. Most elections end in a fraction of it, and
+clients wait for an answer for about 30 s before they give up."""
 
 
 class EarlyRequests:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+POLL_S = 0.02
+"""How often a task looks whether what it waits for has come, where nothing tells it. A person notices 100 ms."""
+
 
 class Urgency(IntEnum):
     """Which work goes first: the lower value. Groups of a partition wait for its election, a client for its commit,

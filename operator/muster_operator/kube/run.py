@@ -20,20 +20,15 @@ from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
 from muster_operator.kube.objects_seen import RESOURCES
 from muster_operator.kube.store import KubeStore
-from muster_operator.kube.workload import SELECTOR, KubeWorkload
+from muster_operator.kube.workload import RESYNC_S, SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
-from muster_operator.watch.watcher import Source, Watcher
+from muster_operator.watch.watcher import RETRY_S, Source, Watcher
 
 log = structlog.get_logger(__name__)
 
 LEASE_NAME = "muster-operator"
 
-RESYNC_S = 300.0
-"""Everything is listed again after this time, in seconds, which repairs what a broken watch has missed."""
-
-RETRY_S = 1.0
-"""Between two attempts to reach the API server at the start, in seconds."""
 
 T = TypeVar("T")
 

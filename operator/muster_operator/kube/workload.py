@@ -28,7 +28,7 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
 
-REAPPLY_S = 300.0
+RESYNC_S = 300.0
 """Everything is applied again after this time, which repairs what no watch tells (Services, labels)."""
 
 
@@ -140,7 +140,7 @@ class KubeWorkload:
         known = self._applied.get(key)
         now = self._clock()
         await self._learn_nodes(known_too=False)
-        if known is not None and (known.uid, known.spec) == (uid, cluster.spec) and now - known.at < REAPPLY_S:
+        if known is not None and (known.uid, known.spec) == (uid, cluster.spec) and now - known.at < RESYNC_S:
             return f"StatefulSet {cluster.metadata.name} is as declared"
         generation = 0
         for path, manifest in manifests(cluster, self._default_image):

@@ -17,9 +17,6 @@ from muster_operator.steps.context import Context, Outcome
 
 log = structlog.get_logger(__name__)
 
-RESIGN_TIMEOUT_S = 2.0
-"""A former leader that does not answer within this time is not told. The election has sealed its log already."""
-
 
 async def elect(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Call all pods at once, each for all of its partitions. Repeating it is harmless: an election is idempotent."""
@@ -100,7 +97,7 @@ async def _resign(context: Context, pod: str, resignations: tuple[Resignation, .
     if session is None:
         return
     try:
-        await session.client.resign(ResignationsRequest(resignations), RESIGN_TIMEOUT_S)
+        await session.client.resign(ResignationsRequest(resignations))
     except PodApiError as error:
         log.info("former_leader_not_told", pod=pod, error=str(error))
 

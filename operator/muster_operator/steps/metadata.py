@@ -12,13 +12,8 @@ from muster_operator.plan.actions import Action, PublishMetadata
 from muster_operator.plan.metadata import has_other_content
 from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
-from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.context import PAUSE_S, Context, Outcome
 from muster_operator.steps.pod_calls import call_pod
-
-LEADERS_EVERY_S = 0.1
-"""An image in which only leaders are new follows the last one after this time, in seconds: partitions that move one
-after the other share an image. Pods with a log of a partition learn of its leader from the leader itself.
-"""
 
 
 async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outcome | None:
@@ -29,7 +24,7 @@ async def publish_metadata(context: Context, actions: Sequence[Action]) -> Outco
     todo = next((each for each in actions if isinstance(each, PublishMetadata)), None)
     if todo is None:
         return None
-    if _only_leaders_are_new(context.memory.image, todo.image) and not context.has_turn("publish", LEADERS_EVERY_S):
+    if _only_leaders_are_new(context.memory.image, todo.image) and not context.has_turn("publish", PAUSE_S):
         return None
     context.memory.image = image = todo.image
     for pod in todo.pods:

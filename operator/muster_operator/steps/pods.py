@@ -10,12 +10,10 @@ import structlog
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.actions import Action, Refresh, RestartPod
 from muster_operator.plan.observation import CallKind
-from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.context import PAUSE_S, Context, Outcome
 
 log = structlog.get_logger(__name__)
 
-REFRESH_EVERY_S = 0.1
-"""A pod is asked for positions at most this often, in seconds."""
 RESTART_EVERY_S = 5.0
 """From one restart to the next, in seconds: the failure detector has noticed by then that the last pod has ended."""
 
@@ -56,7 +54,7 @@ async def _refresh(context: Context, pod: str) -> None:
             session.learn_partitions(run, await session.client.partitions())
     except PodApiError as error:
         log.info("positions_not_known", pod=pod, error=str(error))
-    context.spawn(_rest(context, (CallKind.REFRESH, pod), REFRESH_EVERY_S))
+    context.spawn(_rest(context, (CallKind.REFRESH, pod), PAUSE_S))
 
 
 async def _rest(context: Context, what: tuple[CallKind, str], pause_s: float) -> None:

@@ -14,6 +14,7 @@ from muster_coordinator.podapi.models import (
     ReplicaRequest,
     ReplicasRequest,
 )
+from muster_operator.attempts import MAX_DELAY_S
 from muster_operator.plan.actions import Action, CreateReplicas, RemoveReplicas
 from muster_operator.plan.observation import CallKind
 from muster_operator.pods.session import PodSession
@@ -22,8 +23,6 @@ from muster_operator.steps.pod_calls import call_pod
 
 log = structlog.get_logger(__name__)
 
-REMOVE_RETRY_S = 5.0
-"""From a removal that was refused to the next one, in seconds: nothing waits for it."""
 CREATE_TIMEOUT_S = 30.0
 """In seconds: enough for a thousand logs with their fsyncs on a slow disk."""
 
@@ -64,7 +63,7 @@ async def remove_replicas(context: Context, actions: Sequence[Action]) -> Outcom
         return None
     for each in todo:
         removing = partial(_remove, context, each)
-        call_pod(context, CallKind.REMOVE, each.pod, removing, failed="replicas_not_removed", rest_s=REMOVE_RETRY_S)
+        call_pod(context, CallKind.REMOVE, each.pod, removing, failed="replicas_not_removed", rest_s=MAX_DELAY_S)
     return Outcome("RemovalsAsked", ", ".join(f"{len(each.removals)} on {each.pod}" for each in todo))
 
 

@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 Deliver = Callable[[str | None, dict[str, Any]], None]
 """Takes (ADDED, MODIFIED, DELETED, or None if the object was listed; the raw object). Runs on the operator's loop."""
 
-RESTART_PAUSE_S = 1.0
-"""Seconds between the end of a watch and its next start."""
+RETRY_S = 1.0
+"""Seconds from the failure of a watch, or of the look at its objects, to the next attempt."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Watcher:
                 asyncio.run(self._watch())
             except Exception as error:
                 log.warning("watch_failed", error=repr(error))
-            if not self._stop.wait(RESTART_PAUSE_S):
+            if not self._stop.wait(RETRY_S):
                 self._call(self._on_restart)
 
     async def _watch(self) -> None:

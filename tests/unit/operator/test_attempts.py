@@ -6,7 +6,7 @@ import pytest
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_operator.api.conditions import Reason
-from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, REFUSED_S, SOON_S, Attempts
+from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, SOON_S, Attempts
 
 
 def failed(attempts: Attempts, times: int, now: float = 0.0) -> None:
@@ -93,8 +93,8 @@ def test_pod_that_refused_is_remembered_for_a_while_even_when_another_one_leads(
     attempts.answered("p", 1, 0.0, CallResult(0, CallStatus.CANNOT_WRITE))
     attempts.settle("p", 0.0)
     assert attempts.view(0.0)["p"].refused == {"c-0"}
-    assert attempts.next_due(0.0) == REFUSED_S
-    assert attempts.view(REFUSED_S) == {}
+    assert attempts.next_due(0.0) == SOON_S
+    assert attempts.view(SOON_S) == {}
 
 
 def test_better_log_is_remembered_until_the_next_election() -> None:

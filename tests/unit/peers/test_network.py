@@ -22,7 +22,7 @@ from tests.support.peers import (
     until,
 )
 
-from muster_coordinator.peers import inbound, network
+from muster_coordinator.peers import network
 from muster_coordinator.peers.frames import (
     FRAME_BYTES_MAX,
     HELLO,
@@ -381,9 +381,8 @@ async def test_wrong_listener_gets_no_message_and_its_pod_is_lost(answer: bytes,
         await a.network.stop()
 
 
-async def test_connection_without_a_hello_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with pods("a", "x") as (a, _):
-        monkeypatch.setattr(inbound, "HELLO_TIMEOUT_S", 0.02)
+async def test_connection_without_a_hello_is_closed() -> None:
+    async with pods("a", "x", times=PeerTimes(connect_ms=20)) as (a, _):
         reader, writer = await connect_raw(a.network.address)
         async with asyncio.timeout(LIMIT_S):
             assert await reader.read(-1) == b""

@@ -17,6 +17,7 @@ from muster_coordinator.pod.chores import checkpointing
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.replication.messages import Append
 from muster_coordinator.shard.replayed import ReplayedState
+from muster_coordinator.tuning import pacing
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
@@ -97,7 +98,7 @@ async def test_state_of_a_leader_is_written_once_it_is_committed(
     asked = pods[0].ask_commit(50)
     await pods.until(lambda: pods[0].end() > committed)
     taking = asyncio.create_task(take(pods[0]))
-    await asyncio.sleep(5 * checkpointing.COMMIT_POLL_S)
+    await asyncio.sleep(5 * pacing.POLL_S)
     assert not (pods[0].up.replicas[0].directory / NAME).exists()
     pods.network.drop = lambda message: False
     await taking

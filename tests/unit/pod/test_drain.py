@@ -22,6 +22,7 @@ from muster_coordinator.podapi.image import MetadataImage, ReplicaPlace
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.states import ShardState
+from muster_coordinator.tuning import pacing
 
 
 class FakeManager:
@@ -103,7 +104,7 @@ async def test_partition_with_other_replicas_is_led_until_it_was_moved_away(
     assert manager.draining
     for _ in range(5):
         pod.operator_heard()
-        await asyncio.sleep(drain_module.DRAIN_POLL_S)
+        await asyncio.sleep(pacing.POLL_S)
     assert not draining.done()
     del manager.shards[0]  # another pod was elected
     await draining
@@ -132,7 +133,7 @@ async def test_pod_stays_until_the_new_leader_has_committed(tmp_path: Path, monk
     del manager.shards[0]  # sealed by the new leader, which fetches what it lacks
     for _ in range(5):
         pod.operator_heard()
-        await asyncio.sleep(drain_module.DRAIN_POLL_S)
+        await asyncio.sleep(pacing.POLL_S)
     assert not draining.done()
     core.committed = True
     await draining

@@ -114,7 +114,7 @@ async def test_orderly_end_leaves_nothing_in_the_journal_but_what_a_log_needs(
     if sync == "fails":
         pod.disk.fail_with(errno.EIO, "fdatasync", only=lambda path: path.suffix == ".log")
     elif sync == "has no time":
-        monkeypatch.setattr(storage_module, "SYNC_AT_END_S", 0.0)
+        monkeypatch.setattr(storage_module, "WRITE_AT_END_S", 0.0)
     await pod.manager.stop()
     pod.disk.fault = None
     pod.disk.lose_power(Random(0))

@@ -24,7 +24,7 @@ from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import Clock
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.state_machine import StateMachine
-from muster_coordinator.tuning.pacing import Rest
+from muster_coordinator.tuning.pacing import POLL_S, Rest
 
 logger = structlog.get_logger(__name__)
 
@@ -34,8 +34,6 @@ PARTS_AT_ONCE = 4
 """A state of up to this many parts is encoded without a pause, in less than two milliseconds."""
 COMMITTED_WITHIN_S = 1.0
 """A checkpoint whose records are not committed within this time is given up; the next look tries again."""
-COMMIT_POLL_S = 0.02
-"""How often it is looked whether they are committed."""
 REST = Rest(1 / 5, longest_s=1.0)
 """Between the parts of a checkpoint."""
 OVERDUE = 2
@@ -158,7 +156,7 @@ class Checkpointer(Background):
             return None
         until_s = self._clock.monotonic_s() + COMMITTED_WITHIN_S
         while host.commit_point < offset:
-            if await self._paused_in_vain(COMMIT_POLL_S, host, generation) or self._clock.monotonic_s() >= until_s:
+            if await self._paused_in_vain(POLL_S, host, generation) or self._clock.monotonic_s() >= until_s:
                 return None
         return offset, parts
 
