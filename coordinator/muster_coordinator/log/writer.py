@@ -97,7 +97,7 @@ class JournalWriter:
         self._owners = owners
         self._on_failed = failed
         self._now_s = now_s
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pace = pace
         self.is_writing = False
@@ -159,14 +159,14 @@ class JournalWriter:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.wait((self._housekeeping,))
-        self._thread.shutdown()  # nothing runs in it
+        self._executor.shutdown()  # nothing runs in it
 
     # --- a write -----------------------------------------------------------------------------------------------------
 
     def _write_in_thread(self, staged: Staged | None) -> None:
         assert self._loop is not None
         assert staged is not None
-        writing = self._loop.run_in_executor(self._thread, self._write, staged)
+        writing = self._loop.run_in_executor(self._executor, self._write, staged)
         writing.add_done_callback(partial(self._written_in_thread, staged))
 
     def _written_in_thread(self, staged: Staged, writing: asyncio.Future[float]) -> None:
