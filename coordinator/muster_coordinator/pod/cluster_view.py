@@ -130,12 +130,12 @@ class ClusterView:
         return partition
 
     def own_index(self, number: int) -> int:
-        """Ours of the offsets partition that clients know as `number`: after a re-shard ours begin higher."""
+        """Returns our index of the offsets partition `number` of clients: after a re-shard ours begin higher."""
         return self.offsets_partitions.start + number
 
     def leader_of(self, partition: int) -> Broker | None:
-        """Who leads `partition`: the image, or the promise of the replica here if that is newer. None: nobody, or a
-        pod that is not heard, to which a client would only wait."""
+        """Returns the leader of `partition` by the image, or by the promise of the replica here if that is newer. None:
+        there is none, or this pod does not hear it, so a client that is sent there would wait in vain."""
         return self.led_by(partition)[1]
 
     def led_by(self, partition: int) -> tuple[int, Broker | None]:

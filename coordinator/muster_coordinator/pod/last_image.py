@@ -1,7 +1,8 @@
-"""The last metadata image, kept in the data directory: after a restart without an operator pods find one another, and
-clients the pods.
+"""The last metadata image, kept in the data directory. After a restart without an operator, pods find one another with
+it, and clients find the pods.
 
-`<data>/last-image.json`, replaced as a whole. What it says of leaders is not kept up to date: nobody uses it.
+The file is `<data>/last-image.json`, and each image replaces it as a whole. The leaders in it are out of date and not
+used.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One replica in a pod: the protocol core, and what carries out its effects over log, journal, peers and shard.
 
-Every event of the core goes through `_event`, every effect through `_carry`, in order. Storage effects run in
-threads and report when they are durable (`storage_work`); appends are staged and become durable with the pod's next
-journal write. A leader that is alone in its set is not told of its batches: its commit point is the durable end of its
-log, and the core learns of it before its next event. After a failed write, or an exception out of the core, the core
-is given up, and a new one is made of what is durable.
+Every event of the core goes through `_event`, and every effect through `_carry`, in order. Storage effects run in
+threads and report when they are durable (`storage_work`). Appends are staged, and are durable after the pod's next
+journal write. The core of a leader that is alone in its set does not hear of each batch: the commit point is the
+durable end of the log, and the core learns of it before its next event. After a failed write, or an exception in the
+core, the host drops the core and makes a new one from what is durable.
 
 Duties: replication.md; docs/replication.md, "The host".
 """
@@ -68,7 +68,7 @@ class Opening(Protocol):
     """Gives a replica its core: at the start of the pod, and again after a failure."""
 
     def start_again(self, host: ReplicaHost) -> None:
-        """Its core was given up: make a new one of what is durable."""
+        """Make a new core for `host` from what is durable. Its last core was given up."""
         ...
 
     def leader_heard(self, host: ReplicaHost) -> None:
@@ -77,7 +77,9 @@ class Opening(Protocol):
 
 
 class ReplicaHost:
-    """`core` is None until the log is open, and while writing fails. `learners`: who gets the log besides."""
+    """`core` is None until the log is open, and while writing fails. `learners` are replicas outside the set that get
+    the log.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class ReplicaHost:
         self.role = Role(replica, shards, load_turns, workers, clock, metrics, self)
         self.early = EarlyRequests()
         self.log_lock = asyncio.Lock()
-        """Held by whoever works on the files of the log in the background, and by cuts and swaps."""
+        """Held by background work on the files of the log, and by cuts and swaps."""
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
@@ -147,21 +149,21 @@ class ReplicaHost:
 
     @property
     def generation(self) -> int:
-        """Changes when the log was cut or replaced, and when a leadership ended: whoever works on log or state in the
-        background gives up then.
+        """Changes when the log was cut or replaced, and when a leadership ended. Background work on the log or the
+        state gives up then.
         """
         return self.role.generation
 
     @property
     def commit_point(self) -> int:
-        """What this replica knows to be committed; -1: nothing."""
+        """The end of what this replica knows to be committed; -1: it knows of nothing."""
         if self.shard is not None:
             return self.shard.high_watermark
         return self.core.commit_point if self.core is not None else -1
 
     @property
     def log_wanted(self) -> bool:
-        """Whoever holds `log_lock` in the background should let it go."""
+        """Background work that holds `log_lock` should release it."""
         return self.core is None or (self._work is not None and self._work.wants_log)
 
     def cleaned(self) -> None:
@@ -199,7 +201,7 @@ class ReplicaHost:
         self._events.partition_changed(self.partition)
 
     def give_up(self, reason: str, status: CallStatus = CallStatus.CANNOT_WRITE) -> None:
-        """No core from now on until `start`: nothing is promised, acked or led."""
+        """Drop the core: until the next `start` this replica promises, acks and leads nothing."""
         core, self.core = self.core, None
         if core is None:
             return
@@ -211,7 +213,7 @@ class ReplicaHost:
         self._calls.end_all(CallResult(self.partition, status, core.promise.epoch, reason, core.log_id))
 
     async def storage_ended(self) -> None:
-        """Returns when what the core of before wanted of the storage is done: promise and log stand still then."""
+        """Wait until the storage effect of the last core has ended: promise and log do not change any more then."""
         if self._work is not None:
             await self._work.ended()
 

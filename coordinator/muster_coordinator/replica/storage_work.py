@@ -1,10 +1,10 @@
-"""The storage effects of one replica: promises, cuts, and a copy beside the log. Durable when reported.
+"""Carries out the storage effects of one replica: promises, cuts, and a copy of the log. They are durable when
+reported.
 
-In threads, but for a promise while the disk is fast: the event loop writes that itself, as it does the journal
-(ADR 12). An election waits for two promises one after the other, and groups wait for the election.
-
-The core has one of them under way at a time. Cuts and swaps wait until all that was appended is durable, so that no
-news of a write of before comes behind them, and until nobody works on the log's files in the background.
+Threads do this work, except for a promise while the disk is fast: the event loop writes it, as it writes the journal
+(ADR 12). An election waits for two promises one after the other, and groups wait for the election.  The core has one
+effect under way at a time. Cuts and swaps wait until everything appended is durable, so that no report of an earlier
+write follows them, and until no background work uses the log's files.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StorageWork:
         self.wants_log = False  # a cut or a swap waits for the log's files
 
     def begin(self, effect: fx.StorageEffect) -> bool:
-        """Carry it out. True: it is done; otherwise `done` follows. Raises OSError, and what `done` may hear."""
+        """Carry out `effect`. Returns True if it is done already, otherwise `done` is called. Raises OSError."""
         match effect:
             case fx.StorePromise(promise=promise) if self._storage.pace.is_fast:
                 self._store_promise(promise)
@@ -72,7 +72,7 @@ class StorageWork:
         return False
 
     def stop(self) -> None:
-        """The core was given up: what is under way ends, and nobody hears of it."""
+        """The core was given up: the effect that is under way ends without a report."""
         self._done = lambda error: None
 
     async def ended(self) -> None:

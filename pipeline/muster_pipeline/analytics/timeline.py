@@ -9,7 +9,7 @@ from muster_pipeline.analytics.history import GROUP, owners
 from muster_pipeline.analytics.spans import KEY
 
 _SELDOM = 2
-"""A silence of up to so many of its intervals between commits says nothing of a member."""
+"""A member that is silent for up to this many of its intervals between commits may still be well."""
 
 
 class Departure:

@@ -1,8 +1,8 @@
-"""Rows of the records that numpy reads on its own: committed offsets of value versions 0-3, tombstones, markers,
-record types of other protocols. Everything else, and whatever looks wrong, is left to `slow_rows`, which knows why.
+"""Makes the rows of records that numpy can read alone: committed offsets of value versions 0-3, tombstones, markers,
+record types of other protocols. It leaves all other records, and records that look damaged, to `slow_rows`.
 
-What a record is gets decided from its bytes alone, before any column or row is selected: texts are checked too when
-nobody asked for them.
+The kind of a record is decided from its bytes alone, before any column or row is selected. So texts are checked even if
+their column was not selected.
 
 Layouts in `muster_coordinator.records.offset_commit`, `group_metadata` and `control`.
 """

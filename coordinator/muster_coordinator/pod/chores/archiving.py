@@ -87,7 +87,7 @@ class Archiver(Background):
             logger.warning("segment_not_archived", partition=host.partition, error=f"{type(error).__name__}: {error}")
 
     async def _copy(self, host: ReplicaHost, segment: Segment, end_offset: int) -> bool:
-        """False if it was given up because somebody else needs the log, or the pod stops."""
+        """Returns False if the copy was given up: a cut or a swap needs the log, or the pod stops."""
         steps = archive_segment(
             self._disk, self._settings.archive, host.replica.log, host.replica.log_id, segment, end_offset
         )

@@ -130,7 +130,7 @@ class LogCleaner(Background):
             )
 
     async def _slices(self, cleaning: Cleaning, host: ReplicaHost) -> bool:
-        """False if it was given up because somebody else needs the log, or the pod stops."""
+        """Returns False if the pass was given up: a cut or a swap needs the log, or the pod stops."""
         steps = cleaning.steps()
         try:
             while True:
