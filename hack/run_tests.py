@@ -35,7 +35,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos")
 with the longest test comes first.
 """
 COMPILED_AGAIN = (
-    *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "process", "records", "replica")),
+    *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),
     *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),
     "tests/golden",
     "tests/simulation",

@@ -220,7 +220,7 @@ class AnswersBeforeTheCommit(Replica):
     ) -> None:
         super().append_own(records, now_ms, producer, control=control)
         if self.shard is not None:
-            self.shard.parked.committed(self.log.end)
+            self.shard.committed(self.log.end)
 
 
 class ForgetsMembers(Replica):

@@ -190,7 +190,7 @@ class Replica:
                 self._commit_moved(offset)
             case fx.ReadsConfirmed(round=round_):
                 if self.shard is not None:
-                    self.shard.parked.reads_confirmed(round_)
+                    self.shard.reads_confirmed(round_)
             case fx.DiscardCheckpoints():
                 self.storage.checkpoint = None
             case fx.CallEnded(call=call, result=result):
@@ -228,7 +228,7 @@ class Replica:
             self._replay(offset)
             self.partition.checker.replayed(self)
         if self.shard is not None:
-            self.shard.parked.committed(offset)
+            self.shard.committed(offset)
 
     # -- storage ------------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 from tests.support.pod import SoloPod
 
-pytestmark = [pytest.mark.integration, pytest.mark.interpreted]
+pytestmark = pytest.mark.interpreted
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 STAYS_MAX = 40
 VISITS_MAX = 2
 WARM_UP = 200
