@@ -24,6 +24,7 @@ class Node:
         self.name = name
         self.seen: list[fx.Effect] = []
         self.batches: list[Batch] = []
+        self.copied: list[Batch] = []
         self.down = False
         self.slow_disk = False  # nothing of the log becomes durable
         self.promise = fx.Promise()
@@ -47,6 +48,14 @@ class Node:
             case fx.Truncate(end_offset=end):
                 self.batches = [batch for batch in self.batches if batch.end_offset <= end]
                 self.do(self.core.storage_done(now))
+            case fx.StartCopy():
+                self.copied = []
+                self.do(self.core.storage_done(now))
+            case fx.SwapCopy():
+                self.batches = self.copied
+                self.do(self.core.storage_done(now))
+            case fx.AppendRange(batches=batches, to_copy=True):
+                self.copied.extend(batches)
             case fx.AppendRange(batches=batches):
                 self.batches.extend(batches)
                 self._durable()

@@ -11,7 +11,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.replication.log_state import LogState
-from muster_coordinator.replication.messages import Append, Batch, Question, Seal
+from muster_coordinator.replication.messages import Ack, Append, Batch, Message, Question, Seal, Sealed
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.tuning.pacing import Urgency
@@ -361,3 +361,105 @@ def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer(
     assert fx.SwapCopy() in core.storage_done(0)
     core.storage_done(0)
     assert (core.log.end, core.log.last_epoch) == (6, 1)
+
+
+def follower_of(leader: str, end: int) -> ReplicaCore:
+    """Replica "c", which promised epoch 0 to `leader` and holds `end` records of it, all durable."""
+    return ReplicaCore(0, "c", fx.Promise(0, leader), LogState(end, [(0, 0)], [(0, ABC)]), 0, ReplicationSettings())
+
+
+def append_of(
+    leader: str, epoch: int, start: int, end: int, *, record_epoch: int = 0, of_incarnation: int = 0, **more: int
+) -> Append:
+    """Records [start, end) of `record_epoch` after one of epoch 0; `more`: `leader_end`, `commit_point`, `horizon`,
+    `sync`."""
+    records = tuple(Batch(offset, offset + 1, record_epoch, b"") for offset in range(start, end))
+    return Append(
+        leader,
+        "c",
+        epoch,
+        start,
+        end,
+        0 if start else -1,
+        ((record_epoch, start),) if records else (),
+        records,
+        more.get("commit_point", 0),
+        more.get("leader_end", end),
+        more.get("horizon", 0),
+        1,
+        of_incarnation,
+        sync=more.get("sync", 0),
+    )
+
+
+def sent(effects: list[fx.Effect]) -> list[Message]:
+    return [effect.message for effect in effects if isinstance(effect, fx.Send)]
+
+
+@pytest.mark.parametrize("message", [Seal("b", "c", 1), append_of("b", 1, 5, 5)])
+def test_nothing_is_answered_before_its_promise_is_durable(message: Message) -> None:
+    core = follower_of("a", 5)
+    assert core.receive(message, 0) == [fx.StorePromise(fx.Promise(1, "b"))]
+    assert core.promise == fx.Promise(0, "a")
+    assert core.tick(500) == []
+    [answer] = sent(core.storage_done(1_000))
+    assert (type(answer), answer.epoch) == (Sealed if isinstance(message, Seal) else Ack, 1)
+
+
+def test_what_was_verified_against_one_leader_says_nothing_to_the_next() -> None:
+    """The new leader has other records at 5 to 10 than this replica, which acked its own to the leader of before."""
+    core = follower_of("a", 8)
+    core.receive(append_of("a", 0, 8, 10), 0)
+    [ack] = sent(core.log_durable(10, 0))
+    assert isinstance(ack, Ack)
+    assert ack.end == 10
+    core.receive(append_of("b", 1, 5, 5, leader_end=10, commit_point=10), 0)
+    [ack] = sent(core.storage_done(0))
+    assert isinstance(ack, Ack)
+    assert (ack.epoch, ack.end, core.commit_point) == (1, 5, 5)
+
+
+def test_rebuilding_replica_takes_its_target_only_from_what_was_sent_after_the_loss() -> None:
+    """A late append of before names an end below what was acked here since; only incarnation 1 knows of the loss."""
+    core = ReplicaCore(0, "c", fx.Promise(0, "a"), LogState(), 0, ReplicationSettings())
+    core.lost_data(0)
+    core.storage_done(0)
+    core.receive(append_of("a", 0, 0, 3), 0)
+    [ack] = sent(core.log_durable(3, 0))
+    assert isinstance(ack, Ack)
+    assert (ack.end, ack.rebuilding, core.promise.rebuilding) == (3, True, True)
+    core.receive(append_of("a", 0, 3, 5, of_incarnation=1, leader_end=9), 0)
+    core.log_durable(5, 0)
+    core.receive(append_of("a", 0, 5, 9, of_incarnation=1, leader_end=12), 0)
+    assert core.log_durable(9, 0) == [fx.StorePromise(fx.Promise(0, "a", 1, False))], "the end as of the first"
+    [ack] = sent(core.storage_done(0))
+    assert isinstance(ack, Ack)
+    assert (ack.end, ack.rebuilding) == (9, False)
+
+
+def test_copy_has_the_tombstone_horizon_of_its_source_and_keeps_it() -> None:
+    core = follower_of("a", 2)
+    core.receive(append_of("a", 0, 0, 4, sync=1, leader_end=9, horizon=6), 0)
+    [copied, _] = core.storage_done(0)
+    assert isinstance(copied, fx.AppendRange)
+    assert (copied.to_copy, copied.horizon) == (True, 6)
+    core.receive(append_of("a", 0, 4, 9, sync=1, leader_end=9, horizon=7), 0)
+    core.storage_done(0)
+    assert (core.log.end, core.log.horizon) == (9, 7)
+    core.receive(append_of("a", 0, 9, 10, horizon=8), 0)
+    assert core.log.horizon == 7, "what lies above it came with all of its tombstones"
+
+
+def test_candidate_that_fetches_a_full_copy_has_the_horizon_of_its_source() -> None:
+    net = led()
+    net["c"].down = True
+    for _ in range(5):
+        net["a"].append(b"x")
+        net.deliver()
+    net["b"].core.log.horizon = 4
+    net["a"].down, net["c"].down = True, False
+    net["c"].elect(1, ABC, force=True)
+    net.advance(200)
+    assert fx.SwapCopy() in net["c"].seen
+    assert net["c"].core.is_active
+    assert net["c"].core.log.horizon == 4

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.support.replicas import AnyTopic
 from tests.unit.shard.fake_world import Break, FakeMachine, Park, Poison, Read, Release, Timer, World, Write
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
 from muster_coordinator.records.control import Fence
 from muster_coordinator.requests import groups as m
@@ -294,6 +299,51 @@ def test_timer_fires_in_the_order_of_the_queue_and_not_after_it_was_cancelled(wo
     world.shard.fire_timers()
     world.turn()
     assert world.machine.fired == [("t", "", "")]
+
+
+def test_timer_that_was_set_before_a_fence_never_fires_after_it(world: World) -> None:
+    """The members whose sessions it guards were sent away by the fence; the groups began anew since."""
+    world.ask(Timer(50))
+    world.turn()
+    world.shard.append_fence(Fence(1, closed=True))
+    assert world.shard.state is ShardState.FENCED
+    world.shard.append_fence(Fence(1, closed=False))
+    assert world.shard.state is ShardState.ACTIVE
+    world.pod.now_ms += 50
+    world.shard.fire_timers()
+    world.turn()
+    assert world.machine.fired == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        m.DescribeGroupRequest("g", 5),
+        m.ListGroupsRequest(),
+        m.OffsetFetchRequest("g", None, -1, (("t", (0,)),), False),
+        m.OffsetFetchRequest("g", None, -1, None, False),
+        m.HeartbeatRequest("g", 1, "member", None),
+        m.DeleteGroupRequest("g"),
+        m.OffsetDeleteRequest("g", (("t", (0,)),)),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_what_a_group_coordinator_answers_without_a_record_waits_for_its_round(request_: Any) -> None:
+    """The answer shows state, though it may be an error: that there is no such group, for instance."""
+    world = World(GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"))
+    world.activate()
+    world.turn()
+    end_offset = world.writer.end_offset
+    world.writer.read_round = 7
+    asked = world.ask(request_)
+    world.turn()
+    assert world.writer.end_offset == end_offset
+    world.commit()
+    world.shard.parked.reads_confirmed(6)
+    assert asked.got == []
+    world.shard.parked.reads_confirmed(7)
+    [answer] = asked.got
+    assert not isinstance(answer, ErrorCode)
 
 
 def test_event_of_the_pod_runs_in_the_order_of_the_queue(world: World) -> None:
