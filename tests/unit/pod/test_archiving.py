@@ -7,19 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
-from tests.support.replicas import AnyTopic, NoPeers
-from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
+from tests.unit.pod.test_replica_manager import PodUnderTest
 
-from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.events import PodEvents
-from muster_coordinator.pod.partitions import Partitions
-from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
-from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.pod.replica_manager import ManagerSettings
 
 ROOT = Path("/archive")
 NEVER_MS = 10**9
@@ -28,22 +22,13 @@ NEVER_MS = 10**9
 class ArchivedPod(PodUnderTest):
     """Its archiver and its cleaner work when the test says so."""
 
-    def _new_manager(self) -> ReplicaManager:
-        return ReplicaManager(
-            Partitions(),
-            data_dir=DATA,
-            disk=self.disk,
-            settings=ManagerSettings(
-                StorageSettings(segment_bytes=1000, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"),
-                commit_timeout_ms=5000,
-                cleaner=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),
-                archiver=ArchiverSettings(DirectoryArchive(self.disk, ROOT), 10**9, NEVER_MS),
-            ),
-            clock=SystemClock(),
-            peers=NoPeers(),
-            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            events=PodEvents(),
-            must_restart=lambda: None,
+    @property
+    def settings(self) -> ManagerSettings:
+        return ManagerSettings(
+            StorageSettings(segment_bytes=1000, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"),
+            commit_timeout_ms=5000,
+            cleaner=CleanerSettings(1000, backoff_ms=NEVER_MS, io_max_bytes_per_second=10**9),
+            archiver=ArchiverSettings(DirectoryArchive(self.disk, ROOT), 10**9, NEVER_MS),
         )
 
     @property
@@ -52,12 +37,6 @@ class ArchivedPod(PodUnderTest):
         assert isinstance(archiver, Archiver)
         assert isinstance(cleaner, LogCleaner)
         return archiver, cleaner
-
-    async def fill(self) -> None:
-        for offset in range(60):
-            assert await self.commit(offset) == 0
-        log = self.manager.replicas[0].log
-        await self.until(lambda: not log.has_pending)
 
     @property
     def archived(self) -> list[str]:
@@ -69,7 +48,7 @@ async def pod() -> AsyncIterator[ArchivedPod]:
     pod = ArchivedPod()
     await pod.manager.start()
     await pod.lead(1, bootstrap=True)
-    await pod.fill()
+    await pod.fill(60)
     yield pod
     pod.disk.fault = None
     await pod.manager.stop()
@@ -94,7 +73,7 @@ async def test_next_run_goes_on_behind_what_is_archived(pod: ArchivedPod) -> Non
     before = pod.archived
     await pod.restart()
     await pod.lead(2)
-    await pod.fill()
+    await pod.fill(60)
     archiver, cleaner = pod.workers
     await archiver.work()
     assert pod.archived[: len(before)] == before

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.replicas import AnyTopic, NoPeers
 from tests.unit.log.offsets_history import state_of
 from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
-from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.snapshot import SNAPSHOT_VERSION
 from muster_coordinator.log.checkpoint import NAME, CheckpointFile, CheckpointHead
@@ -23,10 +21,7 @@ from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.pod.chores import checkpointing
 from muster_coordinator.pod.chores.checkpointing import Checkpointer, CheckpointerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.events import PodEvents
-from muster_coordinator.pod.partitions import Partitions
-from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
-from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.pod.replica_manager import ManagerSettings
 from muster_coordinator.replica.host import ReplicaHost
 
 DIRECTORY = DATA / "__consumer_offsets-0"
@@ -36,21 +31,12 @@ INTERVAL_BYTES = 2000
 class CheckpointedPod(PodUnderTest):
     """Its checkpoints are taken when the test says so."""
 
-    def _new_manager(self) -> ReplicaManager:
-        return ReplicaManager(
-            Partitions(),
-            data_dir=DATA,
-            disk=self.disk,
-            settings=ManagerSettings(
-                StorageSettings(segment_bytes=300, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"),
-                commit_timeout_ms=5000,
-                checkpointer=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
-            ),
-            clock=SystemClock(),
-            peers=NoPeers(),
-            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            events=PodEvents(),
-            must_restart=lambda: None,
+    @property
+    def settings(self) -> ManagerSettings:
+        return ManagerSettings(
+            StorageSettings(segment_bytes=300, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"),
+            commit_timeout_ms=5000,
+            checkpointer=CheckpointerSettings(INTERVAL_BYTES, check_interval_ms=10**9),
         )
 
     @property

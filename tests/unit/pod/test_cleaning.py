@@ -8,18 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.support.replicas import AnyTopic, NoPeers
 from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
-from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner, dirty_ratio
 from muster_coordinator.pod.data_directory import StorageSettings
-from muster_coordinator.pod.events import PodEvents
-from muster_coordinator.pod.partitions import Partitions
-from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
-from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.pod.replica_manager import ManagerSettings
 
 SEGMENT_BYTES = 2000
 DIRECTORY = DATA / "__consumer_offsets-0"
@@ -31,29 +25,14 @@ class CleanedPod(PodUnderTest):
     backoff_ms = 10**9
     bytes_per_second = 10**9
 
-    def __init__(self) -> None:
-        self.asked_to_restart = asyncio.Event()
-        super().__init__()
-
-    def _new_manager(self) -> ReplicaManager:
-        return ReplicaManager(
-            Partitions(),
-            data_dir=DATA,
-            disk=self.disk,
-            settings=ManagerSettings(
-                StorageSettings(
-                    segment_bytes=SEGMENT_BYTES, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"
-                ),
-                commit_timeout_ms=5000,
-                cleaner=CleanerSettings(
-                    SEGMENT_BYTES, backoff_ms=self.backoff_ms, io_max_bytes_per_second=self.bytes_per_second
-                ),
+    @property
+    def settings(self) -> ManagerSettings:
+        return ManagerSettings(
+            StorageSettings(segment_bytes=SEGMENT_BYTES, journal_bytes=1 << 20, flush_interval_ms=1, boot_id="boot"),
+            commit_timeout_ms=5000,
+            cleaner=CleanerSettings(
+                SEGMENT_BYTES, backoff_ms=self.backoff_ms, io_max_bytes_per_second=self.bytes_per_second
             ),
-            clock=SystemClock(),
-            peers=NoPeers(),
-            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
-            events=PodEvents(),
-            must_restart=self.asked_to_restart.set,
         )
 
     @property
@@ -67,19 +46,13 @@ class CleanedPod(PodUnderTest):
         log = self.manager.replicas[0].log
         return sum(segment.size for segment, _ in log.closed_segments(log.end_offset))
 
-    async def fill(self, commits: int = 100) -> None:
-        for offset in range(commits):
-            assert await self.commit(offset) == 0
-        log = self.manager.replicas[0].log
-        await self.until(lambda: not log.has_pending)
-
 
 @pytest_asyncio.fixture
 async def pod() -> AsyncIterator[CleanedPod]:
     pod = CleanedPod()
     await pod.manager.start()
     await pod.lead(1, bootstrap=True)
-    await pod.fill()
+    await pod.fill(100)
     yield pod
     pod.disk.fault = None
     await pod.manager.stop()
@@ -101,7 +74,7 @@ async def test_pass_leaves_the_last_records_and_the_pod_serves_on(pod: CleanedPo
 async def test_clean_log_is_left_alone_until_enough_was_written(pod: CleanedPod) -> None:
     assert await pod.cleaner.clean_dirtiest()
     assert not await pod.cleaner.clean_dirtiest()
-    await pod.fill()
+    await pod.fill(100)
     assert await pod.cleaner.clean_dirtiest()
 
 

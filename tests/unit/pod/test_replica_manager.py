@@ -38,22 +38,26 @@ class PodUnderTest:
 
     def __init__(self) -> None:
         self.disk = FakeDisk()
+        self.asked_to_restart = asyncio.Event()
         self.manager = self._new_manager()
+
+    @property
+    def settings(self) -> ManagerSettings:
+        """Those of the next run."""
+        storage = StorageSettings(segment_bytes=1 << 20, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot")
+        return ManagerSettings(storage, commit_timeout_ms=5000)
 
     def _new_manager(self) -> ReplicaManager:
         return ReplicaManager(
             Partitions(),
             data_dir=DATA,
             disk=self.disk,
-            settings=ManagerSettings(
-                StorageSettings(segment_bytes=1 << 20, journal_bytes=1 << 20, flush_interval_ms=5, boot_id="boot"),
-                commit_timeout_ms=5000,
-            ),
+            settings=self.settings,
             clock=SystemClock(),
             peers=NoPeers(),
             new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             events=PodEvents(),
-            must_restart=lambda: None,
+            must_restart=self.asked_to_restart.set,
         )
 
     async def restart(self) -> None:
@@ -71,6 +75,13 @@ class PodUnderTest:
         self.manager.shards[0].submit(request, asked)
         response = await asyncio.wait_for(asked.done, 10)
         return response.topics[0][1][0][1] if isinstance(response, m.OffsetCommitResponse) else response
+
+    async def fill(self, commits: int) -> None:
+        """Until the segments have all of it."""
+        for offset in range(commits):
+            assert await self.commit(offset) == 0
+        log = self.manager.replicas[0].log
+        await self.until(lambda: not log.has_pending)
 
     async def fetch(self) -> Any:
         asked = Asked()
