@@ -2,8 +2,8 @@
 
     python -m tests.support.traced_pod FILE OPTION...
 
-SIGUSR1 begins a record, SIGUSR2 writes it to FILE: one line `path of the module<TAB>function` per call, in order, with
-paths relative to the package. The options are those of `muster-coordinator`.
+SIGUSR1 begins a record, SIGUSR2 writes it to FILE: one line `thread<TAB>path of the module<TAB>function` per call, in
+order, with paths relative to the package. The options are those of `muster-coordinator`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,13 +23,14 @@ PACKAGE = str(Path(muster_coordinator.__path__[0])) + os.sep
 
 
 def trace_into(file: Path) -> None:
-    """Record calls of the main thread from SIGUSR1 to SIGUSR2."""
+    """Record calls of all threads from SIGUSR1 to SIGUSR2: on a slow disk, a thread writes the journal."""
     calls: list[str] = []
     recording = False
 
     def called(frame: FrameType, event: str, _: Any) -> None:
         if recording and event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            calls.append(f"{frame.f_code.co_filename.removeprefix(PACKAGE)}\t{frame.f_code.co_name}")
+            module = frame.f_code.co_filename.removeprefix(PACKAGE)
+            calls.append(f"{threading.current_thread().name}\t{module}\t{frame.f_code.co_name}")
 
     def begin(*_: Any) -> None:
         nonlocal recording
@@ -44,6 +46,7 @@ def trace_into(file: Path) -> None:
 
     signal.signal(signal.SIGUSR1, begin)
     signal.signal(signal.SIGUSR2, write)
+    threading.setprofile(called)
     sys.setprofile(called)
 
 
