@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.simulation.checker import Checker
 from tests.simulation.files import FileDisk
 from tests.simulation.history import History
-from tests.simulation.hosted import HostedPod, HostedReplica
 from tests.simulation.members import Members
 from tests.simulation.pod import Pod
+from tests.simulation.pods.process import HostedPod
+from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.replica import Replica
 from tests.simulation.storage import Disk
 from tests.simulation.world import World
