@@ -140,6 +140,10 @@ class Pod:
         return p.CallResults(tuple(results))
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
+        last = self._images.last
+        if last is not None and last.cluster_id != image.cluster_id:
+            message = f"the volume of this pod belongs to Kafka cluster {last.cluster_id!r}, not {image.cluster_id!r}"
+            raise RefusedCallError(409, "ForeignCluster", message)
         self.tokens.check(image.token)
         self.operator_heard()
         was_ready = self.ready()[0]
@@ -164,7 +168,7 @@ class Pod:
 
     def status(self) -> p.PodStatus:
         image = self._view.image if not self._view.recalled else None  # recalled: the operator shall put its own
-        identity = self.identity
+        identity, last = self.identity, self._images.last
         return p.PodStatus(
             pod=identity.name,
             node_id=identity.node_id,
@@ -181,6 +185,9 @@ class Pod:
             peer_address=self._network.address,
             fencing_token=self.tokens.highest,
             lost_peers=self._network.lost,
+            cluster_id=last.cluster_id if last is not None else "",
+            offsets_base=last.offsets_base if last is not None else 0,
+            offsets_partitions=last.offsets_partitions if last is not None else 0,
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:

@@ -22,7 +22,10 @@ logger = structlog.get_logger(__name__)
 
 
 class Images:
-    """`changed` is called when the pod begins to answer clients from the image of an earlier run."""
+    """`last`: the last image that this data directory has taken, also in an earlier run.
+
+    `changed` is called when the pod begins to answer clients from the image of an earlier run.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Images:
         recall_after_ms: int,
         delete_offsets_of_removed_topics: bool,
     ) -> None:
+        self.last: MetadataImage | None = None
         self._manager = manager
         self._view = view
         self._network = network
@@ -51,6 +55,7 @@ class Images:
         topics = self._view.topics
         if not self._view.update(image):
             return False
+        self.last = image
         self._tell_replicas(image)
         self._last_image.keep(image)
         self._give_up_replaced(image)
@@ -63,6 +68,7 @@ class Images:
         """`image` is the last one of an earlier run. The replicas use it at once; clients are answered from it only
         when no operator has put one for `recall_after_ms`, because an operator knows better. 0: they never are.
         """
+        self.last = image
         self._tell_replicas(image)
         if self._recall_after_ms:
             loop = asyncio.get_running_loop()

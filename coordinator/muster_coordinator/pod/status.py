@@ -66,6 +66,7 @@ def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:
         sets_committed=sets is not None and core.commit_point > core.log.sets_offset,
         needs_higher_epoch=core.needs_higher_epoch,
         followers=tuple(FollowerStatus(*follower) for follower in core.followers),
+        last_epoch=core.log.last_epoch,
     )
 
 

@@ -56,8 +56,8 @@ class PodControl(Protocol):
         """The replicas of this pod, in the order of partitions."""
 
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
-        """Take the image. Raises RefusedCallError (409, StaleImage) if its (token, version) is lower than the current
-        one's."""
+        """Take the image. Raises RefusedCallError: 409, StaleImage if its (token, version) is lower than the current
+        one's; 409, ForeignCluster if this data directory has taken images of another Kafka cluster."""
 
     def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         """Yield events from now on, a `StatusEvent` first. See `podapi.events.EventHub`."""

@@ -120,6 +120,8 @@ class ReplicaStatus(Answer, frozen=True):
     epoch, with `force`, gets it back. `followers`: the leader's view, learners included. `reason` is a stable code, ""
     when the replica has no failure to show: a `FailureReason`, or another code that says nothing to a program;
     `message` is its text. `fence`: the last committed state of a re-shard in this partition, if this pod leads it.
+    `last_epoch`: of the last record of the log (-1: none, or the log is not open); together with `log_end_offset` it
+    orders the logs of a partition as an election does.
     """
 
     partition: int
@@ -142,6 +144,7 @@ class ReplicaStatus(Answer, frozen=True):
     needs_higher_epoch: bool = False
     followers: tuple[FollowerStatus, ...] = ()
     fence: FenceStatus | None = None
+    last_epoch: int = -1
 
     @property
     def leads(self) -> bool:
@@ -185,7 +188,8 @@ class PodStatus(Answer, frozen=True):
     here. `draining`: the pod is about to end, and takes no election. `peer_address`: where other pods reach this one's
     replicas. `fencing_token`: the highest one that the pod has seen (-1: none). `lost_peers`: names of pods that share
     a partition with this one by the metadata image, and that it does not hear (connection refused, closed or silent):
-    evidence for failure detection.
+    evidence for failure detection. `cluster_id`, `offsets_base`, `offsets_partitions`: of the last metadata image that
+    this data directory has taken, also in an earlier run ("" and 0: none yet).
     """
 
     pod: str
@@ -203,6 +207,9 @@ class PodStatus(Answer, frozen=True):
     peer_address: str = ""
     fencing_token: int = -1
     lost_peers: tuple[str, ...] = ()
+    cluster_id: str = ""
+    offsets_base: int = 0
+    offsets_partitions: int = 0
 
 
 class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):

@@ -148,7 +148,8 @@ def _left(partition: PartitionView, before: OffsetsPartitionStatus) -> tuple[Rep
     ended = before.previous_replicas if not status.previous_replicas else ()
     counted = {*log_ids((*status.replicas, *status.previous_replicas, *status.learners))}
     left = dict.fromkeys(each for each in (*before.left, *ended) if each.log_id and each.log_id not in counted)
-    return tuple(each for each in left if not partition.member(each).is_lost)
+    found = {each: partition.member(each) for each in left}
+    return tuple(each for each, member in found.items() if member.replica.pod and not member.is_lost)
 
 
 def _follows(member: Member, leader: ReplicaStatus) -> bool:

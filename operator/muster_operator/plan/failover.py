@@ -18,6 +18,7 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.decision import Decision, elect, leaderless, preferred_pod, stalled, unchanged
+from muster_operator.plan.hints import patch
 from muster_operator.plan.observation import Attempt, Connection
 from muster_operator.plan.partition_view import CAUGHT_UP_RECORDS, Member, PartitionView, log_ids
 
@@ -50,7 +51,8 @@ def without_logs(record: OffsetsPartition, facts: ClusterFacts) -> Decision:
             missing.append(pod.name)
         elif view.used and pod.name not in record.spec.replicas:
             # The log may hold acknowledged offsets. The operator neither deletes nor adopts it before a person says so.
-            text = f"pod {pod.name} holds log {view.log_id} with data and no record names it; spec.replicas can"
+            command = patch("offsetspartition", record.metadata, {"replicas": [each.pod for each in status.replicas]})
+            text = f"pod {pod.name} holds log {view.log_id} with data and no record names it; to use it: {command}"
             return stalled(status, Reason.UNKNOWN_LOG, text)
         else:
             replicas.append(Replica(pod.name, view.log_id))
@@ -219,7 +221,8 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
     text = f"{counted} of {len(partition.members)} replicas can be counted: {'; '.join(troubles)}"
     sets = [each for each in (partition.replicas, partition.previous) if each]
     if any(2 * sum(m.is_lost or m.is_damaged for m in each) >= len(each) for each in sets):
-        hint = f"; spec.allowDataLoss: {seen.led_epoch} would lead it from what is left"
+        command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": seen.led_epoch})
+        hint = f"; to lead it from what is left, and lose what only the others had: {command}"
         return stalled(seen, Reason.NO_MAJORITY, text + hint)
     return leaderless(seen, Reason.NO_MAJORITY, text)
 

@@ -13,10 +13,17 @@ from muster_operator.plan.observation import CallKind, Connection, ImageNumber, 
 
 
 def publish(
-    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
+    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus], cluster_id: str
 ) -> PublishMetadata | None:
-    """Give every pod that serves another image the image of `partitions`, as they are about to be recorded."""
-    image = _numbered(seen, _image(seen, topic, partitions))
+    """Give every pod that serves another image the image of `partitions`, as they are about to be recorded.
+
+    What pods say of a partition without a record is told as it is: an image without it would cut a leader that serves
+    from its followers and its clients. While pods are still being asked, nothing is told of such a partition at all.
+    """
+    lost = [index for index in topic.layout.indexes if index not in partitions or not partitions[index].replicas]
+    if lost and any(pod.connection is Connection.UNSURE for pod in seen.pods):
+        return None
+    image = _numbered(seen, _image(seen, topic, partitions, cluster_id))
     behind = tuple(
         pod.name
         for pod in seen.pods
@@ -27,23 +34,26 @@ def publish(
     return PublishMetadata(behind, image) if behind else None
 
 
-def _image(seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]) -> MetadataImage:
+def _image(
+    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus], cluster_id: str
+) -> MetadataImage:
     assert seen.cluster is not None
     alive = {pod.name: pod for pod in seen.pods if pod.connection is not Connection.DOWN and ":" in pod.kafka_address}
     spec = seen.cluster.spec
     layout = topic.layout
-    leaders = ((index, *_leader(partitions.get(index), alive)) for index in layout.indexes)
+    leaders = ((index, *_leader(index, partitions.get(index), alive)) for index in layout.indexes)
+    places = {*_places(partitions), *_places_by_pods(seen.pods, topic, partitions)}
     return MetadataImage(
         token=0,
         version=0,
-        cluster_id=seen.cluster.metadata.uid or f"{seen.namespace}.{seen.name}",
+        cluster_id=cluster_id,
         brokers=tuple(Broker(pod.node_id, *_host_and_port(pod.kafka_address), pod.name) for pod in alive.values()),
         offsets_partitions=layout.partitions,
         leaders=tuple(PartitionLeader(*each) for each in leaders),
         topics=tuple(DeclaredTopic(declared.name, declared.partitions) for declared in spec.topics),
         any_topic=spec.any_topic,
         peers=tuple(Peer(pod.name, *_host_and_port(pod.peer_address)) for pod in seen.pods if pod.peer_address),
-        places=tuple(ReplicaPlace(*each) for each in sorted(_places(partitions))),
+        places=tuple(ReplicaPlace(*each) for each in sorted(places)),
         offsets_base=layout.base,
     )
 
@@ -58,15 +68,29 @@ def _places(partitions: Mapping[int, OffsetsPartitionStatus]) -> Iterator[tuple[
                 yield index, log_id, pod
 
 
+def _places_by_pods(
+    pods: Iterable[PodView], topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
+) -> Iterator[tuple[int, str, str]]:
+    """Likewise of the used logs of partitions without a record."""
+    for pod in pods:
+        for index, view in pod.replicas.items():
+            status = partitions.get(index)
+            if index in topic.layout.indexes and (status is None or not status.replicas) and view.used and view.log_id:
+                yield index, view.log_id, pod.name
+
+
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def _leader(status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView]) -> tuple[int, int]:
+def _leader(index: int, status: OffsetsPartitionStatus | None, alive: Mapping[str, PodView]) -> tuple[int, int]:
     """(node id or -1, epoch). A pod that is being elected counts: it answers COORDINATOR_LOAD_IN_PROGRESS."""
-    if status is None:
-        return (-1, -1)
+    if status is None or not status.replicas:
+        views = [(view, pod) for pod in alive.values() if (view := pod.replicas.get(index)) and view.is_active]
+        leads_in = {view.leader_epoch: pod.node_id for view, pod in views}
+        epoch = max(leads_in, default=-1)
+        return leads_in.get(epoch, -1), max(epoch, status.epoch if status is not None else -1)
     leads = status.state in (PartitionState.LED, PartitionState.ELECTING) and status.leader in alive
     return (alive[status.leader].node_id if leads and status.leader is not None else -1, status.epoch)
 

@@ -9,7 +9,7 @@ from enum import Enum
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import CoordinatorCluster, FailoverRecord, OffsetsPartition, OffsetsTopic
+from muster_operator.api.models import CoordinatorCluster, FailoverRecord, Layout, OffsetsPartition, OffsetsTopic
 
 
 class CallKind(Enum):
@@ -45,7 +45,7 @@ class PodView:
     does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs, "" if
     unknown. `outdated`: it runs an older template than declared. `cordoned`: its node is about to be emptied.
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
-    of the same name apart.
+    of the same name apart. `cluster_id`, `layout`: of the last image that its volume has taken ("" and None: none).
     """
 
     name: str
@@ -68,6 +68,8 @@ class PodView:
     cordoned: bool = False
     node_lost: bool = False
     uid: str = ""
+    cluster_id: str = ""
+    layout: Layout | None = None
 
     @property
     def is_up(self) -> bool:

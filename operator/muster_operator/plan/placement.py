@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState, Replica
+from muster_operator.plan.adopt import missing_pods
 from muster_operator.plan.decision import Decision, stalled
-from muster_operator.plan.observation import Connection, Observation, PodView
+from muster_operator.plan.observation import Observation, PodView
 
 
 def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
@@ -26,29 +27,22 @@ def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
 
 
 def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Mapping[int, Decision]:
-    """Decide about the partitions without replicas, by index.
+    """Decide about the partitions without replicas and without a used log on the pods that answer, by index.
 
-    They wait until every declared pod answers. If the store has lost its statuses, a volume can still have the log of
-    such a partition, and an empty log on another pod would lose what was committed.
+    They wait until every declared pod answers: another volume can have the log of such a partition, and an empty log
+    would lose what was committed.
     """
-    assert seen.cluster is not None
     unplaced = [each for each in records.values() if not each.status.replicas]
     placed = [each for each in records.values() if each.status.replicas]
     if too_few := too_few_pods(seen, seen.topics[0]):
         return {each.spec.index: stalled(each.status, Reason.TOO_FEW_PODS, too_few) for each in unplaced}
-    declared = seen.cluster.spec.pods
-    silent = [pod.name for pod in seen.pods if pod.connection is not Connection.UP]
-    if len(seen.pods) < declared or silent:
-        waiting = f"waits for pod {silent[0]}" if silent else f"waits for {declared - len(seen.pods)} more pods"
-        return {each.spec.index: _pending(each, f"{waiting} before it gets its place") for each in unplaced}
+    if missing := missing_pods(seen):
+        waiting = f"waits for {missing} before it gets its place"
+        return {each.spec.index: _pending(each, waiting) for each in unplaced}
     places = place(unplaced, placed, seen.pods, seen.topics[0].spec.replication_factor)
     decisions = {}
     for each in unplaced:
         chosen = places[each.metadata.name]
-        holders = [pod.name for pod in seen.pods if (view := pod.replicas.get(each.spec.index)) and view.used]
-        if holders and not each.spec.replicas:
-            decisions[each.spec.index] = _unknown_log(each, holders)
-            continue
         pending = replace(each.status, replicas=chosen, state=PartitionState.PENDING, reason=Reason.PLACING)
         decisions[each.spec.index] = Decision(pending, f"is placed on {', '.join(r.pod for r in chosen)}")
     return decisions
@@ -56,11 +50,6 @@ def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Map
 
 def _pending(partition: OffsetsPartition, message: str) -> Decision:
     return Decision(replace(partition.status, state=PartitionState.PENDING, reason=Reason.PLACING), message)
-
-
-def _unknown_log(partition: OffsetsPartition, holders: Sequence[str]) -> Decision:
-    text = f"a log with data that no record names is on {', '.join(holders)}; name the pod to use in spec.replicas"
-    return stalled(partition.status, Reason.UNKNOWN_LOG, text)
 
 
 def place(

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 
-from muster_operator.api.conditions import PLANNED
+from msgspec.structs import replace
+
+from muster_operator.api.conditions import PLANNED, Reason
 from muster_operator.api.durations import format_time, parse_duration
 from muster_operator.api.models import (
     CoordinatorCluster,
@@ -26,9 +28,11 @@ from muster_operator.plan.actions import (
     WritePartitionStatus,
     WriteTopicStatus,
 )
+from muster_operator.plan.adopt import Found, read_logs
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision
+from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects
 from muster_operator.plan.observation import CallKind, Observation
@@ -63,16 +67,31 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     objects = sort_objects(seen, topic)
     if cluster is not None and cluster.spec.suspend:
         recorded = [each.status for each in objects.recorded.values()]
-        return tuple(_cluster(seen, cluster, recorded, None, time))
+        return tuple(_cluster(seen, cluster, recorded, None, time, identify(seen)))
     refusals = tuple(refuse_partitions(objects, time))
     others = tuple(refuse_topics(seen, topic, time))
     if cluster is None:
         return (*refusals, *others)
+    identity = identify(seen)
+    seen = without_strangers(seen, identity.cluster_id)
     if topic is None:
-        return (*refusals, *others, *_cluster(seen, cluster, [], None, time))
+        return (*refusals, *others, *_cluster(seen, cluster, [], None, time, identity))
+    layout, conflict = lost_layout(seen, topic)
+    if layout is not None:  # nothing is decided about partitions that may be the wrong ones
+        return (RecordReshard(topic, replace(topic.status, layout=layout)), *refusals, *others)
+    if conflict:
+        verdict = Verdict(Reason.LAYOUT_CONFLICT, conflict, stalled=True)
+        return (
+            *refusals,
+            *_topic(topic, (), verdict, time),
+            *others,
+            *_cluster(seen, cluster, [], verdict, time, identity),
+        )
 
+    found = read_logs(seen, objects.recorded)
+    objects = with_fields(objects, recorded={**objects.recorded, **found.adopted})
     facts = _facts(seen, topic, objects)
-    decisions = _decide(seen, objects, facts, time)
+    decisions = _decide(seen, objects, facts, found, time)
     statuses = {index: decision.status for index, decision in decisions.items()}
     record = _record(topic, objects, statuses)
     shown = [
@@ -81,13 +100,12 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         if status != objects.shown[index].status
     ]
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
-    image = publish(seen, topic, statuses)
+    image = publish(seen, topic, statuses, identity.cluster_id) if identity.cluster_id else None
     ordered = list(statuses.values())
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few_pods(seen, topic))
-    after = topic_status(topic, ordered, verdict, time)
     resharded = next_phase(seen, topic, time)
     # The topic's status has three kinds of compare-and-swap writes. A plan has only the most urgent one of them.
-    rewritten = after != topic.status and not resharded and not record
+    told = () if resharded or record else _topic(topic, ordered, verdict, time)
     return (
         *((record,) if record else ()),
         *elections,
@@ -102,10 +120,17 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *_refreshes(seen, decisions),
         *restart(seen, facts, statuses),
         *refusals,
-        *((WriteTopicStatus(topic, after),) if rewritten else ()),
+        *told,
         *others,
-        *_cluster(seen, cluster, ordered, verdict, time),
+        *_cluster(seen, cluster, ordered, verdict, time, identity),
     )
+
+
+def _topic(
+    topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict, time: str
+) -> tuple[WriteTopicStatus, ...]:
+    after = topic_status(topic, partitions, verdict, time)
+    return (WriteTopicStatus(topic, after),) if after != topic.status else ()
 
 
 def _record(
@@ -160,12 +185,16 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
     return view is None or not view.is_active or view.leader_epoch < status.epoch
 
 
-def _decide(seen: Observation, objects: Objects, facts: ClusterFacts, time: str) -> Mapping[int, Decision]:
+def _decide(
+    seen: Observation, objects: Objects, facts: ClusterFacts, found: Found, time: str
+) -> Mapping[int, Decision]:
     """One decision per partition, by index, each with the status as it is to be recorded."""
-    placed = {index: each for index, each in objects.recorded.items() if each.status.replicas}
+    clear = {index: each for index, each in objects.recorded.items() if index not in found.unclear}
+    placed = {index: each for index, each in clear.items() if each.status.replicas}
     decisions = {index: decide(each, facts, seen.attempts.get(each.metadata.name)) for index, each in placed.items()}
-    if len(placed) < len(objects.recorded):
-        decisions |= place_new(seen, objects.recorded)
+    decisions |= found.unclear
+    if len(placed) < len(clear):
+        decisions |= place_new(seen, clear)
     return {
         index: _with_conditions(seen, objects.recorded[index], decision, time)
         for index, decision in sorted(decisions.items())
@@ -222,7 +251,8 @@ def _cluster(
     partitions: Sequence[OffsetsPartitionStatus],
     of_topic: Verdict | None,
     time: str,
+    identity: Identity,
 ) -> Iterator[Action]:
-    status = cluster_status(seen, partitions, of_topic, time)
+    status = cluster_status(seen, partitions, of_topic, identity, time)
     if status != cluster.status:
         yield WriteClusterStatus(cluster, status)

@@ -65,7 +65,7 @@ def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopic
     """The topic's status with the next phase, or with the progress of the present one; None if it does not change."""
     reshard = topic.status.reshard
     if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
-        begun = _begin(topic, now)
+        begun = _begin(seen, topic, now)
         return None if begun is None else replace(topic.status, reshard=begun)
     view = _ReshardView(seen, topic, reshard)
     for phase, condition, following in _TRANSITIONS:
@@ -79,9 +79,9 @@ def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopic
     return replace(topic.status, reshard=told) if told != reshard else None
 
 
-def _begin(topic: OffsetsTopic, now: str) -> ReshardStatus | None:
+def _begin(seen: Observation, topic: OffsetsTopic, now: str) -> ReshardStatus | None:
     """The status of a new re-shard, if the topic asks for one. One that was taken back begins again only after a change
-    of the topic.
+    of the topic. Its partitions have numbers above all logs: the record of an earlier one can be lost.
     """
     wanted, before = topic.spec.reshard, topic.status.reshard
     if wanted is None or wanted.partitions == topic.layout.partitions:
@@ -90,7 +90,7 @@ def _begin(topic: OffsetsTopic, now: str) -> ReshardStatus | None:
         return None
     return ReshardStatus(
         ReshardPhase.PREPARING,
-        base=_first_free(topic),
+        base=max(_first_free(topic), *(index + 1 for pod in seen.pods for index in pod.replicas)),
         partitions=wanted.partitions,
         generation=topic.metadata.generation,
         start_time=now,
@@ -221,8 +221,6 @@ _TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_ReshardView], str], ReshardPh
 def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
     """The partitions to close and to open in the recorded phase, by the pod that leads them."""
     reshard = topic.status.reshard
-    if reshard is None:
-        return
     leaders = _leaders(seen.pods)
     by_pod: dict[str, list[SetFence]] = defaultdict(list)
     for index in indexes(topic):
@@ -236,7 +234,11 @@ def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
         yield SetFences(name, tuple(fences))
 
 
-def _wanted(index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard: ReshardStatus) -> SetFence | None:
+def _wanted(
+    index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard: ReshardStatus | None
+) -> SetFence | None:
+    if reshard is None:  # the record of the one that closed it is lost: the partition is in the layout that serves
+        return SetFence(index, fence.reshard, open=True) if fence is not None and fence.closed else None
     number, phase = reshard.base, reshard.phase
     was_here = fence is not None and fence.reshard >= number
     if phase in _BEFORE_OPENING and index in reshard.layout.indexes:

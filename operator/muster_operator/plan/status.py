@@ -19,6 +19,7 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
+from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
 
@@ -163,12 +164,16 @@ def topic_status(
 
 
 def cluster_status(
-    seen: Observation, partitions: Sequence[OffsetsPartitionStatus], of_topic: Verdict | None, now: str
+    seen: Observation,
+    partitions: Sequence[OffsetsPartitionStatus],
+    of_topic: Verdict | None,
+    identity: Identity,
+    now: str,
 ) -> CoordinatorClusterStatus:
     assert seen.cluster is not None
     before, generation = seen.cluster.status, seen.cluster.metadata.generation
     led = _count(partitions, PartitionState.LED)
-    verdict = _verdict_of_cluster(seen, of_topic)
+    verdict = _verdict_of_cluster(seen, of_topic, identity)
     if verdict.reason is Reason.PODS_NOT_READY and before.observed_generation == generation and _is_asking(seen):
         # The operator has just started: that pods have not answered yet is no reason to change the status.
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
@@ -182,15 +187,18 @@ def cluster_status(
         led=led,
         leaderless=len(partitions) - led,
         bootstrap=seen.bootstrap,
+        cluster_id=identity.cluster_id or before.cluster_id,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )
 
 
-def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None) -> Verdict:
+def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:
     assert seen.cluster is not None
     declared = seen.cluster.spec.pods
     if seen.cluster.spec.suspend:
         return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
+    if identity.trouble:
+        return Verdict(Reason.FOREIGN_CLUSTER, identity.trouble, stalled=True)
     if len(seen.pods) < declared:
         return Verdict(Reason.CREATING_PODS, f"{len(seen.pods)} of {declared} pods exist", reconciling=True)
     if of_topic is None:

@@ -21,6 +21,7 @@ from muster_coordinator.podapi.client import (
 from muster_coordinator.podapi.image import MetadataAnswer
 from muster_coordinator.podapi.models import PartitionEvent, PodStatus, ReplicaStatus, StatusEvent
 from muster_coordinator.states import ReplicaRole, ShardState
+from muster_operator.api.reshard import Layout
 from muster_operator.clock import Clock
 from muster_operator.plan.observation import Connection, PodView
 from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
@@ -123,6 +124,8 @@ class PodSession:
             cordoned=info.cordoned,
             node_lost=info.node_lost,
             uid=info.uid,
+            cluster_id=status.cluster_id,
+            layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
         )
 
     # The answer to a call is as true as an event, and often earlier. `run` is the value of `runs` when the call was

@@ -23,14 +23,14 @@ async def record_reshard(context: Context, actions: Sequence[Action]) -> Outcome
     todo = next((each for each in actions if isinstance(each, RecordReshard)), None)
     if todo is None:
         return None
-    reshard = todo.status.reshard
-    assert reshard is not None
+    reshard, layout = todo.status.reshard, todo.status.layout
+    what = f"layout {layout}" if reshard is None else f"re-shard {reshard.base}: {reshard.phase}: {reshard.message}"
     try:
         await context.store.write_topic_status(todo.seen, todo.status)
     except (ConflictError, NotFoundError) as error:
         context.metrics.conflicts.inc()
-        return Outcome("Overtaken", f"re-shard {reshard.base}: {error}")
-    return Outcome("Recorded", f"re-shard {reshard.base}: {reshard.phase}: {reshard.message}")
+        return Outcome("Overtaken", f"{what}: {error}")
+    return Outcome("Recorded", what)
 
 
 async def set_fences(context: Context, actions: Sequence[Action]) -> Outcome | None:

@@ -28,11 +28,14 @@ from muster_coordinator.podapi.models import (
 from muster_coordinator.podapi.reshard import FenceCall, FencesRequest
 from muster_operator.api.models import (
     CoordinatorCluster,
+    CoordinatorClusterStatus,
+    Layout,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
     OffsetsPartitionStatus,
     OffsetsTopic,
+    OffsetsTopicStatus,
     PartitionState,
     Reshard,
     TopicRef,
@@ -95,6 +98,21 @@ class Model:
         for number in range(self.pods):
             self.running[f"c-{number}"] = FakePod(f"c-{number}", number, net=self.net)
 
+    # What happens to objects
+
+    def recreate(self, *, cluster: bool = True, topic: bool = True, partitions: bool = True) -> None:
+        """Objects are deleted and applied again: other uids, and no status."""
+        self.version += 1
+        uid = f"again-{self.version}"
+        if cluster:
+            meta = replace(self.cluster.metadata, uid=uid)
+            self.cluster = replace(self.cluster, metadata=meta, status=CoordinatorClusterStatus())
+        if topic:
+            meta = replace(self._topic_meta(), uid=uid)
+            self.topic = replace(self.topic, metadata=meta, status=OffsetsTopicStatus())
+        if partitions:
+            self.objects.clear()
+
     # What happens to pods
 
     def restart(self, name: str) -> None:
@@ -132,13 +150,16 @@ class Model:
             fencing_token=status.fencing_token,
             lost_peers=frozenset(status.lost_peers),
             steady_s=self.steady_s,
+            cluster_id=status.cluster_id,
+            layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
         )
 
     # The store
 
     def recorded(self, name: str) -> OffsetsPartitionStatus:
         """What operators decide on."""
-        return as_recorded(self.topic, self.objects[name]).status
+        deleted = OffsetsPartition(ObjectMeta(name, "ns"), OffsetsPartitionSpec(TopicRef("t"), int(name[2:])))
+        return as_recorded(self.topic, self.objects.get(name, deleted)).status
 
     def record(self, action: RecordLeadership) -> bool:
         if self.topic.metadata.resource_version != action.seen.metadata.resource_version:
@@ -154,7 +175,8 @@ class Model:
 
     def show(self, action: WritePartitionStatus) -> None:
         name = action.seen.metadata.name
-        if self.objects[name].metadata.resource_version == action.seen.metadata.resource_version:
+        now = self.objects.get(name)
+        if now is not None and now.metadata.resource_version == action.seen.metadata.resource_version:
             self.objects[name] = replace(self.objects[name], status=action.status, metadata=self._meta(name))
 
     def put(self, name: str, status: OffsetsPartitionStatus) -> None:
@@ -209,7 +231,9 @@ class Model:
 
     def _meta(self, name: str) -> ObjectMeta:
         self.version += 1
-        return ObjectMeta(name, "ns", f"uid-{name}", str(self.version))
+        known = self.objects.get(name)
+        uid = f"uid-{name}-{self.version}" if known is None else known.metadata.uid
+        return ObjectMeta(name, "ns", uid, str(self.version))
 
     @property
     def all_led(self) -> bool:
@@ -269,7 +293,7 @@ class Operator:
         try:
             self._do(action)
         except RefusedCallError as refused:
-            if refused.problem.reason not in ("StaleToken", "StaleImage"):
+            if refused.problem.reason not in ("StaleToken", "StaleImage", "ForeignCluster"):
                 raise
 
     def _do(self, action: Action) -> None:

@@ -13,6 +13,7 @@ from muster_operator.api.models import (
     OffsetsPartitionStatus,
     PartitionState,
 )
+from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.status import Verdict, cluster_status
 
@@ -26,7 +27,7 @@ def status(before: CoordinatorClusterStatus, *connections: Connection) -> Coordi
     )
     pods = tuple(PodView(f"c-{i}", i, connection, ready=True) for i, connection in enumerate(connections))
     seen = Observation("n", "c", cluster=cluster, pods=pods)
-    return cluster_status(seen, LED, ALL_LED, now="1970-01-01T00:00:00Z")
+    return cluster_status(seen, LED, ALL_LED, Identity("id"), now="1970-01-01T00:00:00Z")
 
 
 def reason(of: CoordinatorClusterStatus) -> tuple[str, str]:

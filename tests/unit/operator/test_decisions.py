@@ -185,7 +185,8 @@ def test_loss_of_a_majority_for_good_stalls_and_names_the_way_out(model: Model) 
     Operator(model, token=2).settle()
     for each in model.objects.values():
         assert (each.status.state, each.status.reason) == (PartitionState.STALLED, Reason.NO_MAJORITY)
-        assert "spec.allowDataLoss: 0" in each.status.conditions[0].message
+        command = f"""kubectl -n ns patch offsetspartition {each.metadata.name} --type merge -p '{{"spec":"""
+        assert command + '{"allowDataLoss":0}}\'' in each.status.conditions[0].message
 
 
 def test_persons_word_has_the_partition_led_from_what_is_left_and_is_spent_then(model: Model) -> None:

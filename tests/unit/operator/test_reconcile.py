@@ -234,9 +234,19 @@ async def test_emptied_log_with_the_old_id_is_not_led(town: World) -> None:
         assert pod.elections == []
 
 
-async def test_pod_with_an_unknown_log_is_not_taken_over(tmp_path: Path) -> None:
+async def test_log_that_no_record_names_is_led_on_with_its_own_set(tmp_path: Path) -> None:
     async with world(tmp_path, pods=1, partitions=2) as town:
-        town.volumes[0].replicas[1] = FakeReplica("old", promised=5, used=True, end_offset=100, replicas=("old",))
+        log = FakeReplica("old", promised=5, used=True, end_offset=100, last_epoch=4, replicas=("old",))
+        town.volumes[0].replicas[1] = log
+        async with town.operator():
+            led = await town.until_state(1, PartitionState.LED)
+        assert (led.status.epoch, led.status.replicas[0].log_id) == (6, "old")
+        assert not any(each.bootstrap for each in town.pods[0].elections if each.partition == 1)
+
+
+async def test_log_that_names_no_set_is_used_when_a_person_names_its_pod(tmp_path: Path) -> None:
+    async with world(tmp_path, pods=1, partitions=2) as town:
+        town.volumes[0].replicas[1] = FakeReplica("old", promised=5, used=True)
         async with town.operator():
             stalled = await town.until_state(1, PartitionState.STALLED)
             assert stalled.status.reason == "UnknownLog"
@@ -245,7 +255,6 @@ async def test_pod_with_an_unknown_log_is_not_taken_over(tmp_path: Path) -> None
             await town.store.apply(named)
             led = await town.until_state(1, PartitionState.LED)
         assert (led.status.epoch, led.status.replicas[0].log_id) == (6, "old")
-        assert not any(each.bootstrap for each in town.pods[0].elections if each.partition == 1)
 
 
 async def test_slow_load_is_led_when_its_event_comes(tmp_path: Path) -> None:

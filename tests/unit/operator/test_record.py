@@ -112,16 +112,18 @@ def test_partition_that_does_not_show_yet_what_is_recorded_is_led_on() -> None:
     assert now.state is PartitionState.LED
 
 
-def test_partition_object_that_was_deleted_and_created_again_begins_anew_and_its_epoch_goes_on() -> None:
+def test_partition_object_that_was_deleted_begins_anew_only_without_any_log_and_its_epoch_goes_on() -> None:
     model = Model(partitions=2)
     Operator(model).settle()
     led = model.objects["t-1"].status
-    other = replace(model.objects["t-1"].metadata, uid="another")
-    model.objects["t-1"] = replace(model.objects["t-1"], metadata=other, status=OffsetsPartitionStatus())
+    del model.objects["t-1"]
     Operator(model, token=2).settle()
-    assert model.objects["t-1"].status.reason == "UnknownLog", "the log has data, and a person has to say what it is"
+    assert model.objects["t-1"].status.replicas == led.replicas, "the log is there"
     model.lose_volume(led.replicas[0].pod)
     Operator(model, token=3).settle()
+    assert model.objects["t-1"].status.reason == "LogLost"
+    del model.objects["t-1"]
+    Operator(model, token=4).settle()
     now = model.objects["t-1"].status
     assert (now.state, now.epoch) == (PartitionState.LED, led.epoch + 1)
     assert now.replicas[0].log_id != led.replicas[0].log_id

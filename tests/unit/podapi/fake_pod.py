@@ -307,6 +307,9 @@ class FakePod:
             peer_address=f"127.0.0.1:{19092 + self.node_id}",
             fencing_token=self.tokens.highest,
             lost_peers=self.lost_peers,
+            cluster_id=self._last_image.cluster_id if self._last_image else "",
+            offsets_base=self._last_image.offsets_base if self._last_image else 0,
+            offsets_partitions=self._last_image.offsets_partitions if self._last_image else 0,
         )
 
     def partitions(self) -> tuple[ReplicaStatus, ...]:
@@ -344,6 +347,7 @@ class FakePod:
                 if leads and log_id != replica.log_id
             ),
             fence=replica.fence if leads else None,
+            last_epoch=replica.last_epoch,
         )
 
     def _leading_state(self, index: int) -> ShardState:
@@ -368,12 +372,19 @@ class FakePod:
     def _publish(self, index: int) -> None:
         self._hub.publish(self._partition(index))
 
+    @property
+    def _last_image(self) -> MetadataImage | None:
+        return self.volume.last_image
+
     def update_metadata(self, image: MetadataImage) -> MetadataAnswer:
+        if self._last_image is not None and self._last_image.cluster_id != image.cluster_id:
+            raise RefusedCallError(409, "ForeignCluster", "the volume belongs to another cluster")
         self.tokens.check(image.token)
         current = self.images[-1] if self.images else None
         if current is not None and (image.token, image.version) < (current.token, current.version):
             raise RefusedCallError(409, "StaleImage", "there is a newer one")
         self.images.append(image)
+        self.volume.last_image = image
         self._hub.publish_status()
         self.replicate()
         return MetadataAnswer(image.token, image.version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import Election, FenceStatus
 
 __all__ = ["FakeReplica", "FakeVolume", "may_become"]
@@ -36,6 +37,7 @@ class FakeReplica:
 @dataclass
 class FakeVolume:
     replicas: dict[int, FakeReplica] = field(default_factory=dict)
+    last_image: MetadataImage | None = None
 
 
 def may_become(log: FakeReplica, call: Election) -> bool:

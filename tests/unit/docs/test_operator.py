@@ -1,0 +1,29 @@
+"""docs/operator.md: every row of its matrix names a test that exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+PAGE = REPOSITORY / "docs" / "operator.md"
+
+
+def rows() -> list[tuple[str, str]]:
+    """(the row, the text of its last column)."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return [(line, line.strip("| ").rsplit("|", 1)[1].strip()) for line in lines if not line.startswith("| what ")]
+
+
+def test_every_row_names_tests_that_exist() -> None:
+    found = rows()
+    assert len(found) > 10
+    for row, named in found:
+        tests = re.findall(r"`([\w/]+\.py)::(\w+)`", named)
+        assert tests, f"no test in the last column of: {row}"
+        for file, test in tests:
+            path = next(
+                (p for p in (REPOSITORY / "tests/unit" / file, REPOSITORY / "tests" / file) if p.exists()), None
+            )
+            assert path is not None, f"{file} does not exist: {row}"
+            assert re.search(rf"def {test}\(", path.read_text(encoding="utf-8")), f"{test} is not in {file}"
