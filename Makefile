@@ -32,7 +32,7 @@ test: $(STAMP) ## everything that can run here; says what it skipped and what wo
 	@$(BIN)/python hack/run_tests.py
 
 .PHONY: test-fast
-test-fast: $(STAMP) ## unit and golden tests only (a minute)
+test-fast: $(STAMP) ## unit and golden tests, but for those marked as long (under a minute)
 	@$(BIN)/python hack/run_tests.py --only fast
 
 .PHONY: test-kubernetes

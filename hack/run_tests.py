@@ -116,8 +116,8 @@ def read_report(report: Path, outcome: Outcome) -> None:
 
 
 def run_fast(outcome: Outcome) -> None:
-    """A part of the stage main."""
-    pytest(outcome, *SIDE_BY_SIDE, *FAST)
+    """A part of the stage main, without the tests that are marked as long."""
+    pytest(outcome, *SIDE_BY_SIDE, "-m", "not long", *FAST)
 
 
 def run_main(outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -358,7 +359,7 @@ class AgainstModel(RuleBasedStateMachine):
         }
 
 
-TestAgainstModel: Any = AgainstModel.TestCase
+TestAgainstModel: Any = pytest.mark.long(AgainstModel.TestCase)
 TestAgainstModel.settings = settings(
     max_examples=int(os.environ.get("HYPOTHESIS_MAX_EXAMPLES", "200")),
     stateful_step_count=60,

@@ -160,6 +160,7 @@ def is_open(log: Log) -> dict[int, int]:
 # -- prefixes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @RUNS
 @given(STEPS)
 def test_every_prefix_gives_what_the_leader_had_there(steps: list[tuple[str, str, int]]) -> None:
@@ -220,6 +221,7 @@ def aborted_records(log: Log) -> set[int]:
     return aborted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep_tombstones", [True, False])
 @RUNS
 @given(STEPS)
@@ -301,6 +303,7 @@ def shown_by(log: Log, now_ms: int) -> object:
     return groups, h.timers, h.coordinator.offset_count, sorted(h.group_ids())
 
 
+@pytest.mark.long
 @RUNS
 @given(STEPS, st.integers(0, 200), st.booleans(), st.randoms(use_true_random=False))
 def test_order_of_different_keys_does_not_matter(

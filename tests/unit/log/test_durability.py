@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.log.harness import Pod
@@ -50,6 +51,7 @@ def act(pod: Pod, step: tuple[object, ...]) -> None:
         check(pod)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.integers(0, 2**32))
 def test_acknowledged_batches_survive_any_sequence_of_crashes(

@@ -48,12 +48,14 @@ def problems(table: pa.Table) -> list[tuple[str, int, int]]:
     return [(row["problem"], row["position"], row["problem_bytes"]) for row in rows if row["problem"]]
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(segments())
 def test_any_segment_decodes_as_the_plain_decoder_reads_it(data: bytes) -> None:
     assert comparable(decode_segment(data)) == plain_rows(data)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(st.lists(batches(right_records), min_size=49, max_size=90).map(b"".join))
 def test_many_batches_side_by_side_decode_as_the_plain_decoder_reads_them(data: bytes) -> None:

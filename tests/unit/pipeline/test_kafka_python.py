@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
@@ -56,6 +57,7 @@ def right_segments(draw: st.DrawFn) -> bytes:
     return b"".join(parts)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(right_segments())
 def test_the_same_records_as_kafka_python(data: bytes) -> None:

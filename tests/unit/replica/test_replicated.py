@@ -55,6 +55,7 @@ async def test_leader_killed_and_nothing_acknowledged_is_lost(pods: ReplicaPods)
     assert_equal_logs(pods)
 
 
+@pytest.mark.long
 async def test_replicas_killed_in_turn_under_load_lose_nothing(pods: ReplicaPods) -> None:
     acknowledged = -1
     leader = 0
