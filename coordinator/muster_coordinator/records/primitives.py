@@ -44,6 +44,9 @@ class Cursor:
         self._what = what
         self._flexible = flexible
 
+    def int8(self) -> int:
+        return int.from_bytes(self._take(1), "big", signed=True)
+
     def int16(self) -> int:
         return int.from_bytes(self._take(2), "big", signed=True)
 
@@ -76,7 +79,16 @@ class Cursor:
 
     def array_length(self) -> int:
         """Never more than the bytes that are left, so that a damaged length allocates nothing."""
+        length = self.nullable_array_length()
+        if length is None:
+            raise RecordDecodeError(f"{self._what}: null where an array must be, before byte {self._position}")
+        return length
+
+    def nullable_array_length(self) -> int | None:
+        """Like `array_length`; None for a null array."""
         length = self._unsigned_varint() - 1 if self._flexible else self.int32()
+        if length == -1:
+            return None
         if length < 0 or length > len(self._data) - self._position:
             raise RecordDecodeError(f"{self._what}: array of {length} elements before byte {self._position}")
         return length
@@ -88,6 +100,16 @@ class Cursor:
         for _ in range(self._unsigned_varint()):
             self._unsigned_varint()
             self._take(self._unsigned_varint())
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        """Tag -> content. Empty in a version that is not flexible."""
+        if not self._flexible:
+            return {}
+        fields: dict[int, bytes] = {}
+        for _ in range(self._unsigned_varint()):
+            tag = self._unsigned_varint()
+            fields[tag] = self._take(self._unsigned_varint())
+        return fields
 
     def _take(self, size: int) -> bytes:
         end = self._position + size

@@ -1,0 +1,100 @@
+"""The tables of one partition of the transaction topic, and what the operations need besides."""
+
+from __future__ import annotations
+
+from muster_coordinator.records.batch import batch_bytes
+from muster_coordinator.records.transaction_log import (
+    TransactionLogValue,
+    TransactionRecord,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+from muster_coordinator.state_machine import Record, TimerKey, Token
+from muster_coordinator.transactions.config import TransactionConfig
+from muster_coordinator.transactions.ports import MarkedTopics
+from muster_coordinator.transactions.producer_ids import ProducerIds
+from muster_coordinator.transactions.transitions import NO_EPOCH
+
+Stored = tuple[int, TransactionLogValue]
+"""(offset of the record in the log, value). The offset of a PREPARE record names the end of one transaction."""
+
+EXPIRE_TIMER: TimerKey = ("expire", "")
+"""Search for expired transactional ids."""
+
+START_TIMER: TimerKey = ("start", "")
+"""Timer after a load, for the transactional ids that were not looked at yet."""
+
+
+def transaction_timer(transactional_id: str) -> TimerKey:
+    """What time brings to a transactional id: in Ongoing the end of its time, in PrepareCommit and PrepareAbort the
+    next attempt to write markers."""
+    return ("transaction", transactional_id)
+
+
+class Counters:
+    """Events since the tables were created."""
+
+    __slots__ = ("aborts", "commits", "expired_ids", "producer_ids", "refused_markers", "timed_out")
+
+    def __init__(self) -> None:
+        self.aborts = 0
+        self.commits = 0
+        self.expired_ids = 0
+        self.producer_ids = 0
+        self.refused_markers = 0
+        self.timed_out = 0
+
+
+class TransactionTables:
+    """Data of one partition. `marker_writer` is the token under which `MarkersToWrite` leave as replies.
+
+    Durable: `ids` and `producer_ids`. Live, from the load to the end of a leadership: `last_epochs`, the epoch before
+    the present one where a producer may still repeat the call that ended it, which Kafka does not write to the log
+    either; `missing`, the partitions of prepared transactions that have no marker yet, as far as this pod knows.
+    """
+
+    __slots__ = ("config", "counters", "ids", "last_epochs", "marker_writer", "missing", "producer_ids", "topics")
+
+    def __init__(self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: Token) -> None:
+        self.config = config
+        self.topics = topics
+        self.marker_writer = marker_writer
+        self.ids: dict[str, Stored] = {}
+        self.producer_ids = ProducerIds(partition)
+        self.last_epochs: dict[str, int] = {}
+        self.missing: dict[str, set[tuple[str, int]]] = {}
+        self.counters = Counters()
+
+    def value(self, transactional_id: str) -> TransactionLogValue | None:
+        stored = self.ids.get(transactional_id)
+        return None if stored is None else stored[1]
+
+    def take_producer_id(self, now_ms: int) -> tuple[int, list[Record]] | None:
+        """Like `ProducerIds.take`."""
+        taken = self.producer_ids.take(now_ms)
+        self.counters.producer_ids += taken is not None
+        return taken
+
+    def fits(self, records: list[Record]) -> bool:
+        """Whether the records of one operation fit into one batch."""
+        return batch_bytes(records) <= self.config.max_record_bytes
+
+    def remember_epoch(self, transactional_id: str, last_epoch: int) -> None:
+        """The producer may repeat, with `last_epoch`, the call that gave it the present epoch. NO_EPOCH: it may not."""
+        if last_epoch == NO_EPOCH:
+            self.last_epochs.pop(transactional_id, None)
+        else:
+            self.last_epochs[transactional_id] = last_epoch
+
+    def forget_live(self) -> None:
+        self.last_epochs.clear()
+        self.missing.clear()
+
+
+def transaction_record(transactional_id: str, value: TransactionLogValue | None) -> Record:
+    """Returns the record of a transactional id; its tombstone if `value` is None."""
+    return (
+        encode_transaction_key(transactional_id),
+        None if value is None else encode_transaction_value(value),
+        TransactionRecord(transactional_id, value),
+    )
