@@ -195,6 +195,7 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
     leaderless: int = 0
     bootstrap: Annotated[str, Meta(description="bootstrap.servers for Kafka clients.")] = ""
+    selector: Annotated[str, Meta(description="Label selector of the pods, for `kubectl scale` and autoscalers.")] = ""
     cluster_id: Annotated[
         str, Meta(description="The id of the Kafka cluster that clients see. The volumes remember it.")
     ] = ""

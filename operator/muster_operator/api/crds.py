@@ -6,7 +6,7 @@ Writes crds/<plural>.yaml, which is checked in; a test compares the two.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Kind:
     plural: str
     columns: tuple[Column, ...]
     rules: tuple[tuple[str, str], ...]
+    scale: Mapping[str, str] | None = None
 
 
 def name_rule(limit: int) -> tuple[str, str]:
@@ -71,6 +72,11 @@ KINDS = (
             AGE,
         ),
         (name_rule(models.CLUSTER_NAME_LIMIT),),
+        scale={
+            "specReplicasPath": ".spec.pods",
+            "statusReplicasPath": ".status.pods",
+            "labelSelectorPath": ".status.selector",
+        },
     ),
     Kind(
         "OffsetsTopic",
@@ -146,7 +152,7 @@ def _definition(kind: Kind) -> dict[str, Any]:
                     "name": models.VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}} if kind.scale is None else {"status": {}, "scale": dict(kind.scale)},
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {"openAPIV3Schema": _root_schema(kind)},
                 }

@@ -43,7 +43,7 @@ class PodView:
     `detail`: why it is not UP. `draining`: it is about to end and takes no election. `gone`: it was deleted by force,
     and can end at any moment. `steady_s`: seconds since it came UP, or since it was lost. `lost_peers`: pods that it
     does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs, "" if
-    unknown. `outdated`: it runs an older template than declared. `cordoned`: its node is about to be emptied.
+    unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be emptied.
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
     of the same name apart. `cluster_id`, `layout`: of the last image that its volume has taken ("" and None: none).
     """

@@ -39,7 +39,8 @@ def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Map
     if missing := missing_pods(seen):
         waiting = f"waits for {missing} before it gets its place"
         return {each.spec.index: _pending(each, waiting) for each in unplaced}
-    places = place(unplaced, placed, seen.pods, seen.topics[0].spec.replication_factor)
+    staying = [pod for pod in seen.pods if not pod.cordoned] or seen.pods
+    places = place(unplaced, placed, staying, seen.topics[0].spec.replication_factor)
     decisions = {}
     for each in unplaced:
         chosen = places[each.metadata.name]

@@ -15,6 +15,7 @@ from muster_operator.api.models import (
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
+    PartitionState,
 )
 from muster_operator.plan.actions import (
     Action,
@@ -40,6 +41,7 @@ from muster_operator.plan.placement import place_new, too_few_pods
 from muster_operator.plan.record import next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import next_to_restart, restart
+from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import removable
 from muster_operator.plan.status import (
     Verdict,
@@ -88,6 +90,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
             *_cluster(seen, cluster, [], verdict, time, identity),
         )
 
+    seen = emptying_surplus(seen, topic)
     found = read_logs(seen, objects.recorded)
     objects = with_fields(objects, recorded={**objects.recorded, **found.adopted})
     facts = _facts(seen, topic, objects)
@@ -122,8 +125,17 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *refusals,
         *told,
         *others,
-        *_cluster(seen, cluster, ordered, verdict, time, identity),
+        *_cluster(seen, cluster, ordered, _with_scale(seen, topic, ordered, verdict), time, identity),
     )
+
+
+def _with_scale(
+    seen: Observation, topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict
+) -> Verdict:
+    """The verdict on the cluster: a scale-down that is not over, unless partitions have no leader and get none."""
+    if any(each.state in (PartitionState.LEADERLESS, PartitionState.STALLED) for each in partitions):
+        return verdict
+    return scale_down(seen, topic, partitions) or verdict
 
 
 def _topic(

@@ -90,7 +90,7 @@ def _begin(seen: Observation, topic: OffsetsTopic, now: str) -> ReshardStatus | 
         return None
     return ReshardStatus(
         ReshardPhase.PREPARING,
-        base=max(_first_free(topic), *(index + 1 for pod in seen.pods for index in pod.replicas)),
+        base=max([_first_free(topic), *(index + 1 for pod in seen.pods for index in pod.replicas)]),
         partitions=wanted.partitions,
         generation=topic.metadata.generation,
         start_time=now,

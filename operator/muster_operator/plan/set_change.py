@@ -16,6 +16,7 @@ from muster_operator.plan.moves import interrupt, may_take_over
 from muster_operator.plan.observation import PodView
 from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up, log_ids
 from muster_operator.plan.placement import choose_pods
+from muster_operator.plan.scale import ordinal_of
 
 
 def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle: Decision) -> Decision | None:
@@ -103,21 +104,18 @@ def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequen
 
 
 def _is_to_go(partition: PartitionView, member: Member) -> bool:
-    """Whether the replica is lost for good, is away for too long, or is on a pod that spec.replicas does not name."""
+    """Whether the replica is lost for good, is away for too long, or is on a pod that spec.replicas does not name or
+    that is above spec.pods.
+    """
     facts, pod = partition.facts, member.pod
     asked = partition.record.spec.replicas
     if asked and member.replica.pod not in asked:
         return True
+    if not asked and ordinal_of(member.replica.pod) >= facts.declared:
+        return True
     if member.is_lost or (pod is not None and pod.is_up and member.is_damaged):
         return True
-    if pod is None:
-        return _ordinal(member.replica.pod) >= facts.declared
-    return facts.is_away_for_long(pod)
-
-
-def _ordinal(pod: str) -> int:
-    digits = pod.rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 0
+    return pod is not None and facts.is_away_for_long(pod)
 
 
 def _is_hopeless(learner: Member, facts: ClusterFacts) -> bool:

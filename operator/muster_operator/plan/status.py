@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from muster_coordinator.states import FailureReason
 from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition, without_condition
 from muster_operator.api.models import (
+    GROUP,
     CoordinatorClusterStatus,
     FailoverRecord,
     OffsetsPartition,
@@ -187,6 +188,7 @@ def cluster_status(
         led=led,
         leaderless=len(partitions) - led,
         bootstrap=seen.bootstrap,
+        selector=f"{GROUP}/cluster={seen.name}",
         cluster_id=identity.cluster_id or before.cluster_id,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )

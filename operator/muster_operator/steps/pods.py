@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.actions import Action, Refresh, RestartPod
 from muster_operator.plan.observation import CallKind
+from muster_operator.plan.scale import pods_to_run
 from muster_operator.steps.context import PAUSE_S, Context, Outcome
 
 log = structlog.get_logger(__name__)
@@ -19,11 +21,15 @@ RESTART_EVERY_S = 5.0
 
 
 async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:
-    """Ask the workload in every reconcile: it knows if anything is to be done. After leadership, as it can be slow."""
+    """Ask the workload in every reconcile: it knows if anything is to be done. After leadership, as it can be slow.
+
+    It is asked for more pods than are declared while a pod above the declared ones is still needed.
+    """
     cluster = context.seen.cluster
     if cluster is None or cluster.spec.suspend:
         return None
-    return Outcome("PodsEnsured", await context.workload.ensure_pods(cluster))
+    wanted = replace(cluster, spec=replace(cluster.spec, pods=pods_to_run(context.seen)))
+    return Outcome("PodsEnsured", await context.workload.ensure_pods(wanted))
 
 
 async def restart_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:

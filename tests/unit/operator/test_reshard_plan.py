@@ -264,3 +264,14 @@ def test_the_test_would_notice_an_old_partition_that_serves_too_long() -> None:
         town.check()
     status = replace(town.reshard, phase=ReshardPhase.DONE)
     assert status.layout == Layout(OLD, NEW)
+
+
+def test_reshard_that_is_asked_for_while_no_pod_answers_begins_with_the_next_free_number() -> None:
+    model = Model(partitions=2)
+    Operator(model).settle()
+    for name in [*model.running]:
+        model.stop(name)
+    model.ask(3)
+    Operator(model, token=2).settle()
+    assert model.topic.status.reshard is not None
+    assert model.topic.status.reshard.base == 2
