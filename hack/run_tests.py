@@ -80,12 +80,15 @@ class Outcome:
 
 
 def pytest(outcome: Outcome, *arguments: str, environment: dict[str, str] | None = None) -> None:
-    """Run pytest in this interpreter's environment; its output goes straight to ours."""
+    """Run pytest in this interpreter's environment; its output goes straight to ours. Compiled test modules are kept,
+    whatever the environment says: each of the processes would compile all of them again.
+    """
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / f"{outcome.name}.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-    code = run_to_its_end(command, REPOSITORY, os.environ | (environment or {}))
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    code = run_to_its_end(command, REPOSITORY, inherited | (environment or {}))
     if report.exists():
         read_report(report, outcome)
     if code != 0:
