@@ -6,6 +6,7 @@ Also what a person declares: preferred leaders, the pods of a partition, and tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, cast
@@ -22,6 +23,7 @@ from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
+from muster_operator.api.conditions import ConditionType, find_condition
 from muster_operator.api.models import (
     ClusterRef,
     CoordinatorCluster,
@@ -151,11 +153,14 @@ class PlannedStore:
         return Record(status.epoch, leader, sets, status.led_epoch >= 0)
 
     def allow_loss(self) -> bool:
-        """A person's word about the loss of what was led until now."""
-        led_epoch = self._objects.recorded(self._index).led_epoch
-        if self._objects.partitions[self._index].spec.allow_data_loss == led_epoch:
+        """A person sets `allowDataLoss` to the number that the condition's message names. False: it names none, or that
+        number is set already."""
+        partition = self._objects.partitions[self._index]
+        ready = find_condition(partition.status.conditions, ConditionType.READY)
+        asked = re.search(r'"allowDataLoss":(\d+)', ready.message if ready is not None else "")
+        if asked is None or partition.spec.allow_data_loss == int(asked[1]):
             return False
-        self._objects.declare(self._index, allow_data_loss=led_epoch)
+        self._objects.declare(self._index, allow_data_loss=int(asked[1]))
         return True
 
 

@@ -123,4 +123,5 @@ def _replica_view(replica: Replica) -> ReplicaStatus:
         rebuilding=core.promise.rebuilding,
         needs_higher_epoch=core.needs_higher_epoch,
         followers=tuple(FollowerStatus(*follower) for follower in core.followers),
+        last_epoch=core.log.last_epoch,
     )

@@ -38,6 +38,7 @@ def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | N
         groups=shard.machine.key_count if shard is not None else 0,
         leader=replica.promised.leader,
         rebuilding=replica.promised.rebuilding,
+        last_epoch=replica.log.epochs.last_epoch if replica.is_open else -1,
     )
     if core is None or damage:
         return status
@@ -66,7 +67,6 @@ def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:
         sets_committed=sets is not None and core.commit_point > core.log.sets_offset,
         needs_higher_epoch=core.needs_higher_epoch,
         followers=tuple(FollowerStatus(*follower) for follower in core.followers),
-        last_epoch=core.log.last_epoch,
     )
 
 

@@ -177,8 +177,9 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
         Annotated[int, Meta(ge=0)] | None,
         Meta(
             description="A person's word, for a partition that has lost a majority of its replicas for good: lead it"
-            " from the best log that can be reached, and lose what only the others had. Set it to status.ledEpoch; it"
-            " is spent as soon as the partition is led in a higher epoch.",
+            " from the best log that can be reached, and lose what only the others had. Set it to the number in the"
+            " message of the Ready condition: the epoch of the latest history. It covers no other epoch, so it is"
+            " spent as soon as the partition is led in a higher one.",
         ),
     ] = None
 

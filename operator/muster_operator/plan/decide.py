@@ -131,12 +131,7 @@ def _sets(
         return (located[0], ()) if committed else located
     if not previous_in_log and in_log == before:
         return located  # the change is recorded, and its election is still to come
-    by_log_id = {each.log_id: each.replica for each in partition.members}
-
-    def named(log_id: str) -> Replica:
-        return partition.member(by_log_id.get(log_id, Replica("", log_id))).replica
-
-    return tuple(map(named, log_replicas)), tuple(map(named, log_previous))
+    return tuple(map(partition.located, log_replicas)), tuple(map(partition.located, log_previous))
 
 
 def _left(partition: PartitionView, before: OffsetsPartitionStatus) -> tuple[Replica, ...]:

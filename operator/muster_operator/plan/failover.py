@@ -83,6 +83,8 @@ def without_leader(partition: PartitionView, attempt: Attempt | None) -> Decisio
     if partition.lacks_majority():
         if not partition.lacks_majority(hoped=True):
             return unchanged(partition.record)
+        if (adopted := _named_by_log(partition, seen)) is not None:
+            return adopted
         loss = _loss_is_allowed(partition)
         if not loss:
             return _taken_back(partition, seen) or _no_majority(partition, seen)
@@ -220,11 +222,37 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
     counted = sum(each.counts for each in partition.members)
     text = f"{counted} of {len(partition.members)} replicas can be counted: {'; '.join(troubles)}"
     sets = [each for each in (partition.replicas, partition.previous) if each]
-    if any(2 * sum(m.is_lost or m.is_damaged for m in each) >= len(each) for each in sets):
-        command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": seen.led_epoch})
-        hint = f"; to lead it from what is left, and lose what only the others had: {command}"
-        return stalled(seen, Reason.NO_MAJORITY, text + hint)
-    return leaderless(seen, Reason.NO_MAJORITY, text)
+    if not any(2 * sum(m.has_lost_data for m in each) >= len(each) for each in sets):
+        return leaderless(seen, Reason.NO_MAJORITY, text)
+    if partition.is_opening:
+        return leaderless(seen, Reason.NO_MAJORITY, f"{text}; not all of the other logs are open yet")
+    if any(each.is_there and each.view is not None and each.view.log_end_offset > 0 for each in partition.members):
+        command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": partition.last_led_epoch})
+        hint = f"to lead it from what is left, and lose what only the others had: {command}"
+    else:
+        hint = (
+            "no log with records is left: bring back a volume or repair a damaged log, or delete the OffsetsPartition"
+            " to begin empty"
+        )
+    return stalled(seen, Reason.NO_MAJORITY, f"{text}; {hint}")
+
+
+def _named_by_log(partition: PartitionView, seen: OffsetsPartitionStatus) -> Decision | None:
+    """Record the set that the latest log names, if that set has a majority and the recorded one does not.
+
+    So an election by allowDataLoss goes on that failed after its first record, and a record that was restored with etcd
+    finds the replicas of today. No data is given up: the pods count majorities of the sets that their logs name.
+    """
+    views = [each.view for each in partition.members if each.counts and each.view is not None and each.view.replicas]
+    latest = max(views, key=lambda view: (view.last_epoch, view.log_end_offset), default=None)
+    if latest is None or latest.last_epoch <= seen.led_epoch:
+        return None
+    replicas = tuple(map(partition.located, latest.replicas))
+    previous = tuple(map(partition.located, latest.previous_replicas))
+    adopted = replace(seen, replicas=replicas, previous_replicas=previous, learners=())
+    if partition.with_status(adopted).lacks_majority():
+        return None
+    return leaderless(adopted, Reason.SET_CONFLICT, "its log names other replicas than the record: taken over")
 
 
 def _no_candidate(partition: PartitionView, seen: OffsetsPartitionStatus) -> Decision:
@@ -253,9 +281,10 @@ def _held_back(partition: PartitionView, attempt: Attempt) -> Decision:
 
 
 def _loss_is_allowed(partition: PartitionView) -> bool:
-    """Whether spec.allowDataLoss covers this loss: it names an epoch, and covers no loss from a later epoch."""
-    allowed, status = partition.record.spec.allow_data_loss, partition.status
-    if allowed is None or status.led_epoch > allowed:
+    """Whether spec.allowDataLoss covers this loss: it names the epoch of the latest history, and covers no later and no
+    earlier one. A log that is not open yet may hold a later one.
+    """
+    if partition.record.spec.allow_data_loss != partition.last_led_epoch or partition.is_opening:
         return False
     return any(_may_lead(partition, each, loss=True) for each in _left(partition, loss=True))
 

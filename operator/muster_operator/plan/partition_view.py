@@ -45,6 +45,11 @@ class Member:
         return self.pod is not None and self.pod.is_up and self.view is not None and not self.is_damaged
 
     @property
+    def has_lost_data(self) -> bool:
+        """Whether the replica does not count, and will not by itself while no other replica leads."""
+        return self.is_lost or self.is_damaged or (self.is_there and not self.counts)
+
+    @property
     def is_damaged(self) -> bool:
         return self.view is not None and self.view.is_damaged
 
@@ -99,6 +104,11 @@ class PartitionView:
             return Member(Replica(pod.name, replica.log_id), pod, view)
         return Member(replica, pod, None)
 
+    def located(self, log_id: str) -> Replica:
+        """The replica with this log id, which a log may name and the record not, and the pod that has it; "": none."""
+        known = next((each.replica for each in self.members if each.log_id == log_id), Replica("", log_id))
+        return self.member(known).replica
+
     def _holders(self, log_id: str) -> Sequence[tuple[PodView, ReplicaStatus]]:
         """The pods that answer and have this log. A partition with one replica waits for its recorded pod instead."""
         if not log_id or self.facts.replication_factor == 1:
@@ -135,6 +145,18 @@ class PartitionView:
     def highest_epoch(self) -> int:
         """The highest epoch that the record names or that any replica has promised."""
         return max([self.status.epoch, *(view.epoch for _, view in self.logs)])
+
+    @property
+    def last_led_epoch(self) -> int:
+        """The epoch of the latest history: the highest in which a leader was active by the record, or that a log has a
+        record of. After etcd was restored, logs know of later leaders than the record.
+        """
+        return max([self.status.led_epoch, *(view.last_epoch for _, view in self.logs)])
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a pod has a log that it has not opened yet, so that it is not known how late its history is."""
+        return any(pod.is_up and not view.is_damaged and view.log_end_offset < 0 for pod, view in self.logs)
 
     def is_gone(self, name: str) -> bool:
         """Whether a pod counts as dead. That the operator does not hear it is not enough: most of the other replicas

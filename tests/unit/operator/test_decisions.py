@@ -215,6 +215,127 @@ def test_persons_word_has_the_partition_led_from_what_is_left_and_is_spent_then(
     assert model.objects["t-0"].status.state is PartitionState.STALLED
 
 
+def with_one_left(model: Model, allowed: int | None, **left: object) -> Observation:
+    """Partition 0 after the volumes of two of its three pods were lost, by a record that says epoch 5 was led."""
+    each = model.objects["t-0"]
+    partition = replace(
+        each,
+        spec=replace(each.spec, allow_data_loss=allowed),
+        status=replace(each.status, epoch=max(5, each.status.epoch), led_epoch=5),
+    )
+    model.lose_volume("c-0")
+    model.lose_volume("c-1")
+    return with_fields(views(model, **left), partitions=(partition,))
+
+
+def shown_of(actions: tuple[Action, ...]) -> tuple[PartitionState, str]:
+    (written,) = [each for each in actions if isinstance(each, WritePartitionStatus)]
+    condition = find_condition(written.status.conditions, "Ready")
+    assert condition is not None
+    return written.status.state, condition.message
+
+
+@pytest.mark.parametrize(
+    ("allowed", "last_epoch", "counts", "asked"),
+    [
+        (5, 5, True, 5),
+        (5, 4, True, 5),  # what epoch 5 had is among what is lost
+        (4, 5, False, 5),
+        (6, 5, False, 5),
+        (1_000_000, 5, False, 5),
+        (None, 5, False, 5),
+        (5, 7, False, 7),  # the record is of before: etcd was restored
+        (7, 7, True, 7),
+        (8, 7, False, 7),
+    ],
+)
+def test_persons_word_is_about_one_history_and_counts_for_none_before_or_after_it(
+    model: Model, allowed: int | None, last_epoch: int, counts: bool, asked: int
+) -> None:
+    observation = with_one_left(model, allowed, last_epoch=last_epoch, epoch=9)
+    actions = plan(observation, 1.0)
+    assert [each.allow_data_loss for each in elections(actions)] == [True] * counts
+    if not counts:
+        state, message = shown_of(actions)
+        assert state is PartitionState.STALLED
+        assert f'"allowDataLoss":{asked}}}' in message
+
+
+def test_persons_word_waits_for_logs_that_are_not_open_yet(model: Model) -> None:
+    """After a restart of all pods, and a restore of etcd, nobody knows yet how late the history of that log is."""
+    observation = with_one_left(model, 5, log_end_offset=-1, last_epoch=-1)
+    actions = plan(observation, 1.0)
+    assert elections(actions) == []
+    state, message = shown_of(actions)
+    assert state is PartitionState.LEADERLESS
+    assert "not all of the other logs are open yet" in message
+    assert "allowDataLoss" not in message
+
+
+def test_loss_that_was_allowed_goes_on_after_its_first_record_without_another_word(model: Model) -> None:
+    """The elected pod died after it wrote epoch 6 and the smaller set to its log, and before that was committed."""
+    (left,) = [each for each in model.objects["t-0"].status.replicas if each.pod == "c-2"]
+    observation = with_one_left(model, 5, last_epoch=6, epoch=6, replicas=(left.log_id,))
+    (recorded,) = [each for each in plan(observation, 1.0) if isinstance(each, RecordLeadership)]
+    line = recorded.leaderships["0"]
+    topic = replace(recorded.seen, status=replace(recorded.seen.status, leaderships={"0": line}))
+    (election,) = elections(plan(with_fields(observation, topics=(topic,)), 1.0))
+    assert (election.pod, election.epoch, election.replicas) == ("c-2", 7, (left.log_id,))
+    assert not election.allow_data_loss, "its log names the set, of which it is a majority"
+
+
+def test_set_of_the_latest_log_is_taken_over_where_a_restored_record_names_lost_replicas() -> None:
+    model = Model(pods=5, partitions=1, replication_factor=3)
+    Operator(model).settle()
+    each = model.objects["t-0"]
+    kept, *lost = each.status.replicas
+    others = [name for name in model.running if name not in {replica.pod for replica in each.status.replicas}]
+    observation = views(model)
+    known = next(pod.replicas[0] for pod in observation.pods if pod.name == kept.pod)
+    today = (known.log_id, "new-1", "new-2")
+    holders = dict(zip((kept.pod, *others), today, strict=True))
+    pods = tuple(
+        with_fields(
+            pod,
+            replicas={0: replace(known, log_id=holders[pod.name], replicas=today, last_epoch=9, epoch=9)}
+            if pod.name in holders
+            else {},
+        )
+        for pod in observation.pods
+    )
+    allowed = replace(each, spec=replace(each.spec, allow_data_loss=9))
+    restored = with_fields(observation, pods=pods, partitions=(allowed,))
+    actions = plan(restored, 1.0)
+    assert elections(actions) == [], "nothing has to be given up"
+    (recorded,) = [each for each in actions if isinstance(each, RecordLeadership)]
+    assert all(f"{pod}/{log_id}" in recorded.leaderships["0"] for pod, log_id in holders.items())
+    assert not any(replica.log_id in recorded.leaderships["0"].split("left=")[0] for replica in lost)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_partition_of_which_no_record_is_left_says_what_helps_instead_of_a_persons_word(
+    model: Model, damaged: bool
+) -> None:
+    failed = {"state": ShardState.FAILED, "reason": FailureReason.LOG_DAMAGED, "message": "at byte 7"}
+    left = failed if damaged else {"used": False, "log_end_offset": 0, "last_epoch": -1}
+    observation = with_one_left(model, 5, **left)
+    actions = plan(observation, 1.0)
+    assert elections(actions) == []
+    state, message = shown_of(actions)
+    assert state is PartitionState.STALLED
+    assert "allowDataLoss" not in message
+    assert "bring back a volume or repair a damaged log, or delete the OffsetsPartition to begin empty" in message
+
+
+def test_majority_that_rebuilds_its_logs_asks_for_a_persons_word() -> None:
+    """Power was lost under `muster.flush.os`: nothing comes back by itself."""
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    state, message = shown_of(plan(with_fields(views(model, rebuilding=True)), 1.0))
+    assert state is PartitionState.STALLED
+    assert f'"allowDataLoss":{model.objects["t-0"].status.led_epoch}}}' in message
+
+
 @pytest.mark.parametrize(
     ("own", "seen_by_pods", "token"), [(3, (), 3), (3, (-1, 2), 3), (3, (3, -1), 3), (3, (2, 8), 9), (0, (0,), 0)]
 )

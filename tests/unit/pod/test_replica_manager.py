@@ -25,6 +25,7 @@ from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
+from muster_coordinator.pod.status import replica_status
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.requests import groups as m
@@ -170,6 +171,23 @@ async def test_foreign_log_id_is_refused(pod: PodUnderTest) -> None:
 async def test_used_log_is_not_bootstrapped_again(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     assert (await pod.lead(2, bootstrap=True)).status is CallStatus.INVALID
+
+
+async def test_status_shows_the_epoch_of_the_last_record_whatever_was_promised_since(pod: PodUnderTest) -> None:
+    await pod.manager.create_replica(0)
+
+    def shown() -> tuple[int, int]:
+        status = replica_status(pod.manager, 0)
+        assert status is not None
+        return status.last_epoch, status.epoch
+
+    assert shown() == (-1, -1)
+    await pod.lead(3, bootstrap=True)
+    await pod.manager.resign(0, 5)
+    assert shown() == (3, 5)
+    await pod.restart()
+    await pod.manager.resign(0, 6)
+    assert shown() == (3, 6)
 
 
 async def test_empty_log_is_never_by_itself_a_reason_to_bootstrap(pod: PodUnderTest) -> None:

@@ -307,6 +307,27 @@ def test_election_that_allows_loss_and_fails_leaves_the_replica_rebuilding() -> 
     assert not net["b"].core.promise.rebuilding
 
 
+def test_election_that_allowed_loss_and_died_after_its_first_record_is_repeated_without_allowing_more() -> None:
+    """Its log names the smaller set by then: a majority of that set is enough."""
+    net = led()
+    net["a"].down = net["c"].down = True
+    left = Sets(("b", "c"))
+    net["b"].elect(2, left, allow_data_loss=True)
+    net.advance(2_500)
+    node = net["b"]
+    assert (node.core.leading_epoch, node.core.is_active, node.core.log.sets) == (2, False, left)
+    runs = node.core.log.runs(0, node.core.log.end)
+    named = [(batch.base_offset, batch.sets) for batch in node.batches if batch.sets is not None]
+    node.core = ReplicaCore(
+        0, "b", node.promise, LogState(node.core.log.end, runs, named), net.now, ReplicationSettings()
+    )
+    net["c"].down = False
+    node.elect(3, left, force=True)
+    net.deliver()
+    assert node.core.is_active
+    assert net["c"].batches == node.batches
+
+
 def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard() -> None:
     net = Net("abc", nominate_ms=dict.fromkeys("abc", (3_000,)))
     net["a"].elect(0, ABC, bootstrap=True)
