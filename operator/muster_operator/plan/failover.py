@@ -80,8 +80,8 @@ def without_leader(partition: PartitionView, attempt: Attempt | None) -> Decisio
     if len(partition.members) == 1 and (alone := _alone(partition)) is not None:
         return alone
     loss = False
-    if partition.lacks_majority():
-        if not partition.lacks_majority(hoped=True):
+    if partition.lacks_majority() or _only_rebuilt_have_records(partition):
+        if partition.lacks_majority() and not partition.lacks_majority(hoped=True):
             return unchanged(partition.record)
         if (adopted := _named_by_log(partition, seen)) is not None:
             return adopted
@@ -222,7 +222,8 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
     counted = sum(each.counts for each in partition.members)
     text = f"{counted} of {len(partition.members)} replicas can be counted: {'; '.join(troubles)}"
     sets = [each for each in (partition.replicas, partition.previous) if each]
-    if not any(2 * sum(m.has_lost_data for m in each) >= len(each) for each in sets):
+    is_lost = any(2 * sum(m.has_lost_data for m in each) >= len(each) for each in sets)
+    if not is_lost and not _only_rebuilt_have_records(partition):
         return leaderless(seen, Reason.NO_MAJORITY, text)
     if partition.is_opening:
         return leaderless(seen, Reason.NO_MAJORITY, f"{text}; not all of the other logs are open yet")
@@ -235,6 +236,13 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
             " to begin empty"
         )
     return stalled(seen, Reason.NO_MAJORITY, f"{text}; {hint}")
+
+
+def _only_rebuilt_have_records(partition: PartitionView) -> bool:
+    """Whether all replicas that count are empty, and others that lost data have records: no pod may lead then."""
+    counted = [each.view for each in partition.members if each.counts and each.view is not None]
+    there = [each.view for each in partition.members if each.is_there and each.view is not None]
+    return all(not view.used for view in counted) and any(view.log_end_offset > 0 for view in there)
 
 
 def _named_by_log(partition: PartitionView, seen: OffsetsPartitionStatus) -> Decision | None:

@@ -402,6 +402,34 @@ def test_persons_word_has_the_partition_led_from_logs_that_are_being_rebuilt_if_
     assert len(election.replicas) == 3
 
 
+def test_persons_word_is_asked_for_where_all_whole_logs_are_empty_and_others_rebuild() -> None:
+    """Found by simulation: the first leader died before a majority had its record, and two pods lost data then."""
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    each = model.objects["t-0"]
+    observation = views(model)
+    rebuilds = model.objects["t-0"].status.replicas[0].pod
+    pods = tuple(
+        with_fields(pod, replicas={0: replace(pod.replicas[0], **changes)})
+        for pod in observation.pods
+        for changes in (
+            [{"rebuilding": True, "last_epoch": 0}]
+            if pod.name == rebuilds
+            else [{"used": False, "log_end_offset": 0, "last_epoch": -1}]
+        )
+    )
+    never_led = replace(each, status=replace(each.status, led_epoch=-1))
+    seen = with_fields(observation, pods=pods, partitions=(never_led,))
+    actions = plan(seen, 1.0)
+    assert elections(actions) == []
+    state, message = shown_of(actions)
+    assert state is PartitionState.STALLED
+    assert "spec.allowDataLoss: 0 would" in message
+    allowed = replace(never_led, spec=replace(each.spec, allow_data_loss=0))
+    (election,) = elections(plan(with_fields(seen, partitions=(allowed,)), 1.0))
+    assert (election.pod, election.allow_data_loss) == (rebuilds, True)
+
+
 def test_persons_word_holds_until_the_log_says_what_is_left() -> None:
     """Found by simulation: an operator died between the record of the smaller set and its election."""
     model = Model(partitions=1, replication_factor=3)
