@@ -71,8 +71,8 @@ def _decode(data: bytes) -> Decoded:
         match decode_control(record.key, record.value):
             case EndTxnMarker() as found:
                 marker = found
-            case LeaderChange(replicas=replicas, previous_replicas=previous):
-                sets = Sets(replicas, previous)
+            case LeaderChange(replicas=replicas, previous_replicas=previous, loss_epoch=loss_epoch):
+                sets = Sets(replicas, previous, loss_epoch)
             case ReplicaSet(replicas=replicas):
                 sets = Sets(replicas)
     return Decoded([], *producer, marker, sets)
@@ -101,7 +101,7 @@ def make_batch(
 
 
 def leader_change(leader: str, sets: Sets) -> Record:
-    return (*encode_leader_change(LeaderChange(leader, sets.replicas, sets.previous_replicas)), None)
+    return (*encode_leader_change(LeaderChange(leader, sets.replicas, sets.previous_replicas, sets.loss_epoch)), None)
 
 
 def replica_set(replicas: tuple[str, ...]) -> Record:

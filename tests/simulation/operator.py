@@ -15,6 +15,7 @@ from tests.simulation.replica import Replica
 from tests.simulation.store import Record, Store
 
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 
@@ -87,7 +88,7 @@ class Operator(OperatorProcess):
             (core.log.last_epoch, core.log.end),
             core.promise.rebuilding or bool(pod.cannot_write),
             core.log.end > 0,
-            core.log.sets if core.commit_point > core.log.sets_offset else None,
+            _sets_of(core) if core.commit_point > core.log.sets_offset else None,
             core.needs_higher_epoch,
         )
         run = self._run
@@ -264,6 +265,12 @@ def rogue_call(partition: Partition, record: Record) -> None:
         replica, epoch = partition.replicas[record.leader], max(record.epoch, 0)
     world.log(f"rogue elects {replica.name} in {epoch} {_short(sets)}")
     replica.elect(ElectionCall(epoch, sets, force=random.random() < 0.8), lambda answer: None)
+
+
+def _sets_of(core: ReplicaCore) -> Sets | None:
+    """As a record names them, which knows of no loss."""
+    sets = core.log.sets
+    return Sets(sets.replicas, sets.previous_replicas) if sets is not None else None
 
 
 def _short(sets: Sets) -> str:

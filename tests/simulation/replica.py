@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.machine import Machine, leader_change, make_batch, replica_set
-from tests.simulation.pod import Crash, Pod
+from tests.simulation.pod import Pod
 from tests.simulation.shard import Request, SimulatedShard
 from tests.simulation.storage import Checkpoint, DiskLog, Storage
 
@@ -20,7 +20,6 @@ from muster_coordinator.calls import CallResult
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
-from muster_coordinator.replication.follower import ProtocolViolationError
 from muster_coordinator.replication.messages import Batch, Message, decode_message, encode_message
 from muster_coordinator.shard.ports import NO_PRODUCER
 from muster_coordinator.state_machine import Record
@@ -104,14 +103,8 @@ class Replica:
 
     def _event(self, call: Callable[[ReplicaCore], list[fx.Effect]]) -> None:
         core = self.running
-        try:
-            self._bring_up_to_date(core)
-            self.carry(call(core))
-        except ProtocolViolationError as error:
-            if not self.partition.checker.loss_accepted:
-                raise
-            self.world.log(f"{self.name} stops: {error}")
-            raise Crash from error
+        self._bring_up_to_date(core)
+        self.carry(call(core))
 
     def _bring_up_to_date(self, core: ReplicaCore) -> None:
         if self._lazy:

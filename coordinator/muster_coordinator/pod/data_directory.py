@@ -112,6 +112,8 @@ class DataDirectory:
             self._health.damage[partition] = str(error)
             return
         self.replicas[partition] = StoredReplica(self._disk, directory, partition, promise, self.journal)
+        if promise.stopped:
+            self._health.replica_stopped(partition, promise.stopped)
 
     def power_loss_is_noted(self) -> None:
         """Every replica here that may lack what the power loss took has stored that. Raises OSError."""

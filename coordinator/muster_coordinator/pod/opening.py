@@ -71,7 +71,8 @@ class Opening:
     async def _start(self, host: ReplicaHost) -> None:
         await host.storage_ended()
         state = await self._workers.blocking(log_state, host.replica)
-        if host.core is None and not self._health.cannot_write:
+        may_start = not self._health.cannot_write and host.partition not in self._health.stopped
+        if host.core is None and may_start:
             host.start(state)
 
     async def open_all(self) -> None:
@@ -99,8 +100,8 @@ class Opening:
             await self._workers.blocking(self._directory.power_loss_is_noted)
 
     def _has_noted(self, host: ReplicaHost) -> bool:
-        """Or its log is damaged: then it begins anew in any case."""
-        if host.partition in self._health.damage:
+        """Or its log is damaged: then it begins anew in any case; or people have to look at it."""
+        if host.partition in self._health.damage or host.partition in self._health.stopped:
             return True
         return host.replica.is_open and host.replica.promised.incarnation >= self._noted_by.get(host.partition, 0)
 
@@ -122,7 +123,8 @@ class Opening:
         """Another replica leads, or is about to, and this one has no core. If the log here is damaged, set it aside:
         the leader fills an empty one.
         """
-        if host.partition in self._health.damage and host.partition not in self._rebuilt:
+        health, busy = self._health, self._rebuilt
+        if host.partition in health.damage and host.partition not in health.stopped and host.partition not in busy:
             self._rebuilt.add(host.partition)
             self._workers.spawn(self._rebuild(host))
 

@@ -321,6 +321,8 @@ class ReplicaManager:
             return self._refused(host, CallStatus.CANNOT_WRITE, str(error))
         if self.health.cannot_write:
             return self._refused(host, CallStatus.CANNOT_WRITE, self.health.cannot_write)
+        if partition in self.health.stopped:
+            return self._refused(host, CallStatus.DAMAGED, self.health.stopped[partition])
         return None
 
     @staticmethod

@@ -20,13 +20,14 @@ class StorageHealth:
     """Implements `replica.ports.StorageFailures`.
 
     `cannot_write`: why the pod's storage takes no writes, "" when it does. `damage`: why the replica of a partition
-    must not serve. `set_aside`: the damage of logs that began anew since the pod started. `failed`: set while
-    `cannot_write` says something.
+    must not serve. `stopped`: why people have to look at the replica of a partition. `set_aside`: the damage of logs
+    that began anew since the pod started. `failed`: set while `cannot_write` says something.
     """
 
     def __init__(self, partitions: Partitions, metrics: ShardMetrics, events: PodEvents) -> None:
         self.cannot_write = ""
         self.damage: dict[int, str] = {}
+        self.stopped: dict[int, str] = {}
         self.set_aside: dict[int, str] = {}
         self.failed = asyncio.Event()
         self._partitions = partitions
@@ -74,6 +75,10 @@ class StorageHealth:
     def log_damaged(self, partition: int, error: DamagedLogError) -> None:
         logger.error("log_damaged", partition=partition, error=str(error))
         self.damage[partition] = str(error)
+
+    def replica_stopped(self, partition: int, reason: str) -> None:
+        logger.error("replica_stopped", partition=partition, reason=reason)
+        self.stopped[partition] = reason
 
     def log_began_anew(self, partition: int) -> None:
         """The damaged log was set aside, and an empty one is in its place."""

@@ -159,7 +159,8 @@ class ReplicaStatus(Answer, frozen=True):
     @property
     def is_damaged(self) -> bool:
         """Its log must not be served until a person has looked at it."""
-        return self.state is ShardState.FAILED and self.reason == FailureReason.LOG_DAMAGED
+        damage = (FailureReason.LOG_DAMAGED, FailureReason.PROTOCOL_VIOLATION)
+        return self.state is ShardState.FAILED and self.reason in damage
 
     @property
     def follows(self) -> str:

@@ -5,7 +5,7 @@ Key: version i16 (0) | type i16. Values by type:
 - 2: LeaderChange: KRaft's LeaderChangeMessage version 0, which Kafka's tools can read: version i16 | leaderId i32 |
   voters | grantingVoters | tagged fields. leaderId is -1 and the voters are empty: a replica of ours is a log id, which
   Kafka has no field for. Ours are in tagged field 9000: leader, replicas, previousReplicas, each a compact array of
-  compact strings.
+  compact strings; then, once a person has accepted a loss of data, the epoch of that election, likewise, in decimal.
 - 9000: ReplicaSet: version i16 (0) | replicas, a compact array of compact strings. Kafka skips unknown control types.
 - 9001: Fence: version i16 (0) | reshard i32 | flags i8 (1: closed, 2: complete) | imported i64.
 
@@ -55,6 +55,8 @@ class LeaderChange(msgspec.Struct, frozen=True, gc=False):
     leader: str
     replicas: tuple[str, ...]
     previous_replicas: tuple[str, ...] = ()
+    loss_epoch: int = -1
+    """The last epoch whose leader was elected in spite of a loss of data; -1: none was."""
 
 
 class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +95,8 @@ def encode_end_txn_marker(marker: EndTxnMarker) -> tuple[bytes, bytes]:
 def encode_leader_change(change: LeaderChange) -> tuple[bytes, bytes]:
     """(key, value)."""
     sets = encode_strings((change.leader,)) + encode_strings(change.replicas) + encode_strings(change.previous_replicas)
+    if change.loss_epoch >= 0:
+        sets += encode_strings((str(change.loss_epoch),))
     no_voters = b"\x01\x01"  # two empty compact arrays
     tagged = b"\x01" + encode_unsigned(SETS_TAG) + encode_unsigned(len(sets)) + sets
     return _KEY.pack(0, LEADER_CHANGE_TYPE), _LEADER_CHANGE_HEAD.pack(0, _NO_LEADER_ID) + no_voters + tagged
@@ -145,8 +149,9 @@ def _decode_leader_change(value: bytes) -> LeaderChange:
         return LeaderChange("", ())
     leader, at = read_strings(sets, 0)
     replicas, at = read_strings(sets, at)
-    previous, _ = read_strings(sets, at)
-    return LeaderChange(leader[0], replicas, previous)
+    previous, at = read_strings(sets, at)
+    loss_epoch = int(read_strings(sets, at)[0][0]) if at < len(sets) else -1
+    return LeaderChange(leader[0], replicas, previous, loss_epoch)
 
 
 def _decode_replica_set(value: bytes) -> ReplicaSet:

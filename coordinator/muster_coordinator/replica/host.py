@@ -4,7 +4,8 @@ Every event of the core goes through `_event`, and every effect through `_carry`
 threads and report when they are durable (`storage_work`). Appends are staged, and are durable after the pod's next
 journal write. The core of a leader that is alone in its set does not hear of each batch: the commit point is the
 durable end of the log, and the core learns of it before its next event. After a failed write, or an exception in the
-core, the host drops the core and makes a new one from what is durable.
+core, the host drops the core and makes a new one from what is durable. It makes none after a violation of the protocol:
+the new core would not know the commit point, and would do what the one before refused.
 
 Duties: replication.md; docs/replication.md, "The host".
 """
@@ -38,6 +39,7 @@ from muster_coordinator.replica.role import Role, ShardFactory
 from muster_coordinator.replica.storage_work import StorageWork
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.context import ProtocolViolationError
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
@@ -225,10 +227,23 @@ class ReplicaHost:
             self.give_up(str(error), CallStatus.DAMAGED)
         elif isinstance(error, OSError):
             self._failures.storage_failed(error)
+        elif isinstance(error, ProtocolViolationError):
+            self._stop(str(error))
         else:
             self.give_up(f"{type(error).__name__}: {error}", CallStatus.INVALID)
             self._opening.start_again(self)
         self._events.partition_changed(self.partition)
+
+    def _stop(self, reason: str) -> None:
+        """Until people have looked at it. That is stored here and now, also on a slow disk: a process that ended before
+        would be followed by one that knows of nothing. The core had no storage effect under way.
+        """
+        self.give_up(reason, CallStatus.DAMAGED)
+        self._failures.replica_stopped(self.partition, reason)
+        try:
+            self.replica.stop(reason)
+        except OSError as error:
+            self._failures.storage_failed(error)
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class LeaderWriter:
     def append_leader_change(self, epoch: int, sets: Sets, now_ms: int) -> None:
         """Open `epoch`. Raises OSError."""
         self.is_alone = False  # no epoch is ACTIVE before the core knows that this record is committed
-        change = LeaderChange(self._core.log_id, sets.replicas, sets.previous_replicas)
+        change = LeaderChange(self._core.log_id, sets.replicas, sets.previous_replicas, sets.loss_epoch)
         self.append([(*encode_leader_change(change), None)], epoch, now_ms, control=True, sets=sets)
 
     def append_replica_set(self, epoch: int, replicas: tuple[str, ...], now_ms: int) -> None:

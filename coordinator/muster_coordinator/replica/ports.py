@@ -90,6 +90,10 @@ class StorageFailures(Protocol):
         """The log of this replica must not be served any more. Its files stay as they are."""
         ...
 
+    def replica_stopped(self, partition: int, reason: str) -> None:
+        """This replica is stopped until people have looked at it: no core is made for it any more."""
+        ...
+
 
 class PartitionEvents(Protocol):
     """Learns of changes that the status of a replica shows."""

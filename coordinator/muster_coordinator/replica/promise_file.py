@@ -2,8 +2,9 @@
 
 File `muster.promise`, two slots of 4096 bytes, written in turn, so that a promise needs no free space and a torn
 write leaves the promise before it. Slot, big-endian: magic "MPR1" | serial i64 | epoch i32 | log id, 32 bytes ASCII |
-leader length i16 | leader, UTF-8 | incarnation i64 | rebuilding i8 | zeros | CRC-32C of the 4092 bytes before u32. The
-valid slot with the higher serial counts. Slots of before there were incarnations read as incarnation 0, not rebuilding.
+leader length i16 | leader, UTF-8 | incarnation i64 | rebuilding i8 | length i16 | why the replica was stopped, UTF-8 |
+zeros | CRC-32C of the 4092 bytes before u32. The valid slot with the higher serial counts. In slots of earlier versions
+the last fields are zeros: incarnation 0, not rebuilding, not stopped.
 Source: replication.md, "Promise", "Resignation", "Loss, rebuild, start-up".
 """
 
@@ -22,9 +23,10 @@ PROMISE_NAME = "muster.promise"
 _SLOT_BYTES = 4096
 _MAGIC = b"MPR1"
 _HEAD = Struct(">4sqi32sh")
-_TAIL = Struct(">qb")
+_TAIL = Struct(">qbh")
 _CRC = Struct(">I")
 _MAX_LEADER_BYTES = 1024
+_MAX_REASON_BYTES = 1024
 
 
 class StalePromiseError(ValueError):
@@ -42,6 +44,7 @@ class _Slot(msgspec.Struct, frozen=True):
     leader: str
     incarnation: int = 0
     rebuilding: bool = False
+    stopped: str = ""
 
 
 class PromiseFile:
@@ -76,6 +79,11 @@ class PromiseFile:
     def rebuilding(self) -> bool:
         """The log may lack what was acked once."""
         return self._slot.rebuilding
+
+    @property
+    def stopped(self) -> str:
+        """Why this replica must promise, ack and lead nothing until people have looked at it; "": it may."""
+        return self._slot.stopped
 
     @classmethod
     def create(cls, disk: Disk, directory: Path, log_id: str) -> PromiseFile:
@@ -122,9 +130,17 @@ class PromiseFile:
             leader,
             now.incarnation if incarnation is None else incarnation,
             now.rebuilding if rebuilding is None else rebuilding,
+            now.stopped,
         )
-        if msgspec.structs.replace(slot, serial=now.serial) == now:
-            return
+        if msgspec.structs.replace(slot, serial=now.serial) != now:
+            self._write(slot)
+
+    def stop(self, reason: str) -> None:
+        """Say durably that people have to look at this replica. Raises OSError."""
+        told = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+        self._write(msgspec.structs.replace(self._slot, serial=self._slot.serial + 1, stopped=told))
+
+    def _write(self, slot: _Slot) -> None:
         data = _encode(slot)
         descriptor = self._disk.open(self._path, direct=True)  # a slot is a block
         try:
@@ -145,7 +161,8 @@ def _encode(slot: _Slot) -> bytes:
     if len(leader) > _MAX_LEADER_BYTES or len(log_id) != 32:
         raise ValueError(f"leader of {len(leader)} bytes, log id of {len(log_id)}")
     body = _HEAD.pack(_MAGIC, slot.serial, slot.epoch, log_id, len(leader)) + leader
-    body += _TAIL.pack(slot.incarnation, slot.rebuilding)
+    stopped = slot.stopped.encode()
+    body += _TAIL.pack(slot.incarnation, slot.rebuilding, len(stopped)) + stopped
     body = body.ljust(_SLOT_BYTES - _CRC.size, b"\0")
     return body + _CRC.pack(crc32c(body))
 
@@ -158,5 +175,7 @@ def _decode(data: bytes) -> _Slot | None:
         return None
     _, serial, epoch, log_id, length = _HEAD.unpack_from(body)
     leader = body[_HEAD.size : _HEAD.size + length].decode()
-    incarnation, rebuilding = _TAIL.unpack_from(body, _HEAD.size + length)
-    return _Slot(serial, epoch, log_id.decode(), leader, incarnation, bool(rebuilding))
+    incarnation, rebuilding, told = _TAIL.unpack_from(body, _HEAD.size + length)
+    start = _HEAD.size + length + _TAIL.size
+    stopped = body[start : start + told].decode()
+    return _Slot(serial, epoch, log_id.decode(), leader, incarnation, bool(rebuilding), stopped)

@@ -44,7 +44,7 @@ def sets_of(batch: RecordBatch) -> Sets | None:
     for record in batch.records():
         control = decode_control(record.key, record.value)
         if isinstance(control, LeaderChange) and control.replicas:
-            return Sets(control.replicas, control.previous_replicas)
+            return Sets(control.replicas, control.previous_replicas, control.loss_epoch)
         if isinstance(control, ReplicaSet):
             return Sets(control.replicas)
     return None

@@ -70,6 +70,15 @@ class StoredReplica:
         """Store `promise` durably. Raises OSError."""
         self.promised.store(promise.epoch, promise.leader, promise.incarnation, promise.rebuilding)
 
+    @property
+    def stopped(self) -> str:
+        """Why people have to look at this replica before it takes part again; "": they need not."""
+        return self.promised.stopped
+
+    def stop(self, reason: str) -> None:
+        """Store that people have to look at this replica, durably. No promise may be under way. Raises OSError."""
+        self.promised.stop(reason)
+
     def open_log(self, settings: LogSettings) -> None:
         """Recover the log. Raises DamagedLogError (this replica must not serve) or OSError (try again)."""
         if self.log_or_none is None:

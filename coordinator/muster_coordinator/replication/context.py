@@ -13,6 +13,7 @@ from muster_coordinator.replication.effects import (
     Send,
     StorageEffect,
     StorePromise,
+    Truncate,
 )
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Batch, Message
@@ -20,6 +21,11 @@ from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.tuning.pacing import Urgency
+
+
+class ProtocolViolationError(Exception):
+    """A committed record would be cut: a defect, or a log that lost data without saying so. The replica must stop."""
+
 
 Continue = Callable[[], None]
 ReadDone = Callable[[int, tuple[Batch, ...]], None]
@@ -78,6 +84,39 @@ class Context:
             better_log_id=better_log_id,
         )
         self._effects.append(CallEnded(call, result))
+
+    def may_cut(self, end: int, loss_epoch: int) -> bool:
+        """Whether the log may be cut to `end`, or be replaced by one that ends there, for a history with `loss_epoch`.
+
+        What this replica knows to be committed may go only if a person accepted a loss of data in a later epoch.
+        """
+        return end >= self.commit_point or self.log.epoch_before(self.commit_point) < loss_epoch
+
+    def check_cut(self, end: int, loss_epoch: int) -> None:
+        """Raises ProtocolViolationError unless the log `may_cut`."""
+        if not self.may_cut(end, loss_epoch):
+            promise, log = self.promise, self.log
+            raise ProtocolViolationError(
+                f"in epoch {promise.epoch} of {promise.leader} the log, which ends at {log.end} in epoch"
+                f" {log.last_epoch}, was to be cut at {end}, below the commit point {self.commit_point}"
+            )
+
+    def replace_log(self, log: LogState) -> None:
+        """A copy is in the place of the log, durably."""
+        log.durable_end = log.end
+        self.log = log
+        self.commit_point = min(self.commit_point, log.end)
+
+    def cut(self, end: int, loss_epoch: int, then: Continue) -> None:
+        """Cut the log to `end`, durably, then run `then`. Raises ProtocolViolationError."""
+        self.check_cut(end, loss_epoch)
+
+        def cut() -> None:
+            self.log.truncate(end)
+            self.commit_point = min(self.commit_point, end)
+            then()
+
+        self.store(Truncate(end), cut)
 
     def take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []

@@ -26,9 +26,8 @@ from muster_coordinator.replication.effects import (
     Promise,
     StartCopy,
     SwapCopy,
-    Truncate,
 )
-from muster_coordinator.replication.follower import ProtocolViolationError, extend_log
+from muster_coordinator.replication.follower import extend_log
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Fetch, Fetched, Question, QuestionAnswer, Refused, Seal, Sealed
 from muster_coordinator.replication.sets import Sets, is_majority
@@ -238,22 +237,17 @@ class Candidate:
         context = self._context
         log = context.log
         self.phase = Phase.FETCHING
+        loss_epoch = self.epoch if self._call.allow_data_loss else best.loss_epoch
         common = log.agreement(0, best.end_offset, best.runs)
         if context.rules.needs_full_copy(common, best.horizon):
+            context.check_cut(common, loss_epoch)
             self._begin_copy(best.horizon)
             return
         end = context.rules.candidate_end(common, log.end, best.end_offset)
-        if end < context.commit_point and not self._call.allow_data_loss:
-            raise ProtocolViolationError(f"cut at {end}, below the commit point {context.commit_point}")
         if end >= log.end:
             self._fetch()
-            return
-
-        def cut() -> None:
-            log.truncate(end)
-            self._fetch()
-
-        context.store(Truncate(end), cut)
+        else:
+            context.cut(end, loss_epoch, self._fetch)
 
     def _begin_copy(self, horizon: int) -> None:
         """A full one; anew, should the source be cleaned above what is copied."""
@@ -314,8 +308,7 @@ class Candidate:
             return
 
         def swapped() -> None:
-            copy.durable_end = copy.end
-            self._context.log = copy
+            self._context.replace_log(copy)
             self._copy = None
             self._save()
 
@@ -347,7 +340,9 @@ class Candidate:
     # -- 4. replay, then the leader-change record ---------------------------------------------------------------------
 
     def loaded(self) -> None:
-        self._lead(self._context.rules.sets_of_epoch(self._call.sets, self._chosen_sets))
+        sets = self._context.rules.sets_of_epoch(self._call.sets, self._chosen_sets)
+        loss_epoch = self.epoch if self._call.allow_data_loss else self._context.log.loss_epoch
+        self._lead(Sets(sets.replicas, sets.previous_replicas, loss_epoch))
 
     def tick(self) -> None:
         """Ask again for what did not come; give up without progress."""

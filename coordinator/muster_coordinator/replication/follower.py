@@ -14,14 +14,9 @@ from muster_coordinator.replication.effects import (
     Promise,
     StartCopy,
     SwapCopy,
-    Truncate,
 )
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Ack, Append, Batch, Mismatch, Run
-
-
-class ProtocolViolationError(Exception):
-    """A committed record would be cut: a defect, or a log that lost data without saying so. The replica must stop."""
 
 
 @dataclass
@@ -79,15 +74,8 @@ class Follower:
         cut = context.rules.cut_at(differs_at, message.start, message.end, log.end, message.runs)
         if cut is None:
             self._append(message)
-            return
-        if cut < context.commit_point:
-            raise ProtocolViolationError(f"cut at {cut}, below the commit point {context.commit_point}")
-
-        def cut_done() -> None:
-            log.truncate(cut)
-            self._append(message)
-
-        context.store(Truncate(cut), cut_done)
+        else:
+            context.cut(cut, message.loss_epoch, lambda: self._append(message))
 
     def _append(self, message: Append) -> None:
         context = self._context
@@ -204,15 +192,14 @@ class Follower:
         if copy.log.end < copy.target:
             self._ack(sync=copy.number, end=copy.log.end)
             return
-        if self._shortens(copy):
+        if self._shortens(copy, message.loss_epoch):
             self._copy = None
             self._swapped = copy.number
             self._ack()
             return
 
         def swapped() -> None:
-            copy.log.durable_end = copy.log.end
-            context.log = copy.log
+            context.replace_log(copy.log)
             self._copy = None
             self._swapped = copy.number
             self.verified = copy.log.end
@@ -222,14 +209,14 @@ class Follower:
 
         context.store(SwapCopy(), swapped)
 
-    def _shortens(self, copy: _Copy) -> bool:
+    def _shortens(self, copy: _Copy, loss_epoch: int) -> bool:
         """The log holds more than the copy, so that a swap would lose what was acked from it.
 
         Late duplicates of a copy that an earlier process swapped in arrive as a new copy. A leader's own new copy never
         ranks below an intact log of its follower: it ends at least with the record that opened the leader's epoch.
         """
         context, log = self._context, self._context.log
-        if copy.log.end < context.commit_point:
+        if not context.may_cut(copy.log.end, loss_epoch):
             return True
         return not context.promise.rebuilding and (copy.log.last_epoch, copy.log.end) < (log.last_epoch, log.end)
 

@@ -131,7 +131,7 @@ class Leader:
 
     def _finish_change(self) -> None:
         """The set record is committed: the new set alone counts."""
-        self.sets = Sets(self.sets.replicas)
+        self.sets = Sets(self.sets.replicas, loss_epoch=self.sets.loss_epoch)
         self._context.emit(SetFinal(self.sets.replicas))
         if self._context.log_id not in self.sets.replicas:
             self._on_end("the change of the set is final, and this replica is not in it")
@@ -336,6 +336,7 @@ class Leader:
                 round=self._round,
                 incarnation=peer.incarnation,
                 sync=peer.sync,
+                loss_epoch=self.sets.loss_epoch,
             )
         )
 

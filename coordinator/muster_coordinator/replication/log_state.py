@@ -42,6 +42,11 @@ class LogState:
         return self._sets[-1][1] if self._sets else None
 
     @property
+    def loss_epoch(self) -> int:
+        """The last epoch of this history whose leader was elected in spite of a loss of data; -1: none was."""
+        return max((sets.loss_epoch for _, sets in self._sets), default=-1)
+
+    @property
     def sets_offset(self) -> int:
         return self._sets[-1][0] if self._sets else -1
 

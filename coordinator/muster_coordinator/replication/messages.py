@@ -61,7 +61,7 @@ class Seal(_Message, frozen=True):
 class Sealed(_Message, frozen=True):
     """Promised, durably. `runs`: epochs of the log from offset 0; `sets`: its last ones.
 
-    `horizon`: offset below which tombstones were removed.
+    `horizon`: offset below which tombstones were removed. `loss_epoch`: see `LogState`.
     """
 
     end_offset: int
@@ -71,6 +71,7 @@ class Sealed(_Message, frozen=True):
     horizon: int
     rebuilding: bool
     incarnation: int
+    loss_epoch: int = -1
 
     @property
     def last_epoch(self) -> int:
@@ -109,8 +110,8 @@ class Append(_Message, frozen=True):
 
     `round`: number of the leader's turn in which it was sent; an ack with it confirms reads that came before.
     `leader_end`: the leader's log end when it was sent. `incarnation`: the addressee's, as far as the leader knows.
-    `horizon`: offset below which the leader's log lacks
-    tombstones. `sync`: 0, or the number of a full copy that the addressee builds next to its log.
+    `horizon`: offset below which the leader's log lacks tombstones. `sync`: 0, or the number of a full copy that the
+    addressee builds next to its log. `loss_epoch`: that of the leader's log, see `LogState`.
     """
 
     start: int
@@ -124,6 +125,7 @@ class Append(_Message, frozen=True):
     round: int
     incarnation: int
     sync: int = 0
+    loss_epoch: int = -1
 
 
 class Ack(_Message, frozen=True):

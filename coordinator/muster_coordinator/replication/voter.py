@@ -25,6 +25,7 @@ def answer_seal(context: Context, message: Seal) -> None:
             horizon=log.horizon,
             rebuilding=context.promise.rebuilding,
             incarnation=context.promise.incarnation,
+            loss_epoch=log.loss_epoch,
         )
     )
 

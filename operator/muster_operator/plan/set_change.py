@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from muster_coordinator.podapi.models import ReplicaStatus
-from muster_coordinator.states import FailureReason
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
@@ -194,6 +193,6 @@ def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> 
     """
     if status.state is not PartitionState.LED or status.previous_replicas or view.log_id in log_ids(status.learners):
         return False
-    if view.epoch > status.led_epoch or view.reason == FailureReason.LOG_DAMAGED:
+    if view.epoch > status.led_epoch or view.is_damaged:
         return False
     return Replica(pod, view.log_id) in status.left

@@ -62,7 +62,7 @@ def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: i
     return after
 
 
-_DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.LOG_SET_ASIDE)
+_DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.PROTOCOL_VIOLATION, FailureReason.LOG_SET_ASIDE)
 
 
 def damage_of(index: int, pods: Iterable[PodView]) -> str:

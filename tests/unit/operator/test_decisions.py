@@ -17,6 +17,7 @@ from muster_operator.plan.actions import Action, Elect, RecordLeadership, Restar
 from muster_operator.plan.metadata import number_of, token_above
 from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.planner import MOVES_AT_ONCE, plan
+from muster_operator.plan.set_change import removable
 
 
 def seen(model: Model, **changes: dict[str, object]) -> Observation:
@@ -259,6 +260,27 @@ def test_persons_word_is_about_one_history_and_counts_for_none_before_or_after_i
         state, message = shown_of(actions)
         assert state is PartitionState.STALLED
         assert f'"allowDataLoss":{asked}}}' in message
+
+
+def test_replica_that_was_stopped_for_people_is_not_elected_and_its_log_is_kept(model: Model) -> None:
+    observation = views(model)
+    stopped = {"state": ShardState.FAILED, "reason": FailureReason.PROTOCOL_VIOLATION, "message": "cut at 4"}
+    pods = tuple(
+        with_fields(pod, replicas={0: replace(pod.replicas[0], **stopped)}) if pod.name == "c-0" else pod
+        for pod in observation.pods
+    )
+    actions = plan(with_fields(observation, pods=pods, partitions=(model.objects["t-0"],)), 1.0)
+    (election,) = elections(actions)
+    assert election.pod != "c-0"
+    (written,) = [each for each in actions if isinstance(each, WritePartitionStatus)]
+    damaged = find_condition(written.status.conditions, "Damaged")
+    assert damaged is not None
+    assert damaged.message == "pod c-0: cut at 4"
+    status = model.objects["t-0"].status
+    view = pods[0].replicas[0]
+    left = replace(status, left=(Replica("c-0", view.log_id),), led_epoch=view.epoch)
+    assert not removable(left, "c-0", view)
+    assert removable(left, "c-0", replace(view, state=ShardState.INITIAL, reason=""))
 
 
 def test_persons_word_waits_for_logs_that_are_not_open_yet(model: Model) -> None:

@@ -136,9 +136,11 @@ def test_string_that_its_length_field_cannot_hold_is_refused(length: int) -> Non
 LOG_IDS = st.lists(st.text("0123456789abcdef", min_size=32, max_size=32), max_size=9).map(tuple)
 
 
-@given(st.text("0123456789abcdef", min_size=32, max_size=32), LOG_IDS, LOG_IDS)
-def test_leader_change_reads_back(leader: str, replicas: tuple[str, ...], previous: tuple[str, ...]) -> None:
-    change = LeaderChange(leader, replicas, previous)
+@given(st.text("0123456789abcdef", min_size=32, max_size=32), LOG_IDS, LOG_IDS, st.integers(-1, 2**31 - 1))
+def test_leader_change_reads_back(
+    leader: str, replicas: tuple[str, ...], previous: tuple[str, ...], loss_epoch: int
+) -> None:
+    change = LeaderChange(leader, replicas, previous, loss_epoch)
     assert decode_control(*encode_leader_change(change)) == change
 
 
@@ -149,8 +151,12 @@ def test_replica_set_reads_back(replicas: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "encoded",
-    [encode_leader_change(LeaderChange("a" * 32, ("a" * 32,))), encode_replica_set(ReplicaSet(("a" * 32,)))],
-    ids=["leader change", "replica set"],
+    [
+        encode_leader_change(LeaderChange("a" * 32, ("a" * 32,))),
+        encode_leader_change(LeaderChange("a" * 32, ("a" * 32,), (), 12)),
+        encode_replica_set(ReplicaSet(("a" * 32,))),
+    ],
+    ids=["leader change", "leader change after a loss", "replica set"],
 )
 def test_control_record_cut_anywhere_is_refused(encoded: tuple[bytes, bytes]) -> None:
     key, value = encoded

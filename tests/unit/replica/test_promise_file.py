@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 from random import Random
+from struct import pack
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.fake_disk import FakeDisk
@@ -152,6 +154,26 @@ def test_promise_is_written_past_the_page_cache(tmp_path: Path) -> None:
 def test_log_ids_are_random_and_printable() -> None:
     assert new_log_id(lambda count: bytes(range(count))) == "000102030405060708090a0b0c0d0e0f"
     assert new_log_id() != new_log_id()
+
+
+def test_replica_that_people_have_to_look_at_stays_so_with_its_promise() -> None:
+    disk, file = new_file()
+    file.store(3, "leader", incarnation=1)
+    assert file.stopped == ""
+    file.stop("é" * 2_000)
+    again = PromiseFile.open(disk, DIRECTORY)
+    assert (again.epoch, again.leader, again.incarnation, again.stopped) == (3, "leader", 1, "é" * 512)
+    again.store(4, "other")
+    assert PromiseFile.open(disk, DIRECTORY).stopped == "é" * 512
+
+
+def test_slot_of_a_version_without_the_last_fields_is_read() -> None:
+    body = b"MPR1" + pack(">qi32sh", 7, 5, LOG_ID.encode(), 1) + b"a"
+    body = body.ljust(4092, b"\0")
+    disk = FakeDisk()
+    disk.write(FILE, body + pack(">I", crc32c(body)) + bytes(4096))
+    file = PromiseFile.open(disk, DIRECTORY)
+    assert (file.epoch, file.leader, file.incarnation, file.rebuilding, file.stopped) == (5, "a", 0, False, "")
 
 
 def test_loss_of_data_is_kept_with_the_promise_and_survives_the_next_one() -> None:

@@ -15,7 +15,8 @@ from muster_coordinator.log.segments.copy import swap_count
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import replica_status
-from muster_coordinator.replication.messages import Append
+from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.replication.messages import Append, Batch
 from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
@@ -289,6 +290,110 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     await pods.until(lambda: 0 not in pods[0].up.shards)
     assert_equal_logs(pods)
     assert await pods[1].fetch() == 40
+
+
+def conflicting(pods: ReplicaPods, sender: int, to: int, epoch: int) -> Append:
+    """A record of `epoch` at offset 0, where all have another one that is committed: a defect of the sender."""
+    data = encode_batch([(b"k", b"v")], base_offset=0, leader_epoch=epoch, timestamp_ms=1)
+    return Append(
+        pods[sender].log_id(),
+        pods[to].log_id(),
+        epoch,
+        start=0,
+        end=1,
+        previous_epoch=-1,
+        runs=((epoch, 0),),
+        batches=(Batch(0, 1, epoch, data),),
+        commit_point=1,
+        leader_end=1,
+        horizon=0,
+        round=1,
+        incarnation=0,
+    )
+
+
+def stopped_status(pod: ReplicaPod) -> str:
+    """The message of a replica that people have to look at, and that takes no part meanwhile."""
+    assert pod.up.hosts[0].core is None
+    shown = replica_status(pod.up, 0)
+    assert shown is not None
+    assert (shown.state, shown.reason, shown.is_damaged) == (ShardState.FAILED, "ProtocolViolation", True)
+    return shown.message
+
+
+async def test_replica_that_was_to_cut_what_is_committed_stops_until_people_have_looked_at_it(
+    pods: ReplicaPods,
+) -> None:
+    """A new core would not know the commit point, and would cut."""
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    before, end = pods.contents(), pods[2].end()
+    host = pods[2].up.hosts[0]
+    host.receive(conflicting(pods, 1, 2, 9))
+    await pods.until(lambda: host.core is None and pods[2].up.is_settled)
+    message = stopped_status(pods[2])
+    assert f"was to be cut at 0, below the commit point {end}" in message
+    host.receive(conflicting(pods, 1, 2, 9))
+    assert (await pods.try_elect(2, epoch=20, force=True)).status is CallStatus.DAMAGED
+    pods[2].up.health.storage_failed(OSError(28, "No space left on device"))
+    await pods.until(lambda: not pods[2].up.health.cannot_write and pods[2].up.is_settled)
+    assert stopped_status(pods[2]) == message
+    for _ in range(2):
+        await pods[2].kill()
+        await pods[2].start()
+        await pods.until(lambda: pods[2].up.is_settled)
+        assert stopped_status(pods[2]) == message
+        pods[2].up.hosts[0].receive(conflicting(pods, 1, 2, 9))
+        assert (await pods.try_elect(2, epoch=20, force=True)).status is CallStatus.DAMAGED
+    assert pods.contents() == before
+    assert await pods[0].commit(99) == 0
+
+
+async def test_damaged_log_of_a_replica_that_was_stopped_is_not_set_aside(pods: ReplicaPods) -> None:
+    await fill(pods[0], 40)
+    await pods.caught_up()
+    await pods[2].flushed()
+    directory = pods[2].up.replicas[0].directory
+    pods[2].up.hosts[0].receive(conflicting(pods, 1, 2, 9))
+    await pods.until(lambda: pods[2].up.hosts[0].core is None)
+    await pods[2].kill()
+    path = directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+    await pods[2].start()
+    await pods.until(lambda: 0 in pods[2].up.health.damage)
+    pods[2].up.hosts[0].receive(conflicting(pods, 1, 2, 9))
+    await pods.until(lambda: pods[2].up.is_settled)
+    assert 0 in pods[2].up.health.damage
+    assert path.read_bytes() == data
+
+
+async def test_commits_that_an_accepted_loss_gave_up_are_cut_where_they_are_known(pods: ReplicaPods) -> None:
+    """Pod 0, which knows that they are committed, is back under a leader of a later epoch than that of the loss."""
+    pods.network.drop = lambda message: message.to == pods[2].log_id()
+    await fill(pods[0], 10)
+    pods.network.drop = lambda message: False
+    pods.network.isolate("pod-0")
+    alone = (pods[2].log_id(),)
+    await pods.elect(2, replicas=alone, allow_data_loss=True)
+    assert await pods[2].fetch() == -1
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.elect(2, replicas=alone)
+    pods.network.heal()
+    pods[2].up.set_learners(0, (pods[0].log_id(),))
+    both = (*alone, pods[0].log_id())
+    await pods.until(lambda: pods[0].end() == pods[2].end())
+    assert (await pods.try_elect(2, replicas=both, previous=alone, force=True)).status is CallStatus.ACCEPTED
+    assert await pods[2].commit(1) == 0
+    await pods.until(lambda: pods[0].end() == pods[2].end())
+    assert pods[0].up.hosts[0].core is not None
+    contents = pods.contents()
+    assert contents[0] == contents[2]
+    core = pods[2].up.hosts[0].core
+    assert core is not None
+    assert core.log.loss_epoch == 2
 
 
 async def test_candidate_below_the_tombstone_horizon_of_the_best_log_takes_a_full_copy(new_pods: NewPods) -> None:

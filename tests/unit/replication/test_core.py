@@ -7,6 +7,7 @@ from tests.unit.replication.harness import Net
 
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication import effects as fx
+from muster_coordinator.replication.context import ProtocolViolationError
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
@@ -315,7 +316,8 @@ def test_election_that_allowed_loss_and_died_after_its_first_record_is_repeated_
     net["b"].elect(2, left, allow_data_loss=True)
     net.advance(2_500)
     node = net["b"]
-    assert (node.core.leading_epoch, node.core.is_active, node.core.log.sets) == (2, False, left)
+    assert (node.core.leading_epoch, node.core.is_active) == (2, False)
+    assert node.core.log.sets == Sets(("b", "c"), loss_epoch=2)
     runs = node.core.log.runs(0, node.core.log.end)
     named = [(batch.base_offset, batch.sets) for batch in node.batches if batch.sets is not None]
     node.core = ReplicaCore(
@@ -326,6 +328,67 @@ def test_election_that_allowed_loss_and_died_after_its_first_record_is_repeated_
     net.deliver()
     assert node.core.is_active
     assert net["c"].batches == node.batches
+
+
+def taker(committed: int) -> ReplicaCore:
+    """Replica "c": ten records of epoch 0, of which it knows `committed` to be committed."""
+    core = follower_of("a", 10)
+    core.receive(append_of("a", 0, 10, 10, commit_point=committed), 0)
+    assert core.commit_point == committed
+    return core
+
+
+@pytest.mark.parametrize("loss_epoch", [-1, 0])
+def test_cut_below_the_own_commit_point_is_refused(loss_epoch: int) -> None:
+    core = taker(7)
+    core.receive(append_of("b", 2, 6, 8, record_epoch=2, loss_epoch=loss_epoch), 0)
+    with pytest.raises(ProtocolViolationError, match="was to be cut at 6, below the commit point 7"):
+        core.storage_done(0)
+
+
+@pytest.mark.parametrize(("committed", "loss_epoch"), [(6, -1), (7, 1), (7, 2)])
+def test_cut_above_the_commit_point_or_after_an_accepted_loss_is_made(committed: int, loss_epoch: int) -> None:
+    core = taker(committed)
+    core.receive(append_of("b", 2, 6, 8, record_epoch=2, loss_epoch=loss_epoch), 0)
+    assert core.storage_done(0) == [fx.Truncate(6)]
+    core.storage_done(0)
+    assert (core.log.end, core.commit_point) == (8, 6), "the commit point does not name other records"
+
+
+@pytest.mark.parametrize(("loss_epoch", "end"), [(-1, 10), (1, 6)])
+def test_full_copy_below_the_own_commit_point_is_taken_only_after_an_accepted_loss(loss_epoch: int, end: int) -> None:
+    core = taker(7)
+    core.receive(append_of("b", 2, 0, 6, record_epoch=2, sync=1, loss_epoch=loss_epoch), 0)
+    core.storage_done(0)
+    assert (fx.SwapCopy() in core.storage_done(0)) == (end == 6)
+    if end == 6:
+        core.storage_done(0)
+    assert (core.log.end, core.commit_point) == (end, min(7, end))
+
+
+def test_later_leaders_and_their_followers_know_of_an_accepted_loss() -> None:
+    net = led()
+    net["c"].down = True
+    for _ in range(3):
+        net["a"].append(b"x")
+        net.deliver()
+    net["a"].down = net["b"].down = True
+    net["c"].down = False
+    net["c"].elect(2, Sets(("c",)), allow_data_loss=True)
+    assert net["c"].core.is_active
+    net["a"].down = False
+    assert net["a"].core.commit_point == 4
+    net["c"].elect(3, Sets(("c", "a"), ("c",)), force=True)
+    net.deliver()
+    net["a"].elect(4, Sets(("c", "a")), force=True)
+    net.deliver()
+    assert net["a"].core.is_active
+    assert net["a"].batches == net["c"].batches
+    assert [net[name].core.log.loss_epoch for name in "ac"] == [2, 2]
+    net["a"].do(net["a"].core.set_learners(("b",), net.now))
+    net["b"].down = False
+    net.advance(400)
+    assert net["b"].batches == net["a"].batches
 
 
 def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard() -> None:
@@ -393,7 +456,7 @@ def append_of(
     leader: str, epoch: int, start: int, end: int, *, record_epoch: int = 0, of_incarnation: int = 0, **more: int
 ) -> Append:
     """Records [start, end) of `record_epoch` after one of epoch 0; `more`: `leader_end`, `commit_point`, `horizon`,
-    `sync`."""
+    `sync`, `loss_epoch`."""
     records = tuple(Batch(offset, offset + 1, record_epoch, b"") for offset in range(start, end))
     return Append(
         leader,
@@ -410,6 +473,7 @@ def append_of(
         1,
         of_incarnation,
         sync=more.get("sync", 0),
+        loss_epoch=more.get("loss_epoch", -1),
     )
 
 
