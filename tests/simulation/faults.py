@@ -139,6 +139,11 @@ class RebuiltToCommitPoint(Rules):
         return max(commit_point, 0)
 
 
+class UsedIsNotMarked(Rules):
+    def is_marked_used(self, promise: Promise) -> bool:
+        return True
+
+
 class SealsInTheNewOnly(Rules):
     def sets_to_seal(self, call: Sets, chosen: Sets | None) -> tuple[tuple[str, ...], ...]:
         return (call.replicas,)
@@ -199,6 +204,15 @@ class EmptiedLogVotes(Replica):
 
     def start(self) -> None:
         self.storage.lost = ""
+        super().start()
+
+
+class EmptiedByPowerLossVotes(Replica):
+    """A log of which nothing is left counts as one that was never used."""
+
+    def start(self) -> None:
+        if self.storage.durable.end == 0:
+            self.storage.power_lost = False
         super().start()
 
 
@@ -319,6 +333,8 @@ STALE = {
 """Leaders that are cut off while another one is elected, and clients who still ask them."""
 LOSSES = {**DUEL, "flip_every_ms": 150, "crash_every_ms": 0, "crash_in_effects": 0.0}
 """One replica after the other loses data."""
+POWER = {**DUEL, "flush_os": True, "power_loss": 1.0, "safety_ms": 1_500, "crash_every_ms": 250}
+"""Power losses under flush os, while logs are young."""
 SETS = {
     **DUEL,
     "spares": 3,
@@ -381,6 +397,8 @@ FAULTS: dict[str, Fault] = {
     "ack before fsync": Fault(50, AcksBeforeFsync, options=DUEL),
     "leader counts itself before fsync": Fault(50, LeaderCountsBeforeFsync, options=DUEL),
     "emptied log votes": Fault(200, replica_class=EmptiedLogVotes, options={**DUEL, "flip_every_ms": 1_000}),
+    "emptied by a power loss, votes": Fault(200, replica_class=EmptiedByPowerLossVotes, options=POWER),
+    "log that is used is not marked": Fault(50, UsedIsNotMarked, options=POWER),
     "rebuilding replica is counted": Fault(200, replica_class=CountsWhileRebuilding, options=LOSSES),
     "rebuilt only to the commit point": Fault(300, RebuiltToCommitPoint, options=LOSSES),
     "set change: seal in the new only": Fault(200, SealsInTheNewOnly, options=SETS),

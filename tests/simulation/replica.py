@@ -84,6 +84,8 @@ class Replica:
             self.partition.rules,
         )
         self.partition.checker.restarted(storage.log_id)
+        if storage.power_lost and not storage.promise.used:
+            storage.power_lost = False  # nothing of it was ever acked
         if storage.lost or storage.power_lost:
             self.world.log(f"{self.name} lost data: {storage.lost or 'power'}")
             self.carry(self.core.lost_data(self.pod.now_ms()))

@@ -111,7 +111,7 @@ def _replica_view(replica: Replica) -> ReplicaStatus:
         core.promise.epoch,
         leads,
         core.log_id,
-        core.log.end > 0,
+        core.log.end > 0 or core.promise.rebuilding,
         core.log.end,
         core.commit_point,
         reason=FailureReason.CANNOT_WRITE if state is ShardState.FAILED else "",

@@ -255,6 +255,16 @@ class ReplicaPod:
             except OSError:
                 pass  # it could not write anything out, as it should be
 
+    async def lose_power(self, boot_id: str) -> None:
+        """Under flush os, before the kernel wrote anything back: promises and names are left, and files as long as
+        they were made."""
+        await self.kill()
+        self.boot_id = boot_id
+        for path in self.directory.rglob("*.log"):
+            path.write_bytes(b"")
+        for path in (self.directory / "journal").iterdir():
+            path.write_bytes(bytes(path.stat().st_size))
+
     def log_id(self, partition: int = 0) -> str:
         return self.up.replicas[partition].log_id
 

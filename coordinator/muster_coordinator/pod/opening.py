@@ -64,7 +64,7 @@ class Opening:
                 return
             await self._workers.blocking(self._directory.open_log, host.replica)
             await self._start(host)
-            if self._directory.lost_power and not host.replica.never_used:
+            if self._directory.lost_power and host.replica.promised.used:
                 self._noted_by[host.partition] = host.replica.promised.incarnation + 1
                 host.lost_data()
 

@@ -112,13 +112,13 @@ class ReplicaStatus(Answer, frozen=True):
     """One replica as its pod sees it.
 
     `epoch` is the highest promised one, `leader_epoch` the one in which this pod leads or is about to (-1: it does
-    not). `leader` is the log id that `epoch` was promised to ("": none). `used`: it ever promised an epoch or held a
-    record. `log_end_offset` is -1 while the log is not open. `replicas` and `previous_replicas` are the sets that the
-    log names last (empty: none yet); while `previous_replicas` is not empty a change runs, and `sets_committed` says
-    that what the log names is committed. `rebuilding`: data that was acked is missing here, so the replica is counted
-    nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an election of it in a higher
-    epoch, with `force`, gets it back. `followers`: the leader's view, learners included. `reason` is a stable code, ""
-    when the replica has no failure to show: a `FailureReason`, or another code that says nothing to a program;
+    not). `leader` is the log id that `epoch` was promised to ("": none). `used`: the log has records, or lost some, or
+    is not open. `log_end_offset` is -1 while the log is not open. `replicas` and `previous_replicas` are the sets that
+    the log names last (empty: none yet); while `previous_replicas` is not empty a change runs, and `sets_committed`
+    says that what the log names is committed. `rebuilding`: data that was acked is missing here, so the replica is
+    counted nowhere. `needs_higher_epoch`: some replica takes nothing from this leader any more; an election of it in a
+    higher epoch, with `force`, gets it back. `followers`: the leader's view, learners included. `reason` is a stable
+    code, "" when the replica has no failure to show: a `FailureReason`, or another code that says nothing to a program;
     `message` is its text. `fence`: the last committed state of a re-shard in this partition, if this pod leads it.
     `last_epoch`: of the last record of the log (-1: none, or the log is not open); together with `log_end_offset` it
     orders the logs of a partition as an election does.

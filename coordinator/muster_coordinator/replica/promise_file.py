@@ -2,9 +2,10 @@
 
 File `muster.promise`, two slots of 4096 bytes, written in turn, so that a promise needs no free space and a torn
 write leaves the promise before it. Slot, big-endian: magic "MPR1" | serial i64 | epoch i32 | log id, 32 bytes ASCII |
-leader length i16 | leader, UTF-8 | incarnation i64 | rebuilding i8 | length i16 | why the replica was stopped, UTF-8 |
-zeros | CRC-32C of the 4092 bytes before u32. The valid slot with the higher serial counts. In slots of earlier versions
-the last fields are zeros: incarnation 0, not rebuilding, not stopped.
+leader length i16 | leader, UTF-8 | incarnation i64 | rebuilding i8 | used i8: 1 no, 2 yes | length i16 | why the
+replica was stopped, UTF-8 | zeros | CRC-32C of the 4092 bytes before u32. The valid slot with the higher serial counts.
+In slots of earlier versions the last fields are zeros: incarnation 0, not rebuilding, used if an epoch was promised,
+not stopped.
 Source: replication.md, "Promise", "Resignation", "Loss, rebuild, start-up".
 """
 
@@ -23,7 +24,8 @@ PROMISE_NAME = "muster.promise"
 _SLOT_BYTES = 4096
 _MAGIC = b"MPR1"
 _HEAD = Struct(">4sqi32sh")
-_TAIL = Struct(">qbh")
+_TAIL = Struct(">qbbh")
+_NOT_USED, _USED = 1, 2
 _CRC = Struct(">I")
 _MAX_LEADER_BYTES = 1024
 _MAX_REASON_BYTES = 1024
@@ -44,6 +46,7 @@ class _Slot(msgspec.Struct, frozen=True):
     leader: str
     incarnation: int = 0
     rebuilding: bool = False
+    used: bool = False
     stopped: str = ""
 
 
@@ -81,6 +84,11 @@ class PromiseFile:
         return self._slot.rebuilding
 
     @property
+    def used(self) -> bool:
+        """The log may have been counted: a record of it was acked, or this replica was about to lead."""
+        return self._slot.used
+
+    @property
     def stopped(self) -> str:
         """Why this replica must promise, ack and lead nothing until people have looked at it; "": it may."""
         return self._slot.stopped
@@ -115,7 +123,14 @@ class PromiseFile:
             raise PromiseError(f"{path} has no valid slot")
         return cls(disk, path, max(valid, key=lambda slot: slot.serial))
 
-    def store(self, epoch: int, leader: str, incarnation: int | None = None, rebuilding: bool | None = None) -> None:
+    def store(
+        self,
+        epoch: int,
+        leader: str,
+        incarnation: int | None = None,
+        rebuilding: bool | None = None,
+        used: bool | None = None,
+    ) -> None:
         """Promise `epoch` to `leader`, or to nobody; durable when this returns. None: as it was.
 
         Raises StalePromiseError, EpochJumpError; OSError: nothing was promised as far as this process may say, and the
@@ -130,6 +145,7 @@ class PromiseFile:
             leader,
             now.incarnation if incarnation is None else incarnation,
             now.rebuilding if rebuilding is None else rebuilding,
+            now.used if used is None else used,
             now.stopped,
         )
         if msgspec.structs.replace(slot, serial=now.serial) != now:
@@ -162,7 +178,7 @@ def _encode(slot: _Slot) -> bytes:
         raise ValueError(f"leader of {len(leader)} bytes, log id of {len(log_id)}")
     body = _HEAD.pack(_MAGIC, slot.serial, slot.epoch, log_id, len(leader)) + leader
     stopped = slot.stopped.encode()
-    body += _TAIL.pack(slot.incarnation, slot.rebuilding, len(stopped)) + stopped
+    body += _TAIL.pack(slot.incarnation, slot.rebuilding, _USED if slot.used else _NOT_USED, len(stopped)) + stopped
     body = body.ljust(_SLOT_BYTES - _CRC.size, b"\0")
     return body + _CRC.pack(crc32c(body))
 
@@ -175,7 +191,8 @@ def _decode(data: bytes) -> _Slot | None:
         return None
     _, serial, epoch, log_id, length = _HEAD.unpack_from(body)
     leader = body[_HEAD.size : _HEAD.size + length].decode()
-    incarnation, rebuilding, told = _TAIL.unpack_from(body, _HEAD.size + length)
+    incarnation, rebuilding, mark, told = _TAIL.unpack_from(body, _HEAD.size + length)
+    used = mark == _USED or (mark != _NOT_USED and epoch > NO_EPOCH)
     start = _HEAD.size + length + _TAIL.size
     stopped = body[start : start + told].decode()
-    return _Slot(serial, epoch, log_id.decode(), leader, incarnation, bool(rebuilding), stopped)
+    return _Slot(serial, epoch, log_id.decode(), leader, incarnation, bool(rebuilding), used, stopped)

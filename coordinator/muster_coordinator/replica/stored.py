@@ -57,18 +57,18 @@ class StoredReplica:
 
     @property
     def never_used(self) -> bool:
-        """True for a log that never held a record. No other log may be bootstrapped. An epoch may be promised already,
-        by a bootstrap that ended before its first record."""
-        return self.log.end_offset == 0
+        """True for a log that has no record and lost none. No other log may be bootstrapped. An epoch may be promised
+        already, by a bootstrap that ended before its first record."""
+        return self.log.end_offset == 0 and not self.promised.rebuilding
 
     @property
     def promise(self) -> Promise:
         promised = self.promised
-        return Promise(promised.epoch, promised.leader, promised.incarnation, promised.rebuilding)
+        return Promise(promised.epoch, promised.leader, promised.incarnation, promised.rebuilding, promised.used)
 
     def store_promise(self, promise: Promise) -> None:
         """Store `promise` durably. Raises OSError."""
-        self.promised.store(promise.epoch, promise.leader, promise.incarnation, promise.rebuilding)
+        self.promised.store(promise.epoch, promise.leader, promise.incarnation, promise.rebuilding, promise.used)
 
     @property
     def stopped(self) -> str:

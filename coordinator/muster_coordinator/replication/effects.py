@@ -21,13 +21,15 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
     """What a replica keeps durably in addition to its log. `leader` "": promised to no replica (a resignation).
 
     `incarnation` counts how often data was lost here; acks of an earlier one are worth nothing. `rebuilding`: the
-    log lacks what was acked once.
+    log lacks what was acked once. `used`: the log may have been counted: the replica acked a record, or was about to
+    lead. An empty log that was used may have lost all that it had; one that was not has lost nothing that counts.
     """
 
     epoch: int = -1
     leader: str = ""
     incarnation: int = 0
     rebuilding: bool = False
+    used: bool = False
 
 
 class CallEnded(msgspec.Struct, frozen=True):

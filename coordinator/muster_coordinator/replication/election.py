@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.effects import (
     DataLossAccepted,
     Load,
-    Promise,
     StartCopy,
     SwapCopy,
 )
@@ -322,15 +323,16 @@ class Candidate:
 
     def log_durable(self) -> None:
         """A rebuilding replica gets here only if a person allowed data loss: what was taken is from now on the log, and
-        not before. An election that fails on the way leaves it rebuilding.
+        not before. An election that fails on the way leaves it rebuilding. A leader counts its own log, so that the log
+        is marked as used before it does.
         """
         context = self._context
         if self.phase is not Phase.SAVING or context.log.durable_end < context.log.end:
             return
         self.phase = Phase.LOADING
         promise = context.promise
-        if promise.rebuilding:
-            context.store_promise(Promise(promise.epoch, promise.leader, promise.incarnation), self._load)
+        if promise.rebuilding or not context.rules.is_marked_used(promise):
+            context.store_promise(replace(promise, rebuilding=False, used=True), self._load)
         else:
             self._load()
 

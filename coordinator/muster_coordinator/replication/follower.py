@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from muster_coordinator.replication.context import Context
 from muster_coordinator.replication.effects import (
     AppendRange,
     CommitPointMoved,
-    Promise,
     StartCopy,
     SwapCopy,
 )
@@ -113,8 +114,14 @@ class Follower:
         return self._context.rules.acked_end(self.verified, log.durable_end, log.end)
 
     def _ack(self, sync: int = 0, end: int | None = None) -> None:
+        """`sync` and `end`: of a copy beside the log, which counts for nothing yet. The first ack of a record waits
+        until the log is marked as used, durably.
+        """
         context = self._context
         promise = context.promise
+        if not sync and self._acked_end() > 0 and not context.rules.is_marked_used(promise):
+            context.store_promise(replace(promise, used=True), self._ack)
+            return
         epoch, leader = self._source
         context.send(
             Ack(
@@ -160,7 +167,7 @@ class Follower:
         """The log, fsynced, has all that may have been acked here before: from now on the replica counts again."""
         self._rebuild_target = None
         promise = self._context.promise
-        self._context.store_promise(_not_rebuilding(promise), self._ack)
+        self._context.store_promise(replace(promise, rebuilding=False, used=True), self._ack)
 
     # -- a full copy next to the log ----------------------------------------------------------------------------------
 
@@ -239,7 +246,3 @@ def extend_log(
         fresh = tuple([batch for batch in batches if batch.base_offset >= log.end])
     log.append_range(end, runs, fresh, source_horizon)
     context.emit(AppendRange(end, fresh, log.horizon, to_copy))
-
-
-def _not_rebuilding(promise: Promise) -> Promise:
-    return Promise(promise.epoch, promise.leader, promise.incarnation)

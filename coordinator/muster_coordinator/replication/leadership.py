@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.replication.context import Context, Continue
-from muster_coordinator.replication.effects import DiscardCheckpoints, Promise, SteppedDown
+from muster_coordinator.replication.effects import DiscardCheckpoints, SteppedDown
 from muster_coordinator.replication.election import Candidate, ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX, NOBODY
 from muster_coordinator.replication.follower import Follower
@@ -70,7 +72,7 @@ class Leadership:
         self.highest_epoch = max(self.highest_epoch, epoch)
         now = context.promise
         named = context.rules.promised_leader(now, epoch, leader)
-        context.store_promise(Promise(epoch, named, now.incarnation, now.rebuilding), then)
+        context.store_promise(replace(now, epoch=epoch, leader=named), then)
 
     def _end_leadership(self, reason: str, *, elected_again: bool = False) -> int:
         """The epoch that ended, -1 if there was none."""
@@ -90,7 +92,7 @@ class Leadership:
         self._follower.reset()
         self._context.emit(DiscardCheckpoints())
         self._context.commit_point = -1
-        self._context.store_promise(Promise(now.epoch, now.leader, now.incarnation + 1, True), lambda: None)
+        self._context.store_promise(replace(now, incarnation=now.incarnation + 1, rebuilding=True), lambda: None)
 
     # -- elections ----------------------------------------------------------------------------------------------------
 

@@ -118,6 +118,10 @@ class Rules:
 
     # -- Loss, rebuild, compaction ------------------------------------------------------------------------------------
 
+    def is_marked_used(self, promise: Promise) -> bool:
+        """Whether an ack of a record, or leading, needs no durable mark first: a loss of the whole log shows by it."""
+        return promise.used
+
     def rebuild_target(self, leader_end: int, commit_point: int) -> int:
         """Rebuilt when the leader's log end is reached, not its commit point."""
         return leader_end

@@ -227,15 +227,21 @@ def _no_majority(partition: PartitionView, seen: OffsetsPartitionStatus) -> Deci
         return leaderless(seen, Reason.NO_MAJORITY, text)
     if partition.is_opening:
         return leaderless(seen, Reason.NO_MAJORITY, f"{text}; not all of the other logs are open yet")
-    if any(each.is_there and each.view is not None and each.view.log_end_offset > 0 for each in partition.members):
-        command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": partition.last_led_epoch})
-        hint = f"to lead it from what is left, and lose what only the others had: {command}"
-    else:
-        hint = (
-            "no log with records is left: bring back a volume or repair a damaged log, or delete the OffsetsPartition"
-            " to begin empty"
-        )
-    return stalled(seen, Reason.NO_MAJORITY, f"{text}; {hint}")
+    return stalled(seen, Reason.NO_MAJORITY, f"{text}; {_what_helps(partition)}")
+
+
+def _what_helps(partition: PartitionView) -> str:
+    """What a person can do for a partition whose majority is lost."""
+    left = [each.view for each in partition.members if each.is_there and each.view is not None]
+    command = patch("offsetspartition", partition.record.metadata, {"allowDataLoss": partition.last_led_epoch})
+    if any(view.log_end_offset > 0 for view in left):
+        return f"to lead it from what is left, and lose what only the others had: {command}"
+    if any(view.used for view in left):  # emptied by a power loss under flush os
+        return f"no log with records is left: bring back a volume or repair a damaged log; or to begin empty: {command}"
+    return (
+        "no log with records is left: bring back a volume or repair a damaged log, or delete the OffsetsPartition to"
+        " begin empty"
+    )
 
 
 def _only_rebuilt_have_records(partition: PartitionView) -> bool:

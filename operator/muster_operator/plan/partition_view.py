@@ -149,9 +149,9 @@ class PartitionView:
     @property
     def last_led_epoch(self) -> int:
         """The epoch of the latest history: the highest in which a leader was active by the record, or that a log has a
-        record of. After etcd was restored, logs know of later leaders than the record.
+        record of; 0 if none is known. After etcd was restored, logs know of later leaders than the record.
         """
-        return max([self.status.led_epoch, *(view.last_epoch for _, view in self.logs)])
+        return max([0, self.status.led_epoch, *(view.last_epoch for _, view in self.logs)])
 
     @property
     def is_opening(self) -> bool:

@@ -349,6 +349,27 @@ def test_partition_of_which_no_record_is_left_says_what_helps_instead_of_a_perso
     assert "bring back a volume or repair a damaged log, or delete the OffsetsPartition to begin empty" in message
 
 
+def test_persons_word_begins_empty_where_a_power_loss_emptied_all_logs() -> None:
+    """Under `muster.flush.os`, before anything was written back. The number stays the one of the last leader."""
+    model = Model(partitions=1, replication_factor=3)
+    Operator(model).settle()
+    led = model.objects["t-0"]
+    emptied = views(model, rebuilding=True, log_end_offset=0, last_epoch=-1, used=True)
+    actions = plan(emptied, 1.0)
+    assert elections(actions) == []
+    state, message = shown_of(actions)
+    assert state is PartitionState.STALLED
+    number = led.status.led_epoch
+    assert "; or to begin empty: kubectl " in message
+    assert f'"allowDataLoss":{number}}}' in message
+    allowed = replace(led, spec=replace(led.spec, allow_data_loss=number))
+    (election,) = elections(plan(with_fields(emptied, partitions=(allowed,)), 1.0))
+    assert (election.allow_data_loss, election.bootstrap, len(election.replicas)) == (True, False, 3)
+    never_led = replace(led, status=replace(led.status, led_epoch=-1, high_watermark=None))
+    _, message = shown_of(plan(with_fields(emptied, partitions=(never_led,)), 1.0))
+    assert '"allowDataLoss":0}' in message
+
+
 def test_majority_that_rebuilds_its_logs_asks_for_a_persons_word() -> None:
     """Power was lost under `muster.flush.os`: nothing comes back by itself."""
     model = Model(partitions=1, replication_factor=3)
@@ -446,7 +467,7 @@ def test_persons_word_is_asked_for_where_all_whole_logs_are_empty_and_others_reb
     assert elections(actions) == []
     state, message = shown_of(actions)
     assert state is PartitionState.STALLED
-    assert "spec.allowDataLoss: 0 would" in message
+    assert '"allowDataLoss":0}' in message
     allowed = replace(never_led, spec=replace(each.spec, allow_data_loss=0))
     (election,) = elections(plan(with_fields(seen, partitions=(allowed,)), 1.0))
     assert (election.pod, election.allow_data_loss) == (rebuilds, True)

@@ -167,13 +167,26 @@ def test_replica_that_people_have_to_look_at_stays_so_with_its_promise() -> None
     assert PromiseFile.open(disk, DIRECTORY).stopped == "é" * 512
 
 
-def test_slot_of_a_version_without_the_last_fields_is_read() -> None:
-    body = b"MPR1" + pack(">qi32sh", 7, 5, LOG_ID.encode(), 1) + b"a"
+@pytest.mark.parametrize(("epoch", "used"), [(-1, False), (0, True), (5, True)])
+def test_slot_of_a_version_without_the_last_fields_is_read(epoch: int, used: bool) -> None:
+    """That version kept no mark: a log that promised an epoch may have held records."""
+    body = b"MPR1" + pack(">qi32sh", 7, epoch, LOG_ID.encode(), 1) + b"a"
     body = body.ljust(4092, b"\0")
     disk = FakeDisk()
     disk.write(FILE, body + pack(">I", crc32c(body)) + bytes(4096))
     file = PromiseFile.open(disk, DIRECTORY)
-    assert (file.epoch, file.leader, file.incarnation, file.rebuilding, file.stopped) == (5, "a", 0, False, "")
+    assert (file.epoch, file.leader, file.incarnation, file.rebuilding) == (epoch, "a", 0, False)
+    assert (file.used, file.stopped) == (used, "")
+
+
+def test_mark_of_a_used_log_is_durable_and_stays() -> None:
+    disk, file = new_file()
+    file.store(0, "a")
+    assert not PromiseFile.open(disk, DIRECTORY).used
+    file.store(0, "a", used=True)
+    assert PromiseFile.open(disk, DIRECTORY).used
+    file.store(1, "b")
+    assert PromiseFile.open(disk, DIRECTORY).used
 
 
 def test_loss_of_data_is_kept_with_the_promise_and_survives_the_next_one() -> None:

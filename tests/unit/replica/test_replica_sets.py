@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from tests.support.replicas import ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
@@ -270,6 +271,46 @@ async def test_power_loss_of_all_under_flush_os_waits_for_a_person(new_pods: New
     await pods.elect(0, allow_data_loss=True)
     assert await pods[0].fetch() == 10
     await pods.caught_up()
+
+
+async def test_young_log_that_a_power_loss_emptied_under_flush_os_does_not_vote(new_pods: NewPods) -> None:
+    """Nothing of it was written back: its promise alone says that it was used. Pods 0 and 1 acked what pod 2 lacks."""
+    pods = await new_pods(3, storage={"flush_os": True})
+    assert await pods[0].commit(1) == 0
+    await pods.caught_up()
+    await pods[2].kill()
+    assert await pods[0].commit(2) == 0
+    await pods[1].lose_power("boot-2")
+    await pods[0].kill()
+    await pods[1].start()
+    await pods[2].start()
+    await pods.until(lambda: pods[1].up.is_settled)
+    status = replica_status(pods[1].up, 0)
+    assert status is not None
+    assert (status.used, status.log_end_offset, status.rebuilding) == (True, 0, True)
+    outcome = await pods.try_elect(2, force=True)
+    assert outcome.status is CallStatus.NO_MAJORITY, "what pod 0 alone has may not be given up"
+    await pods[0].start()
+    await pods.elect(0, force=True)
+    await pods.caught_up()
+    assert await pods[0].fetch() == 2
+
+
+async def test_bootstrap_goes_on_after_a_power_loss_that_came_before_its_first_record(tmp_path: Path) -> None:
+    pods = ReplicaPods(tmp_path, 3, storage={"flush_os": True})
+    try:
+        await pods.start()
+        for pod in pods.pods:
+            assert (await pod.up.resign(0, 1)).status is CallStatus.ACCEPTED
+            await pod.lose_power("boot-2")
+        for pod in pods.pods:
+            await pod.start()
+        pods.epochs[0] = 1
+        await pods.elect(0, bootstrap=True)
+        assert await pods[0].commit(1) == 0
+        assert not any(pod.up.replicas[0].promised.incarnation for pod in pods.pods)
+    finally:
+        await pods.stop()
 
 
 async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuilt(pods: ReplicaPods) -> None:

@@ -171,13 +171,13 @@ def test_what_speaks_against_an_election(epoch: int, sets: Sets, why: str, statu
 def test_resignation_promises_to_nobody_and_the_first_seal_fills_the_name() -> None:
     net = led()
     net["a"].do(net["a"].core.resign(7, 1, net.now))
-    assert net["a"].promise == fx.Promise(1, "")
+    assert net["a"].promise == fx.Promise(1, "", used=True)
     assert net["a"].results()[-1].ended_epoch == 0
     net["b"].elect(1, ABC, force=True)
     net.deliver()
-    assert net["a"].promise == fx.Promise(1, "b")
+    assert net["a"].promise == fx.Promise(1, "b", used=True)
     net["a"].do(net["a"].core.receive(Seal("c", "a", 1), net.now))
-    assert net["a"].promise == fx.Promise(1, "b")
+    assert net["a"].promise == fx.Promise(1, "b", used=True)
 
 
 def test_change_of_the_set_ends_with_a_set_record_and_a_report() -> None:
@@ -253,7 +253,7 @@ def test_message_for_another_log_id_changes_nothing_and_is_not_answered() -> Non
     net = led()
     net["b"].do(net["b"].core.receive(Seal("c", "the log that was here before", 9), net.now))
     assert net.deliver() == []
-    assert net["b"].promise == fx.Promise(0, "a")
+    assert net["b"].promise == fx.Promise(0, "a", used=True)
 
 
 def test_learner_gets_the_log_and_counts_for_nothing() -> None:
@@ -410,9 +410,8 @@ def test_replicas_that_nominated_themselves_at_the_same_time_do_not_so_again() -
     net.deliver()
     net["a"].down = True
     net.advance(2_000)
-    assert [net[name].core.promise for name in "bc"] == [fx.Promise(1, "b"), fx.Promise(1, "c")], (
-        "each has its own vote"
-    )
+    promises = [net[name].core.promise for name in "bc"]
+    assert [(promise.epoch, promise.leader) for promise in promises] == [(1, "b"), (1, "c")], "each has its own vote"
     net.advance(2_000)
     assert net["b"].core.is_active
     assert net["c"].core.live_leader == "b"
@@ -422,7 +421,7 @@ def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
     """The replica was started again in the epoch in which it had swapped the copy in, and has acked more since."""
     records = tuple(Batch(offset, offset + 1, 0, b"") for offset in range(10))
     log = LogState(10, [(0, 0)], [(0, ABC)])
-    core = ReplicaCore(0, "c", fx.Promise(0, "a"), log, 0, ReplicationSettings())
+    core = ReplicaCore(0, "c", fx.Promise(0, "a", used=True), log, 0, ReplicationSettings())
     copy = Append("a", "c", 0, 0, 6, -1, ((0, 0),), records[:6], 6, 6, 3, 1, 0, sync=1)
     effects = core.receive(copy, 0)
     assert effects == [fx.StartCopy()]
@@ -438,7 +437,7 @@ def test_late_duplicate_of_a_full_copy_does_not_replace_a_longer_log() -> None:
 
 def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer() -> None:
     log = LogState(10, [(0, 0)], [(0, ABC)])
-    core = ReplicaCore(0, "c", fx.Promise(1, "a"), log, 0, ReplicationSettings())
+    core = ReplicaCore(0, "c", fx.Promise(1, "a", used=True), log, 0, ReplicationSettings())
     runs = ((0, 0), (1, 5))
     records = (*(Batch(offset, offset + 1, 0, b"") for offset in range(5)), Batch(5, 6, 1, b""))
     core.receive(Append("a", "c", 1, 0, 6, -1, runs, records, 6, 6, 3, 1, 0, sync=1), 0)
@@ -449,7 +448,9 @@ def test_full_copy_replaces_a_log_whose_last_epoch_is_older_though_it_is_longer(
 
 def follower_of(leader: str, end: int) -> ReplicaCore:
     """Replica "c", which promised epoch 0 to `leader` and holds `end` records of it, all durable."""
-    return ReplicaCore(0, "c", fx.Promise(0, leader), LogState(end, [(0, 0)], [(0, ABC)]), 0, ReplicationSettings())
+    return ReplicaCore(
+        0, "c", fx.Promise(0, leader, used=True), LogState(end, [(0, 0)], [(0, ABC)]), 0, ReplicationSettings()
+    )
 
 
 def append_of(
@@ -484,11 +485,40 @@ def sent(effects: list[fx.Effect]) -> list[Message]:
 @pytest.mark.parametrize("message", [Seal("b", "c", 1), append_of("b", 1, 5, 5)])
 def test_nothing_is_answered_before_its_promise_is_durable(message: Message) -> None:
     core = follower_of("a", 5)
-    assert core.receive(message, 0) == [fx.StorePromise(fx.Promise(1, "b"))]
-    assert core.promise == fx.Promise(0, "a")
+    assert core.receive(message, 0) == [fx.StorePromise(fx.Promise(1, "b", used=True))]
+    assert core.promise == fx.Promise(0, "a", used=True)
     assert core.tick(500) == []
     [answer] = sent(core.storage_done(1_000))
     assert (type(answer), answer.epoch) == (Sealed if isinstance(message, Seal) else Ack, 1)
+
+
+def test_first_ack_of_a_record_waits_until_it_is_durable_that_the_log_was_used() -> None:
+    """A power loss may take all of the log, and then nothing else tells that something was acked."""
+    core = ReplicaCore(0, "c", fx.Promise(0, "a"), LogState(), 0, ReplicationSettings())
+    [empty] = sent(core.receive(append_of("a", 0, 0, 0), 0))
+    assert isinstance(empty, Ack)
+    assert (empty.end, core.promise.used) == (0, False)
+    core.receive(append_of("a", 0, 0, 3), 0)
+    assert core.log_durable(3, 0) == [fx.StorePromise(fx.Promise(0, "a", used=True))]
+    assert core.receive(append_of("a", 0, 0, 3), 0) == []
+    ends = [ack.end for ack in sent(core.storage_done(0)) if isinstance(ack, Ack)]
+    assert ends
+    assert set(ends) == {3}
+    core.receive(append_of("a", 0, 3, 4), 0)
+    [ack] = sent(core.log_durable(4, 0))
+    assert isinstance(ack, Ack)
+    assert ack.end == 4
+
+
+def test_candidate_marks_its_log_as_used_before_it_loads() -> None:
+    alone = Sets(("c",))
+    core = ReplicaCore(0, "c", fx.Promise(), LogState(), 0, ReplicationSettings())
+    assert core.elect(1, ElectionCall(0, alone, bootstrap=True), 0) == [fx.StorePromise(fx.Promise(0, "c"))]
+    assert core.storage_done(0) == [fx.StorePromise(fx.Promise(0, "c", used=True))]
+    assert core.storage_done(0) == [fx.Load(0)]
+    core = ReplicaCore(0, "c", core.promise, LogState(), 0, ReplicationSettings())
+    core.elect(1, ElectionCall(1, alone, bootstrap=True), 0)
+    assert core.storage_done(0) == [fx.Load(1)], "the mark stays"
 
 
 def test_what_was_verified_against_one_leader_says_nothing_to_the_next() -> None:
@@ -506,7 +536,7 @@ def test_what_was_verified_against_one_leader_says_nothing_to_the_next() -> None
 
 def test_rebuilding_replica_takes_its_target_only_from_what_was_sent_after_the_loss() -> None:
     """A late append of before names an end below what was acked here since; only incarnation 1 knows of the loss."""
-    core = ReplicaCore(0, "c", fx.Promise(0, "a"), LogState(), 0, ReplicationSettings())
+    core = ReplicaCore(0, "c", fx.Promise(0, "a", used=True), LogState(), 0, ReplicationSettings())
     core.lost_data(0)
     core.storage_done(0)
     core.receive(append_of("a", 0, 0, 3), 0)
@@ -516,7 +546,7 @@ def test_rebuilding_replica_takes_its_target_only_from_what_was_sent_after_the_l
     core.receive(append_of("a", 0, 3, 5, of_incarnation=1, leader_end=9), 0)
     core.log_durable(5, 0)
     core.receive(append_of("a", 0, 5, 9, of_incarnation=1, leader_end=12), 0)
-    assert core.log_durable(9, 0) == [fx.StorePromise(fx.Promise(0, "a", 1, False))], "the end as of the first"
+    assert core.log_durable(9, 0) == [fx.StorePromise(fx.Promise(0, "a", 1, False, True))], "the end as of the first"
     [ack] = sent(core.storage_done(0))
     assert isinstance(ack, Ack)
     assert (ack.end, ack.rebuilding) == (9, False)
