@@ -70,6 +70,9 @@ class Opening:
 
     async def _start(self, host: ReplicaHost) -> None:
         await host.storage_ended()
+        stopped = self._health.stopped.get(host.partition, "")
+        if stopped and not host.replica.stopped:  # it could not be written when that was found
+            await self._workers.blocking(host.replica.stop, stopped)
         state = await self._workers.blocking(log_state, host.replica)
         may_start = not self._health.cannot_write and host.partition not in self._health.stopped
         if host.core is None and may_start:

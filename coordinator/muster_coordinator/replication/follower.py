@@ -204,6 +204,7 @@ class Follower:
             self._swapped = copy.number
             self._ack()
             return
+        context.check_cut(context.log.agreement(0, copy.log.end, copy.log.runs(0, copy.log.end)), message.loss_epoch)
 
         def swapped() -> None:
             context.replace_log(copy.log)

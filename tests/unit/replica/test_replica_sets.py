@@ -17,7 +17,7 @@ from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import replica_status
 from muster_coordinator.records.batch import encode_batch
-from muster_coordinator.replication.messages import Append, Batch
+from muster_coordinator.replication.messages import Append, Batch, Seal
 from muster_coordinator.states import ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
@@ -388,6 +388,24 @@ async def test_replica_that_was_to_cut_what_is_committed_stops_until_people_have
         assert (await pods.try_elect(2, epoch=20, force=True)).status is CallStatus.DAMAGED
     assert pods.contents() == before
     assert await pods[0].commit(99) == 0
+
+
+async def test_stop_that_the_disk_refused_is_stored_when_it_takes_writes_again(pods: ReplicaPods) -> None:
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    before = pods.contents()
+    pods[2].up.hosts[0].receive(Seal(pods[1].log_id(), pods[2].log_id(), 9))
+    await pods.until(lambda: pods[2].up.replicas[0].promised.epoch == 9)
+    pods[2].disk.dead = True
+    pods[2].up.hosts[0].receive(conflicting(pods, 1, 2, 9))
+    await pods.until(lambda: bool(pods[2].up.health.cannot_write))
+    pods[2].disk.dead = False
+    await pods.until(lambda: bool(pods[2].up.replicas[0].stopped))
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.until(lambda: pods[2].up.is_settled)
+    assert "below the commit point" in stopped_status(pods[2])
+    assert pods.contents() == before
 
 
 async def test_damaged_log_of_a_replica_that_was_stopped_is_not_set_aside(pods: ReplicaPods) -> None:

@@ -366,6 +366,18 @@ def test_full_copy_below_the_own_commit_point_is_taken_only_after_an_accepted_lo
     assert (core.log.end, core.commit_point) == (end, min(7, end))
 
 
+@pytest.mark.parametrize(("loss_epoch", "is_taken"), [(-1, False), (1, True)])
+def test_full_copy_that_differs_below_the_own_commit_point_is_a_violation(loss_epoch: int, is_taken: bool) -> None:
+    core = taker(7)
+    core.receive(append_of("b", 2, 0, 12, record_epoch=2, sync=1, loss_epoch=loss_epoch), 0)
+    core.storage_done(0)
+    if is_taken:
+        assert fx.SwapCopy() in core.storage_done(0)
+    else:
+        with pytest.raises(ProtocolViolationError, match="was to be cut at 0, below the commit point 7"):
+            core.storage_done(0)
+
+
 def test_later_leaders_and_their_followers_know_of_an_accepted_loss() -> None:
     net = led()
     net["c"].down = True
