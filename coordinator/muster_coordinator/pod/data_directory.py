@@ -37,6 +37,8 @@ LOST_NAME = "lost"
 WRITE_AT_END_S = 5.0
 """Longest time in seconds that an orderly end waits for writes of promises, and then of logs: a pod has its grace
 period only. What is not synced by then stays in the journal."""
+ROOM_BYTES = 1 << 20
+"""A disk with less room than this counts as full: who began to lead there would soon have to give up."""
 _DIRECTORY_PREFIX = "__consumer_offsets-"
 
 
@@ -76,6 +78,14 @@ class DataDirectory:
         if self._journal is None:
             raise AssertionError("the data directory is not open")
         return self._journal
+
+    def why_full(self) -> str:
+        """Why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
+        try:
+            free = self._disk.free_bytes(self._data_dir)
+        except OSError as error:
+            return f"the room in {self._data_dir} is not known: {error}"
+        return f"{free} bytes are free in {self._data_dir}, less than {ROOM_BYTES}" if free < ROOM_BYTES else ""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class Opening:
                 return
             await self._workers.blocking(self._directory.open_log, host.replica)
             await self._start(host)
+            self._health.log_was_tried(host.partition)
             if self._directory.lost_power and host.replica.promised.used:
                 self._noted_by[host.partition] = host.replica.promised.incarnation + 1
                 host.lost_data()
@@ -79,12 +80,17 @@ class Opening:
             host.start(state)
 
     async def open_all(self) -> None:
-        """Recover every log before it is asked for. Each replica takes part as soon as its log is open."""
+        """Recover every log before it is asked for. Each replica takes part as soon as its log is open.
+
+        Where the disk refuses that, `StorageRecovery` calls this again.
+        """
         for partition, host in sorted(self._hosts.items()):
             try:
                 await self.open(host)
-            except (DamagedLogError, OSError) as error:
-                logger.error("log_not_opened", partition=partition, error=str(error))
+            except DamagedLogError:  # as `StorageHealth.damage` and the status say
+                self._health.log_was_tried(partition)
+            except OSError as error:
+                self._health.log_not_opened(partition, error)
             self._events.partition_changed(partition)
         try:
             await self._workers.blocking(self._directory.salvage_unclaimed)

@@ -291,7 +291,8 @@ class ReplicaManager:
         election = ElectionCall(
             epoch, Sets(replicas, previous_replicas), host.learners, bootstrap, force, allow_data_loss
         )
-        answer = host.call(lambda call: lambda core, now_ms: core.elect(call, election, now_ms))
+        full = self._directory.why_full()
+        answer = host.call(lambda call: lambda core, now_ms: core.elect(call, election, now_ms, cannot_write=full))
         await asyncio.wait((answer,), timeout=PATIENCE_MS / 1000)
         if not answer.done():
             return self._refused(host, CallStatus.LOADING, "the election is under way")

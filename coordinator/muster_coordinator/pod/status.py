@@ -26,6 +26,9 @@ def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | N
     if partition in manager.health.stopped:
         state, reason = ShardState.FAILED, FailureReason.PROTOCOL_VIOLATION
         message = manager.health.stopped[partition]
+    if partition in manager.health.unopened:
+        state, reason = ShardState.FAILED, FailureReason.CANNOT_WRITE
+        message = manager.health.unopened[partition]
     if damage:
         state, reason, message = ShardState.FAILED, FailureReason.LOG_DAMAGED, damage
     status = ReplicaStatus(

@@ -21,7 +21,8 @@ class StorageHealth:
 
     `cannot_write`: why the pod's storage takes no writes, "" when it does. `damage`: why the replica of a partition
     must not serve. `stopped`: why people have to look at the replica of a partition. `set_aside`: the damage of logs
-    that began anew since the pod started. `failed`: set while `cannot_write` says something.
+    that began anew since the pod started. `unopened`: why the log of a partition could not be opened, though it is not
+    damaged. `failed`: set while `cannot_write` or `unopened` says something, so that it is to be tried again.
     """
 
     def __init__(self, partitions: Partitions, metrics: ShardMetrics, events: PodEvents) -> None:
@@ -29,6 +30,7 @@ class StorageHealth:
         self.damage: dict[int, str] = {}
         self.stopped: dict[int, str] = {}
         self.set_aside: dict[int, str] = {}
+        self.unopened: dict[int, str] = {}
         self.failed = asyncio.Event()
         self._partitions = partitions
         self._metrics = metrics
@@ -54,8 +56,12 @@ class StorageHealth:
     def recovered(self) -> None:
         """The storage takes writes again."""
         self.cannot_write = ""
-        self.failed.clear()
+        self._tried()
         logger.info("storage_recovered")
+
+    def _tried(self) -> None:
+        if not self.cannot_write and not self.unopened:
+            self.failed.clear()
 
     def close(self) -> None:
         """The pod stops: a write that fails from now on changes nothing."""
@@ -75,6 +81,18 @@ class StorageHealth:
     def log_damaged(self, partition: int, error: DamagedLogError) -> None:
         logger.error("log_damaged", partition=partition, error=str(error))
         self.damage[partition] = str(error)
+
+    def log_not_opened(self, partition: int, error: OSError) -> None:
+        """Disk full or I/O error, when this log was to be recovered. The others of the pod go on."""
+        if self.unopened.get(partition) != str(error):
+            logger.error("log_not_opened", partition=partition, error=str(error))
+        self.unopened[partition] = str(error)
+        self.failed.set()
+
+    def log_was_tried(self, partition: int) -> None:
+        """It was opened, or is known to be damaged now."""
+        self.unopened.pop(partition, None)
+        self._tried()
 
     def replica_stopped(self, partition: int, reason: str) -> None:
         logger.error("replica_stopped", partition=partition, reason=reason)

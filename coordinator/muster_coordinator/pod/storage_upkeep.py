@@ -50,8 +50,8 @@ class SegmentFlush:
 
 
 class StorageRecovery:
-    """Makes a pod whose storage failed write again when there is room. `must_restart` is called if a log's sync failed:
-    only a new process may go on then.
+    """Makes a pod whose storage failed write again when there is room, and opens logs that could not be opened.
+    `must_restart` is called if a log's sync failed: only a new process may go on then.
     """
 
     def __init__(
@@ -88,6 +88,9 @@ class StorageRecovery:
                 self._must_restart()
                 return
             await asyncio.sleep(RETRY_S)
+            if not self._health.cannot_write:
+                await self._opening.open_all()
+                continue
             try:
                 await self._recover()
             except OSError as error:

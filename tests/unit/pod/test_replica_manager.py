@@ -243,6 +243,40 @@ async def test_full_disk_refuses_what_was_not_written_and_the_pod_comes_back_by_
     assert await pod.fetch() == 12
 
 
+async def test_pod_whose_disk_is_full_refuses_an_election_before_it_promises(pod: PodUnderTest) -> None:
+    """Nothing was written there yet that could have failed."""
+    await pod.manager.create_replica(0)
+    pod.disk.room = storage_module.ROOM_BYTES - 1
+    refused = await pod.lead(1, bootstrap=True)
+    assert (refused.status, refused.epoch) == (CallStatus.CANNOT_WRITE, -1)
+    assert "1048575 bytes are free in /data, less than 1048576" in refused.message
+    pod.disk.room += 1
+    assert (await pod.lead(1, bootstrap=True)).status is CallStatus.ACCEPTED
+    pod.disk.room = 0
+    assert (await pod.lead(1)).status is CallStatus.ACCEPTED, "it leads in that epoch already"
+    assert (await pod.lead(2)).status is CallStatus.CANNOT_WRITE
+    assert await pod.commit(1) == 0, "what it leads it leads on"
+
+
+async def test_log_that_the_disk_did_not_let_recover_is_opened_when_it_does(pod: PodUnderTest) -> None:
+    """By itself: nobody calls the pod."""
+    await pod.lead(1, bootstrap=True)
+    assert await pod.commit(10) == 0
+    pod.disk.fail_with(errno.EIO, "open", only=lambda path: path.suffix == ".log")
+    await pod.restart()
+    await pod.until(lambda: 0 in pod.manager.health.unopened)
+    status = replica_status(pod.manager, 0)
+    assert status is not None
+    assert (status.state, status.reason, status.log_end_offset) == (ShardState.FAILED, "CannotWrite", -1)
+    assert "Errno 5" in status.message
+    pod.disk.fault = None
+    await pod.until(lambda: pod.manager.hosts[0].core is not None)
+    assert not pod.manager.health.unopened
+    assert not pod.manager.health.failed.is_set()
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
+    assert await pod.fetch() == 10
+
+
 async def test_promise_that_cannot_be_written_is_not_answered_as_given(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     pod.disk.fail_with(errno.EIO, "pwritev_durably", only=lambda path: path.name == "muster.promise")
