@@ -42,6 +42,7 @@ class FailureReason(StrEnum):
     LOAD_FAILED = "LoadFailed"  # the log could not be replayed; a higher epoch tries again
     OPERATION_FAILED = "OperationFailed"  # a record of its own could not be replayed; a higher epoch reloads
     PROTOCOL_VIOLATION = "ProtocolViolation"  # a committed record would have been cut; people have to look at it
+    DUPLICATE_LOG = "DuplicateLog"  # another pod has the same log; ends by itself when only one of them has it
     LOG_SET_ASIDE = "LogSetAside"  # the log was damaged and began anew since the pod started; the message says what
 
 

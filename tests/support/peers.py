@@ -77,9 +77,14 @@ class FakeReplicas:
     def __init__(self) -> None:
         self.received: list[tuple[int, Message]] = []
         self.disconnected_ids: list[str] = []
+        self.log_ids: dict[int, str] = {}
+        self.doubled_here: dict[int, str] = {}
 
     def receive(self, partition: int, message: Message) -> None:
         self.received.append((partition, message))
+
+    def doubled(self, partition: int, pods: str) -> None:
+        self.doubled_here[partition] = pods
 
     def disconnected(self, log_id: str) -> None:
         self.disconnected_ids.append(log_id)

@@ -1,7 +1,8 @@
 """Bytes between pods: frames of int32 length, int32 partition, message; control frames have a negative partition.
 
 HELLO   first in both directions: msgpack map, see `Hello`
-PING    from the pod that made the connection; empty
+PING    from the pod that made the connection; empty, or a msgpack map of partition and log id: the replicas of that
+        pod, on the first one, and when they have changed since the last one
 PONG    the answer; empty
 >= 0    a message for the replica of that partition (`replication.messages`), from the pod that made the connection
 """
@@ -9,6 +10,7 @@ PONG    the answer; empty
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import msgspec
 
@@ -49,6 +51,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Hello)
+_log_ids_decoder = msgspec.msgpack.Decoder(dict[int, str])
 
 
 def encode_frame(partition: int, body: bytes = b"") -> bytes:
@@ -65,6 +68,15 @@ def partition_of(frame: bytes) -> int:
 
 def encode_hello(cluster_id: str, pod: str, uid: str, address: str, to: str) -> bytes:
     return encode_frame(HELLO, _encode(Hello(MAGIC, VERSION, cluster_id, pod, uid, address, to)))
+
+
+def encode_ping(log_ids: Mapping[int, str]) -> bytes:
+    return encode_frame(PING, _encode(log_ids))
+
+
+def decode_ping(frame: bytes) -> dict[int, str] | None:
+    """The replicas that it names; None: it names none. Raises msgspec.DecodeError."""
+    return _log_ids_decoder.decode(memoryview(frame)[4:]) if len(frame) > 4 else None
 
 
 def decode_hello(frame: bytes) -> Hello:

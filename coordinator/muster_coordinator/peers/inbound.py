@@ -16,6 +16,7 @@ from muster_coordinator.peers.frames import (
     Hello,
     HelloError,
     decode_hello,
+    decode_ping,
     encode_frame,
     partition_of,
 )
@@ -41,6 +42,10 @@ class InboundOwner(Protocol):
 
     def introduced(self, connection: Inbound, hello: Hello) -> None:
         """`hello` came. Raises HelloError: the connection ends."""
+        ...
+
+    def announced(self, connection: Inbound, log_ids: dict[int, str]) -> None:
+        """That pod says which replicas it has, by partition."""
         ...
 
     def received(self, connection: Inbound, partition: int, message: Message, size: int) -> None: ...
@@ -116,6 +121,9 @@ class Inbound(asyncio.Protocol):
         if partition >= 0:
             self._owner.received(self, partition, decode_message(memoryview(frame)[4:]), len(frame))
         elif partition == PING:
+            log_ids = decode_ping(frame)
+            if log_ids is not None:
+                self._owner.announced(self, log_ids)
             self._write(_PONG_FRAME)
         else:
             raise HelloError("malformed", f"control frame {partition} is not expected here")

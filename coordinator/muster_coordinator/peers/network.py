@@ -26,6 +26,7 @@ from muster_coordinator.peers.frames import (
     encode_hello,
     why_not,
 )
+from muster_coordinator.peers.holders import Holders
 from muster_coordinator.peers.inbound import Inbound
 from muster_coordinator.peers.outbound import Outbound, PeerState, PeerTimes
 from muster_coordinator.podapi.image import MetadataImage
@@ -41,8 +42,17 @@ INBOUND_MAX = 256
 class Replicas(Protocol):
     """The replicas of this pod: `pod.replica_manager` implements it."""
 
+    @property
+    def log_ids(self) -> dict[int, str]:
+        """Those of all replicas here at this moment, by partition."""
+        ...
+
     def receive(self, partition: int, message: Message) -> None:
         """Take a message for a replica of `partition`."""
+        ...
+
+    def doubled(self, partition: int, pods: str) -> None:
+        """`pods` have the log of the replica here, so it must take no part; "": only this pod has it again."""
         ...
 
     def disconnected(self, log_id: str) -> None:
@@ -94,6 +104,9 @@ class PeerNetwork:
         self._random = random or Random()
         self._replicas: Replicas | None = None
         self._addresses = PeerAddresses(identity.pod)
+        self._holders = Holders(identity.pod)
+        self._own_log_ids: dict[int, str] = {}
+        self._own_doubled: dict[int, str] = {}
         self._peers: dict[str, Outbound] = {}
         self._inbound: set[Inbound] = set()
         self._by_pod: dict[str, Inbound] = {}
@@ -111,6 +124,7 @@ class PeerNetwork:
         that others are told. Raises OSError when the address cannot be had."""
         self._loop = asyncio.get_running_loop()
         self._replicas = replicas
+        self._own_log_ids = replicas.log_ids
         self._server, port = await listen(lambda: Inbound(self, self._times.connect_ms / 1000), *listen_at)
         self.address = "{}:{}".format(*advertise(port))
         self._ticked_s = self._loop.time()
@@ -193,6 +207,8 @@ class PeerNetwork:
         """Queue for the pod that has the replica `message.to`; written at the end of this turn of the loop, at once
         if an election waits for it.
         """
+        if self._is_doubled(message):
+            return
         pod = self._addresses.pod_of(message.to)
         peer = self._peers.get(pod) if pod is not None else None
         if peer is None:
@@ -222,6 +238,10 @@ class PeerNetwork:
 
     # -- called by outgoing connections -------------------------------------------------------------------------------
 
+    @property
+    def own_log_ids(self) -> dict[int, str]:
+        return self._own_log_ids
+
     def own_hello(self, to: str) -> bytes:
         return encode_hello(self._addresses.cluster_id, self._identity.pod, self._identity.uid, self.address, to)
 
@@ -238,6 +258,7 @@ class PeerNetwork:
         if peer.lost and self._replicas is not None:
             for log_id in self._addresses.log_ids_of(peer.pod):
                 self._replicas.disconnected(log_id)
+        self._look_for_doubles()
         if peer.pod in self._addresses.sharing:
             self._lost_changed()
 
@@ -268,6 +289,7 @@ class PeerNetwork:
                 self.counters.errors["replaced"] += 1
                 logger.warning("peer_replaced", peer=hello.pod, was=repr(before), uid=hello.uid)
             before.abort()
+            self._holders.left(hello.pod)
         self._addresses.guest(hello.pod, address)
         self._connect()
         peer = self._peers.get(hello.pod)
@@ -280,8 +302,15 @@ class PeerNetwork:
         if message.sender not in connection.senders:
             connection.senders.add(message.sender)
             self._addresses.show(message.sender, connection.pod)
-        assert self._replicas is not None
-        self._replicas.receive(partition, message)
+            self._holders.shown(connection.pod, partition, message.sender)
+            self._look_for_doubles()
+        if not self._is_doubled(message):
+            assert self._replicas is not None
+            self._replicas.receive(partition, message)
+
+    def announced(self, connection: Inbound, log_ids: dict[int, str]) -> None:
+        self._holders.announced(connection.pod, log_ids)
+        self._look_for_doubles()
 
     def rejected(self, connection: Inbound, reason: str, message: str) -> None:
         self.counters.errors[reason] += 1
@@ -292,12 +321,43 @@ class PeerNetwork:
         if self._by_pod.get(connection.pod) is connection:
             del self._by_pod[connection.pod]
             self._addresses.guest_left(connection.pod)
+            self._holders.left(connection.pod)
             self._connect()
+            self._look_for_doubles()
+
+    # -- a log id on two volumes --------------------------------------------------------------------------------------
+
+    def _is_doubled(self, message: Message) -> bool:
+        """Nothing is taken from such a replica, and nothing is sent to it."""
+        doubled = self._holders.doubled
+        if not doubled or (message.to not in doubled and message.sender not in doubled):
+            return False
+        self.counters.dropped["doubled"] += 1
+        return True
+
+    def _look_for_doubles(self) -> None:
+        if not self._holders.look(self._own_log_ids, self.is_lost):
+            return
+        for log_id, pods in self._holders.doubled.items():
+            logger.error("log_doubled", log_id=log_id, pods=pods)
+        before = self._own_doubled
+        self._own_doubled = {
+            partition: self._holders.doubled[log_id]
+            for partition, log_id in self._own_log_ids.items()
+            if log_id in self._holders.doubled
+        }
+        assert self._replicas is not None
+        for partition in before.keys() | self._own_doubled.keys():
+            if before.get(partition) != self._own_doubled.get(partition):
+                self._replicas.doubled(partition, self._own_doubled.get(partition, ""))
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         interval_s = self._times.ping_ms / 2000
+        if self._replicas is not None and self._own_log_ids != self._replicas.log_ids:
+            self._own_log_ids = self._replicas.log_ids
+            self._look_for_doubles()
         now_s = self._loop.time()
         late_s = now_s - self._ticked_s - interval_s
         self._ticked_s = now_s

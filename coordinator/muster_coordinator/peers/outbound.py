@@ -28,6 +28,7 @@ from muster_coordinator.peers.frames import (
     HelloError,
     decode_hello,
     encode_frame,
+    encode_ping,
     partition_of,
 )
 from muster_coordinator.wire.errors import FrameTooLargeError
@@ -69,6 +70,11 @@ class PeerState(StrEnum):
 
 
 class OutboundOwner(Protocol):
+    @property
+    def own_log_ids(self) -> dict[int, str]:
+        """The replicas of this pod, by partition."""
+        ...
+
     def own_hello(self, to: str) -> bytes: ...
 
     def check_hello(self, hello: Hello, pod: str) -> None:
@@ -107,6 +113,7 @@ class Outbound:
         self._link: _Link | None = None
         self._heard_s = self._loop.time()
         self._pinged_s = 0.0
+        self._told: dict[int, str] = {}  # on this connection: which replicas this pod has
         self._failures = 0
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -203,6 +210,8 @@ class Outbound:
                 hello = await asyncio.shield(link.hello)
             self._owner.check_hello(hello, self.pod)
             self.state = PeerState.UP
+            self._told = {}
+            self._ping(link)  # in front of every message
             self.heard()
             if self._out:
                 self._owner.write_soon(self)
@@ -238,8 +247,13 @@ class Outbound:
         if silent_ms > self._times.dead_ms:
             self._link.end(OSError(f"silent for {silent_ms:.0f} ms"))
         elif (now_s - self._pinged_s) * 1000 >= self._times.ping_ms * 0.9:
-            self._pinged_s = now_s
-            self._link.write(_PING_FRAME)
+            self._ping(self._link)
+
+    def _ping(self, link: _Link) -> None:
+        self._pinged_s = self._loop.time()
+        log_ids = self._owner.own_log_ids
+        link.write(_PING_FRAME if log_ids == self._told else encode_ping(log_ids))
+        self._told = log_ids
 
     def heard(self) -> None:
         self._heard_s = self._loop.time()

@@ -75,8 +75,7 @@ class Opening:
         if stopped and not host.replica.stopped:  # it could not be written when that was found
             await self._workers.blocking(host.replica.stop, stopped)
         state = await self._workers.blocking(log_state, host.replica)
-        may_start = not self._health.cannot_write and host.partition not in self._health.stopped
-        if host.core is None and may_start:
+        if host.core is None and not self._health.cannot_write and not self._health.why_idle(host.partition):
             host.start(state)
 
     async def open_all(self) -> None:

@@ -246,6 +246,26 @@ class ReplicaManager:
         for host in self.hosts.values():
             host.disconnected(log_id)
 
+    @property
+    def log_ids(self) -> dict[int, str]:
+        """Log id of each replica here, by partition."""
+        return {partition: replica.log_id for partition, replica in self.replicas.items()}
+
+    def doubled(self, partition: int, pods: str) -> None:
+        """`pods` have the log of the replica here: it takes no part until only this pod has it (`pods` is "")."""
+        host = self.hosts.get(partition)
+        if host is None:
+            return
+        if pods:
+            reason = f"log {host.replica.log_id} is on pods {pods}: remove the volume that is a copy"
+            self.health.doubled[partition] = reason
+            host.give_up(reason, CallStatus.DAMAGED)
+        else:
+            self.health.doubled.pop(partition, None)
+            if host.replica.is_open:
+                self._opening.start_again(host)
+        self._events.partition_changed(partition)
+
     def submit_early(self, partition: int, request: Any, answer: Answer) -> None:
         """A request for a partition that no shard leads here; one may be about to."""
         host = self.hosts.get(partition)
@@ -322,8 +342,8 @@ class ReplicaManager:
             return self._refused(host, CallStatus.CANNOT_WRITE, str(error))
         if self.health.cannot_write:
             return self._refused(host, CallStatus.CANNOT_WRITE, self.health.cannot_write)
-        if partition in self.health.stopped:
-            return self._refused(host, CallStatus.DAMAGED, self.health.stopped[partition])
+        if idle := self.health.why_idle(partition):
+            return self._refused(host, CallStatus.DAMAGED, idle)
         return None
 
     @staticmethod

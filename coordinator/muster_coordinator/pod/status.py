@@ -23,6 +23,9 @@ def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | N
     reason, message = (shard.reason, shard.message) if shard is not None else ("", "")
     if not reason and partition in manager.health.set_aside:
         reason, message = FailureReason.LOG_SET_ASIDE, manager.health.set_aside[partition]
+    if partition in manager.health.doubled:
+        state, reason = ShardState.FAILED, FailureReason.DUPLICATE_LOG
+        message = manager.health.doubled[partition]
     if partition in manager.health.stopped:
         state, reason = ShardState.FAILED, FailureReason.PROTOCOL_VIOLATION
         message = manager.health.stopped[partition]

@@ -20,15 +20,17 @@ class StorageHealth:
     """Implements `replica.ports.StorageFailures`.
 
     `cannot_write`: why the pod's storage takes no writes, "" when it does. `damage`: why the replica of a partition
-    must not serve. `stopped`: why people have to look at the replica of a partition. `set_aside`: the damage of logs
-    that began anew since the pod started. `unopened`: why the log of a partition could not be opened, though it is not
-    damaged. `failed`: set while `cannot_write` or `unopened` says something, so that it is to be tried again.
+    must not serve. `stopped`: why people have to look at the replica of a partition. `doubled`: why a replica must take
+    no part while another pod has the same log. `set_aside`: the damage of logs that began anew since the pod started.
+    `unopened`: why the log of a partition could not be opened, though it is not damaged. `failed`: set while
+    `cannot_write` or `unopened` says something, so that it is to be tried again.
     """
 
     def __init__(self, partitions: Partitions, metrics: ShardMetrics, events: PodEvents) -> None:
         self.cannot_write = ""
         self.damage: dict[int, str] = {}
         self.stopped: dict[int, str] = {}
+        self.doubled: dict[int, str] = {}
         self.set_aside: dict[int, str] = {}
         self.unopened: dict[int, str] = {}
         self.failed = asyncio.Event()
@@ -93,6 +95,10 @@ class StorageHealth:
         """It was opened, or is known to be damaged now."""
         self.unopened.pop(partition, None)
         self._tried()
+
+    def why_idle(self, partition: int) -> str:
+        """Why the replica of a partition gets no core, though its disk is fine; "": it gets one."""
+        return self.stopped.get(partition, "") or self.doubled.get(partition, "")
 
     def replica_stopped(self, partition: int, reason: str) -> None:
         logger.error("replica_stopped", partition=partition, reason=reason)

@@ -34,6 +34,7 @@ from muster_coordinator.peers.frames import (
     encode_frame,
     encode_hello,
 )
+from muster_coordinator.peers.holders import Holders
 from muster_coordinator.peers.outbound import LARGE_BYTES, PeerTimes
 from muster_coordinator.replication.messages import Batch, Seal, encode_message, urgency_of
 from muster_coordinator.replication.sets import Sets
@@ -41,6 +42,76 @@ from muster_coordinator.tuning.pacing import Urgency
 
 NEVER_SILENT = PeerTimes(silent_ms=60_000, dead_ms=60_000)
 """So that only a closed or refused connection makes a pod lost."""
+
+
+# -- a log id on two volumes ------------------------------------------------------------------------------------------
+
+
+async def test_replica_that_two_pods_have_is_refused_by_both_and_by_all_that_hear_both() -> None:
+    async with pods("a", "b", "c", times=NEVER_SILENT) as (a, b, c):
+        b.replicas.log_ids = {0: log_id("b")}
+        a.send("b", 1)
+        b.send("a", 2)
+        await until(lambda: b.replicas.numbers == [1] and a.replicas.numbers == [2])
+        c.replicas.log_ids = {0: log_id("b"), 1: "another"}
+        await until(lambda: b.replicas.doubled_here == {0: "b, c"} == c.replicas.doubled_here)
+        await until(lambda: log_id("b") in a.network._holders.doubled)
+        a.send("b", 3)
+        b.send("a", 4)
+        c.send("a", 5)
+        await until(lambda: 5 in a.replicas.numbers)
+        assert (a.replicas.numbers, b.replicas.numbers) == ([2, 5], [1])
+        assert (a.network.counters.dropped["doubled"], b.network.counters.dropped["doubled"]) == (1, 1)
+        await c.network.stop()
+        await until(lambda: b.replicas.doubled_here == {0: ""})
+        await until(lambda: not a.network._holders.doubled)
+        b.send("a", 6)
+        await until(lambda: 6 in a.replicas.numbers)
+        assert a.replicas.doubled_here == {}
+
+
+async def test_replica_of_a_copied_volume_is_refused_with_its_first_message() -> None:
+    """Before that pod has said which replicas it has."""
+    async with pods("a", "b", "c", times=NEVER_SILENT) as (a, b, c):
+        b.send("a", 1)
+        await until(lambda: a.replicas.numbers == [1])
+        c.network.send(0, ack("b", "a", 2))
+        await until(lambda: a.network.counters.dropped["doubled"] == 1)
+        b.send("a", 3)
+        await until(lambda: a.network.counters.dropped["doubled"] == 2)
+        assert a.replicas.numbers == [1]
+
+
+def test_volume_of_a_pod_that_is_lost_may_be_on_another_one() -> None:
+    holders, lost = Holders("a"), {"b"}
+    holders.announced("b", {0: "x"})
+    holders.announced("c", {0: "x"})
+    assert not holders.look({}, lost.__contains__)
+    lost.clear()
+    assert holders.look({}, lost.__contains__)
+    assert holders.doubled == {"x": "b, c"}
+    lost.add("b")
+    assert not holders.look({}, lost.__contains__), "once both were heard, both stay refused"
+    holders.left("b")
+    assert holders.look({}, lost.__contains__)
+    assert not holders.doubled
+
+
+async def test_replicas_of_a_pod_are_announced_before_its_first_message() -> None:
+    a, b = PeerPod("a"), PeerPod("b")
+    a.replicas.log_ids = {3: "mine"}
+    known: list[str] = []
+    b.replicas.receive = lambda partition, message: known.extend(b.network._holders._held["a"].values())  # type: ignore[method-assign]
+    try:
+        await a.start()
+        await b.start()
+        introduce(a, b)
+        a.send("b", 1)
+        await until(lambda: bool(known))
+        assert "mine" in known
+    finally:
+        await a.network.stop()
+        await b.network.stop()
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------

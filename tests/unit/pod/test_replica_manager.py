@@ -277,6 +277,25 @@ async def test_log_that_the_disk_did_not_let_recover_is_opened_when_it_does(pod:
     assert await pod.fetch() == 10
 
 
+async def test_replica_whose_log_another_pod_has_takes_no_part_until_that_ends(pod: PodUnderTest) -> None:
+    await pod.lead(1, bootstrap=True)
+    assert await pod.commit(10) == 0
+    log_id = pod.manager.log_ids[0]
+    pod.manager.doubled(0, "pod-0, pod-3")
+    assert pod.manager.hosts[0].core is None
+    status = replica_status(pod.manager, 0)
+    assert status is not None
+    assert (status.state, status.reason, status.is_damaged) == (ShardState.FAILED, "DuplicateLog", False)
+    assert status.message == f"log {log_id} is on pods pod-0, pod-3: remove the volume that is a copy"
+    refused = await pod.lead(2)
+    assert (refused.status, refused.epoch, refused.message) == (CallStatus.DAMAGED, 1, status.message)
+    assert (await pod.manager.resign(0, 3)).status is CallStatus.DAMAGED
+    pod.manager.doubled(0, "")
+    await pod.until(lambda: pod.manager.hosts[0].core is not None)
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
+    assert await pod.fetch() == 10
+
+
 async def test_promise_that_cannot_be_written_is_not_answered_as_given(pod: PodUnderTest) -> None:
     await pod.lead(1, bootstrap=True)
     pod.disk.fail_with(errno.EIO, "pwritev_durably", only=lambda path: path.name == "muster.promise")
