@@ -210,6 +210,7 @@ class ReplicaHost:
         if self._work is not None:
             self._work.stop()
         self._effects.clear()
+        self._stored = False
         self.role.end(reason)
         self.early.refuse(ErrorCode.NOT_COORDINATOR)
         self._calls.end_all(CallResult(self.partition, status, core.promise.epoch, reason, core.log_id))
@@ -494,6 +495,7 @@ class ReplicaHost:
         logger.error("data_loss_accepted", partition=self.partition, epoch=effect.epoch, end_offset=effect.end_offset)
 
     def _discard_checkpoints(self, effect: fx.DiscardCheckpoints) -> None:
+        self.role.log_changes()
         self.replica.discard_checkpoint()
 
 

@@ -144,6 +144,9 @@ class Candidate:
         if self._nominated:
             heard = [answer.epoch for answer in self._answers.values()]
             self.epoch = max([self._context.promise.epoch, *heard]) + 1
+            if not self._context.rules.may_lead(self._context.promise, self.epoch, self._context.log_id):
+                self._failed(CallStatus.STALE_EPOCH, f"epoch {self.epoch} is too far above the promised one")
+                return
         self._promise(self.epoch, self._promised)
 
     def _promised(self) -> None:

@@ -121,6 +121,15 @@ async def test_offset_of_a_checkpoint_never_lies_above_the_commit_point(
     assert pod.head.offset == 30
 
 
+async def test_checkpoint_that_was_discarded_is_not_the_newest_any_more(pod: CheckpointedPod) -> None:
+    await pod.checkpointer.work()
+    host = pod.manager.hosts[0]
+    assert pod.checkpointer._newest(host)[0] == 51
+    host.lost_data()
+    await pod.until(lambda: host.replica.promised.rebuilding)
+    assert pod.checkpointer._newest(host) == (0, 0)
+
+
 async def test_leadership_that_ends_meanwhile_drops_it(pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = GroupCoordinator.snapshot
 

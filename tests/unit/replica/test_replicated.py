@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from tests.support.replicas import Asked, ReplicaPods
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Append, Message, Sealed
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import ShardState
@@ -321,6 +323,25 @@ async def test_exception_out_of_the_core_costs_one_core_and_no_commit(
     await pods.until(lambda: host.core is not None and host.core is not broken)
     await pods.caught_up()
     assert_equal_logs(pods)
+
+
+@pytest.mark.interpreted
+async def test_exception_behind_a_promise_that_is_stored_already_costs_one_core(pods: ReplicaPods) -> None:
+    """The new core is not told that a promise is stored, of which it does not know."""
+    await pods.caught_up()
+    host = pods[2].up.hosts[0]
+    broken = host.core
+    assert broken is not None
+    for _ in range(100):
+        pods[2].up._directory.pace.note(0.0)  # so fast that the event loop stores promises itself
+    unknown: Any = object()
+    host._event(lambda core, now_ms: [fx.StorePromise(core.promise), unknown])
+    await pods.until(lambda: host.core is not None and host.core is not broken)
+    second = host.core
+    for _ in range(3):
+        host.tick()
+    assert host.core is second
+    await pods.caught_up()
 
 
 @pytest.mark.interpreted

@@ -12,7 +12,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.epochs import EPOCH_JUMP_MAX
 from muster_coordinator.replication.log_state import LogState
-from muster_coordinator.replication.messages import Ack, Append, Batch, Message, Question, Seal, Sealed
+from muster_coordinator.replication.messages import Ack, Append, Batch, Message, Question, QuestionAnswer, Seal, Sealed
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.tuning.pacing import Urgency
@@ -413,6 +413,20 @@ def test_replicas_nominate_themselves_when_neither_leader_nor_operator_is_heard(
     net.advance(3_000)
     assert net["b"].core.is_active
     assert net["b"].core.leading_epoch == 1
+
+
+@pytest.mark.parametrize(("heard", "nominates"), [(5 + EPOCH_JUMP_MAX - 1, True), (5 + EPOCH_JUMP_MAX, False)])
+def test_replica_does_not_nominate_itself_in_an_epoch_too_far_ahead(heard: int, nominates: bool) -> None:
+    """Some replica took a call with a wrong epoch, one step after the other; the promise file would refuse it."""
+    log = LogState(1, [(0, 0)], [(0, ABC)])
+    core = ReplicaCore(0, "c", fx.Promise(5, "a", used=True), log, 0, ReplicationSettings(), lambda: 300)
+    questions = [message for message in sent(core.tick(400)) if isinstance(message, Question)]
+    answer = QuestionAnswer("b", "c", heard, questions[0].ticket, live_leader="", better=False, counts=True)
+    effects = core.receive(answer, 400)
+    assert [effect.promise.epoch for effect in effects if isinstance(effect, fx.StorePromise)] == [
+        heard + 1
+    ] * nominates
+    assert core.is_candidate == nominates
 
 
 def test_replicas_that_nominated_themselves_at_the_same_time_do_not_so_again() -> None:

@@ -17,6 +17,7 @@ import structlog
 
 from muster_coordinator.log.checkpoint import CheckpointHead, CheckpointWriter
 from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.loading import load_log
@@ -56,6 +57,21 @@ class CheckpointerSettings:
         return max(self.interval_bytes, checkpoint_bytes)
 
 
+@dataclass(frozen=True)
+class _Newest:
+    """The newest checkpoint of `log`, as it was found or made while the host was in `generation`. `size` in bytes."""
+
+    log: PartitionLog
+    generation: int
+    offset: int
+    size: int
+
+    def holds(self, host: ReplicaHost) -> bool:
+        """False if the checkpoint may have been discarded since, or the log cut or replaced."""
+        log = host.replica.log
+        return self.log is log and self.generation == host.generation and self.offset <= log.end_offset
+
+
 class Checkpointer(Background):
     """`hosts`: the replicas of the pod, by partition, which change over time. `blocking` runs a function in a
     thread."""
@@ -79,7 +95,7 @@ class Checkpointer(Background):
         self._new_machine = new_machine
         self._version = new_machine().snapshot_version
         self._blocking = blocking
-        self._last: dict[str, tuple[int, int]] = {}  # log id -> offset and bytes of its newest checkpoint
+        self._last: dict[int, _Newest] = {}  # by partition
         self._rest = REST
 
     async def work(self) -> None:
@@ -100,14 +116,14 @@ class Checkpointer(Background):
     def _newest(self, host: ReplicaHost) -> tuple[int, int]:
         """Returns offset and bytes of the newest checkpoint; the start of the log and 0 if there is none."""
         replica = host.replica
-        last = self._last.get(replica.log_id)
-        if last is None:
+        last = self._last.get(host.partition)
+        if last is None or not last.holds(host):
             file = replica.open_checkpoint(self._version)
-            last = (file.head.offset, file.size) if file is not None else (replica.log.start_offset, 0)
+            offset, size = (file.head.offset, file.size) if file is not None else (replica.log.start_offset, 0)
             if file is not None:
                 file.close()
-            self._last[replica.log_id] = last
-        return last
+            last = self._last[host.partition] = _Newest(replica.log, host.generation, offset, size)
+        return last.offset, last.size
 
     async def take(self, host: ReplicaHost) -> bool:
         """Returns whether a checkpoint was taken. If not, the pod's log says why."""
@@ -123,7 +139,7 @@ class Checkpointer(Background):
             self.counts.given_up += 1
             return False
         self.counts.done += 1
-        self.counts.byte_count += self._last[host.replica.log_id][1]
+        self.counts.byte_count += self._last[host.partition].size
         duration_ms = self._clock.monotonic_ms() - started_ms
         logger.info("checkpoint_taken", partition=host.partition, offset=head.offset, duration_ms=duration_ms)
         return True
@@ -140,7 +156,7 @@ class Checkpointer(Background):
         try:
             if not await self._write(parts, writer, host, generation):
                 return None
-            self._last[replica.log_id] = (offset, writer.size)
+            self._last[host.partition] = _Newest(replica.log, generation, offset, writer.size)
         finally:
             await self._blocking(writer.discard)
         return head
