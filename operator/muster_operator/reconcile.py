@@ -23,7 +23,7 @@ from muster_operator.queue import KeyQueue
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Memory
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
-from muster_operator.store.workload import Workload
+from muster_operator.store.workload import Workload, WorkloadState, settings_trouble
 
 log = structlog.get_logger(__name__)
 
@@ -148,6 +148,7 @@ class Reconciler:
         memory.token = token_above(max(memory.token, token), pods)
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
+        state = self._workload.state(cluster) if cluster is not None else WorkloadState()
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -161,6 +162,10 @@ class Reconciler:
             attempts=memory.attempts.view(self._clock.monotonic()),
             busy=frozenset(memory.busy),
             failovers=tuple(memory.failovers.records),
+            applied=state.applied,
+            conflict=state.conflict,
+            default_image=state.default_image,
+            invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
 
     def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:

@@ -49,6 +49,32 @@ async def test_apply_twice_changes_nothing_and_somebody_elses_change_is_taken_ba
     assert first["metadata"]["ownerReferences"][0]["uid"] == cluster.metadata.uid
 
 
+async def test_template_of_the_api_server_applied_again_is_no_change(api_server: KubeClient, namespace: str) -> None:
+    """A newer operator keeps the template as the API server has it, with all the defaults in it."""
+    cluster = create_cluster(namespace, {"pods": 2, "image": "muster:1"})
+    await KubeWorkload(api_server, "muster:1").ensure_pods(cluster)
+    get = ("get", "statefulset/a", "-n", namespace, "-o", "json")
+    first = json.loads(kubectl(*get).stdout)
+    newer = KubeWorkload(api_server, "muster:2", namespace)
+    await newer.load()
+    assert (await newer.ensure_pods(cluster)).startswith("applied")
+    now = json.loads(kubectl(*get).stdout)
+    assert (now["metadata"]["generation"], now["spec"]["template"]) == (
+        first["metadata"]["generation"],
+        first["spec"]["template"],
+    )
+
+
+async def test_object_of_somebody_else_is_left_as_it_is(api_server: KubeClient, namespace: str) -> None:
+    kubectl("create", "service", "clusterip", "a-bootstrap", "-n", namespace, "--tcp=80:80")
+    cluster = create_cluster(namespace, {"pods": 2})
+    workload = KubeWorkload(api_server, "muster:1")
+    assert "Service a-bootstrap exists" in await workload.ensure_pods(cluster)
+    service = json.loads(kubectl("get", "service/a-bootstrap", "-n", namespace, "-o", "json").stdout)
+    assert service["spec"]["ports"][0]["port"] == 80
+    assert kubectl("get", "statefulsets", "-n", namespace, "-o", "name").stdout == ""
+
+
 async def test_workload_skips_the_apply_until_the_spec_or_the_stateful_set_changed(
     api_server: KubeClient, namespace: str
 ) -> None:

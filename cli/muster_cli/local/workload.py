@@ -11,7 +11,7 @@ from muster_cli.local.ports import LOOPBACK
 from muster_cli.local.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
-from muster_operator.store.workload import PodInfo, PodPhase, pod_settings
+from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState, pod_settings
 
 STOP_DEADLINE_S = 10.0
 
@@ -76,8 +76,13 @@ class LocalWorkload:
     def watch(self, notify: Notify) -> None:
         self._notify.append(notify)
 
-    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+    def state(self, cluster: CoordinatorCluster) -> WorkloadState:
+        return WorkloadState()
+
+    async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
         """Start the declared pods that have no supervisor yet. Supervisors keep them alive. Returns what was done."""
+        if keep_template:
+            return "settings that a pod would refuse: no pod is started"
         missing = range(len(self.supervisors), min(cluster.spec.pods, len(self._ports)))
         for ordinal in missing:
             self._start(ordinal, pod_settings(cluster))

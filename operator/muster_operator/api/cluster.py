@@ -105,13 +105,24 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     node_selector: Annotated[Mapping[str, str], Meta(description="Labels that a node must have.")] = {}
 
 
+class Rollout(msgspec.Struct, frozen=True, rename="camel"):
+    """How pods are replaced when image, settings or template change."""
+
+    paused: Annotated[
+        bool, Meta(description="Replace no pod. Everything else goes on, failover and lost volumes too.")
+    ] = False
+
+
 class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A set of coordinator pods that serve as brokers of one Kafka cluster to clients."""
 
     pods: Annotated[int, Meta(ge=1, le=MAX_PODS, description="Number of coordinator pods.")] = 3
     image: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="Image of the pods; the operator's own image if absent."),
+        Meta(
+            description="Image of the pods. If absent, the image that the operator brings when the cluster is created;"
+            " it stays then, in status.image, until this field names another one."
+        ),
     ] = None
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"], Meta(description="imagePullPolicy of the coordinator container.")
@@ -164,6 +175,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     ] = Failover()
     resources: Resources = Resources()
     pod_template: PodTemplate = PodTemplate()
+    rollout: Rollout = Rollout()
     suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects no leader.")] = (
         False
     )
@@ -191,6 +203,8 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     conditions: Conditions = ()
     pods: Annotated[int, Meta(description="Pods that exist.")] = 0
     ready_pods: Annotated[int, Meta(description="Pods whose API says ready.")] = 0
+    updated_pods: Annotated[int, Meta(description="Pods that run the declared template.")] = 0
+    image: Annotated[str, Meta(description="Image of the declared template.")] = ""
     partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
     leaderless: int = 0

@@ -2,7 +2,9 @@
 
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
-says what a pod has found in its log, also if no client notices because another pod leads.
+says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
+partitions are served by fewer copies than they have; and `UpgradeAvailable`, which names a newer image. A cluster and a
+topic always have `FullyReplicated`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ class ConditionType(StrEnum):
     """Types of conditions that the operator writes."""
 
     READY = "Ready"
+    FULLY_REPLICATED = "FullyReplicated"
+    DEGRADED = "Degraded"
+    UPGRADE_AVAILABLE = "UpgradeAvailable"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     DAMAGED = "Damaged"
@@ -44,6 +49,21 @@ class Reason(StrEnum):
     CREATING_PODS = "CreatingPods"
     """The StatefulSet has not brought up every pod yet."""
     PODS_NOT_READY = "PodsNotReady"
+    ROLLING_OUT = "RollingOut"
+    """Pods run an older template than declared, and are replaced one at a time."""
+    ROLLOUT_PAUSED = "RolloutPaused"
+    """spec.rollout.paused is set: pods keep the template that they have. Failover goes on."""
+    ROLLOUT_HALTED = "RolloutHalted"
+    """A pod of the declared template does not run, so no other pod is replaced."""
+    INVALID_SETTINGS = "InvalidSettings"
+    """spec.settings has what a pod would refuse: the template stays as it is."""
+    NAME_CONFLICT = "NameConflict"
+    """An object of the cluster's name belongs to somebody else, and is not touched."""
+    UPGRADE_AVAILABLE = "UpgradeAvailable"
+    """The operator brings another image than the one that the cluster was created with."""
+    FULLY_REPLICATED = "FullyReplicated"
+    UNDER_REPLICATED = "UnderReplicated"
+    """Partitions have fewer or more copies than declared, or copies that do not follow their leader."""
     SCALING_DOWN = "ScalingDown"
     """Pods above spec.pods still hold replicas, which move first."""
     SCALE_DOWN_BLOCKED = "ScaleDownBlocked"
@@ -120,7 +140,7 @@ PLANNED = frozenset((Reason.MOVING, Reason.CHANGING_REPLICAS, Reason.NEEDS_HIGHE
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.Condition."""
 
-    type: Annotated[str, Meta(max_length=316, description="Ready, Reconciling, Stalled or Damaged.")]
+    type: Annotated[str, Meta(max_length=316, description=f"One of {', '.join(ConditionType)}.")]
     status: ConditionStatus
     reason: Annotated[str, Meta(min_length=1, max_length=1024, description="A stable code for programs.")]
     message: Annotated[str, Meta(max_length=32768, description="The state, and what to do about it, for a person.")] = (

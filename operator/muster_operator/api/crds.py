@@ -64,6 +64,7 @@ KINDS = (
         (
             Column("Ready", f"{READY}.status"),
             Column("Pods", ".status.readyPods", "integer"),
+            Column("Updated", ".status.updatedPods", "integer"),
             Column("Partitions", ".status.partitions", "integer"),
             Column("Led", ".status.led", "integer"),
             STATE,

@@ -24,6 +24,7 @@ from muster_operator.api.cluster import (
     Listeners,
     PodTemplate,
     Resources,
+    Rollout,
     Storage,
 )
 from muster_operator.api.leadership import LeadershipRecord, Leaderships, Replica
@@ -73,6 +74,7 @@ __all__ = [
     "ReshardStatus",
     "Resource",
     "Resources",
+    "Rollout",
     "Storage",
     "TopicRef",
     "partition_object_name",

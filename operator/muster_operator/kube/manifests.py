@@ -6,7 +6,10 @@ PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes w
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
+
+import msgspec
 
 from muster_operator.api.models import GROUP, CoordinatorCluster
 from muster_operator.kube.objects import PART_OF, owned_by
@@ -14,6 +17,9 @@ from muster_operator.store.workload import pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
 """On every object of a cluster: the name of the CoordinatorCluster."""
+
+DECLARED = f"{GROUP}/declared"
+"""Annotation of the StatefulSet: the fingerprint of the declaration that its pod template was made of."""
 
 API_PORT = 9640
 PEER_PORT = 9641
@@ -86,7 +92,12 @@ def disruption_budget(cluster: CoordinatorCluster) -> Manifest:
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": _metadata(cluster, cluster.metadata.name),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(cluster)}},
+        "spec": {
+            "maxUnavailable": 1,
+            # A pod that is not ready serves nobody: its node may be drained.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": _selector(cluster)},
+        },
     }
 
 
@@ -102,7 +113,10 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": _metadata(cluster, cluster.metadata.name),
+        "metadata": {
+            **_metadata(cluster, cluster.metadata.name),
+            "annotations": {DECLARED: _fingerprint(cluster, default_image)},
+        },
         "spec": {
             "serviceName": headless_service_name(cluster.metadata.name),
             "replicas": spec.pods,
@@ -114,7 +128,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "template": {
                 "metadata": {
-                    "labels": {**spec.pod_template.labels, **_labels(cluster)},
+                    "labels": {**spec.pod_template.labels, **own_labels(cluster)},
                     "annotations": dict(spec.pod_template.annotations),
                 },
                 "spec": _pod_spec(cluster, default_image),
@@ -122,6 +136,28 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
         },
     }
+
+
+def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = False) -> Manifest:
+    """The StatefulSet with the pod template of the `live` one if that was made of the same declaration, maybe by
+    another version of the operator, which is no reason to replace a pod; or if it is to be kept in any case.
+    """
+    made_of = live["metadata"].get("annotations", {}).get(DECLARED, "")
+    if not keep and made_of != manifest["metadata"]["annotations"][DECLARED]:
+        return manifest
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "annotations": {DECLARED: made_of}},
+        "spec": {**manifest["spec"], "template": live["spec"]["template"]},
+    }
+
+
+def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
+    """Of all that a person declares of the pod template."""
+    spec = cluster.spec
+    image = spec.image or default_image
+    declared = (image, spec.image_pull_policy, spec.listeners, pod_settings(cluster), spec.resources, spec.pod_template)
+    return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
 
 
 def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
@@ -188,6 +224,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
         "readinessProbe": _probe("ready", period=2, failures=2),
         "livenessProbe": _probe("live", period=10, failures=6),
         "resources": {"requests": dict(spec.resources.requests), "limits": dict(spec.resources.limits)},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -218,7 +255,8 @@ def _selector(cluster: CoordinatorCluster) -> dict[str, str]:
     return {"app.kubernetes.io/name": "muster-coordinator", CLUSTER_LABEL: cluster.metadata.name}
 
 
-def _labels(cluster: CoordinatorCluster) -> dict[str, str]:
+def own_labels(cluster: CoordinatorCluster) -> dict[str, str]:
+    """The labels of every object of the cluster."""
     return {
         **_selector(cluster),
         "app.kubernetes.io/instance": cluster.metadata.name,
@@ -231,6 +269,6 @@ def _metadata(cluster: CoordinatorCluster, name: str) -> Manifest:
     return {
         "name": name,
         "namespace": cluster.metadata.namespace,
-        "labels": _labels(cluster),
+        "labels": own_labels(cluster),
         "ownerReferences": [owned_by(cluster)],
     }

@@ -6,18 +6,27 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import structlog
 
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient
-from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, bootstrap_service_name, manifests, pod_dns_name
+from muster_operator.kube.manifests import (
+    API_PORT,
+    CLUSTER_LABEL,
+    bootstrap_service_name,
+    manifests,
+    own_labels,
+    pod_dns_name,
+    with_present_template,
+)
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
-from muster_operator.store.workload import PodInfo, PodPhase
+from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +36,9 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
+
+TROUBLE_CHARACTERS = 500
+"""Of the last message of a container: its end says why it ended."""
 
 RESYNC_S = 300.0
 """Everything is applied again after this time, which repairs what no watch tells (Services, labels)."""
@@ -38,6 +50,7 @@ class _Applied:
 
     uid: str
     spec: CoordinatorClusterSpec
+    keep_template: bool
     generation: int
     at: float
 
@@ -69,7 +82,9 @@ class KubeWorkload:
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
         """What `pods` answers, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
+        self._stateful_sets: dict[ClusterKey, Json] = {}
         self._revisions: dict[ClusterKey, str] = {}
+        self._conflicts: dict[ClusterKey, str] = {}
         self._nodes: dict[str, _Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -77,8 +92,12 @@ class KubeWorkload:
     # Feeding the cache
 
     async def load(self) -> None:
-        """List the pods. Repeated, it repairs what a broken watch missed."""
+        """List pods and StatefulSets. Repeated, it repairs what a broken watch missed."""
         scope = f"/namespaces/{self._namespace}" if self._namespace else ""
+        for raw in (await self._client.list_all(f"/apis/apps/v1{scope}/statefulsets", label_selector=SELECTOR))[
+            "items"
+        ]:
+            self.deliver_stateful_set(None, raw)
         listed = await self._client.list_all(f"/api/v1{scope}/pods", label_selector=SELECTOR)
         before = {cluster_of(pod) for pod in self._pods.values()}
         found = {
@@ -108,16 +127,27 @@ class KubeWorkload:
         Its update revision says which pods have an older template (ADR 5).
         """
         key = cluster_of(raw)
-        status = raw.get("status", {})
-        if event != "DELETED" and status.get("observedGeneration", 0) >= raw["metadata"]["generation"]:
+        if raw["metadata"]["name"] != key.name:
+            return
+        meta, status = raw["metadata"], raw.get("status", {})
+        before = self._stateful_sets.get(key, {})
+        if before and int(meta["resourceVersion"]) < int(before["metadata"]["resourceVersion"]):
+            return
+        self._stateful_sets[key] = raw
+        if event == "DELETED":
+            del self._stateful_sets[key]
+        news = event == "DELETED" or not before or before["metadata"]["uid"] != meta["uid"]
+        news = news or before.get("status", {}).get("observedGeneration") != status.get("observedGeneration")
+        if event != "DELETED" and status.get("observedGeneration", 0) >= meta["generation"]:
             revision = status.get("updateRevision", "")
-            if self._revisions.get(key) != revision:
-                self._revisions[key] = revision
-                self._infos.clear()
-                self._tell(key)
+            news = news or self._revisions.get(key) != revision
+            self._revisions[key] = revision
         applied = self._applied.get(key)
-        if applied is not None and (event == "DELETED" or raw["metadata"]["generation"] > applied.generation):
+        if applied is not None and (event == "DELETED" or meta["generation"] > applied.generation):
             del self._applied[key]
+            news = True
+        if news:
+            self._infos.clear()
             self._tell(key)
 
     def _tell(self, key: ClusterKey) -> None:
@@ -134,27 +164,76 @@ class KubeWorkload:
         """Forget every `notify`: the reconciler that called `watch` no longer acts."""
         self._notify.clear()
 
-    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
-        """Apply StatefulSet, Services and disruption budget, unless that was done and nothing changed since."""
+    async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
+        """Apply StatefulSet, Services and disruption budget, unless that was done and nothing changed since.
+
+        Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
+        """
         key, uid = ClusterKey(cluster.metadata.namespace, cluster.metadata.name), cluster.metadata.uid
         known = self._applied.get(key)
         now = self._clock()
         await self._learn_nodes(known_too=False)
-        if known is not None and (known.uid, known.spec) == (uid, cluster.spec) and now - known.at < RESYNC_S:
-            return f"StatefulSet {cluster.metadata.name} is as declared"
+        wanted = (uid, cluster.spec, keep_template)
+        if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
+            return f"StatefulSet {key.name} is as declared"
+        live = self._stateful_sets.get(key)
+        if keep_template and live is None:
+            return f"no StatefulSet {key.name} with settings that a pod would refuse"
+        objects = manifests(cluster, self._default_image)
+        if conflict := await self._foreign_object(cluster, objects):
+            if self._conflicts.get(key) != conflict:
+                self._conflicts[key] = conflict
+                self._tell(key)
+            return conflict
+        self._conflicts.pop(key, None)
         generation = 0
-        for path, manifest in manifests(cluster, self._default_image):
+        for path, manifest in objects:
+            if manifest["kind"] == "StatefulSet" and live is not None:
+                manifest = with_present_template(manifest, live, keep=keep_template)
             answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
             generation = int(answer["metadata"].get("generation", 0))
         # The StatefulSet comes last, so this is its generation.
-        self._applied[key] = _Applied(uid, cluster.spec, generation, now)
+        self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
 
+    async def _foreign_object(self, cluster: CoordinatorCluster, objects: Sequence[tuple[str, Json]]) -> str:
+        """What stands in the way: an object of one of these names that is not the cluster's; "" if there is none."""
+        for path, manifest in objects:
+            kind, name = manifest["kind"], manifest["metadata"]["name"]
+            try:
+                meta = (await self._client.get(f"{path}/{name}"))["metadata"]
+            except NotFoundError:
+                continue
+            if not belongs_to(meta, cluster):
+                where = f"kubectl -n {cluster.metadata.namespace}"
+                return (
+                    f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster"
+                    f" another name, or, if nothing needs that object: {where} delete {kind.lower()} {name}"
+                )
+        return ""
+
+    def state(self, cluster: CoordinatorCluster) -> WorkloadState:
+        """See the port. Number of pods and pinned image are the operator's own decisions, and no change of the spec."""
+        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        known, live = self._applied.get(key), self._stateful_sets.get(key)
+        applied = False
+        if known is not None and live is not None:
+            seen_by_controller = live.get("status", {}).get("observedGeneration", 0) >= known.generation
+            same = (known.uid, _asked(known.spec, cluster.spec)) == (cluster.metadata.uid, _asked(cluster.spec))
+            applied = same and seen_by_controller and not known.keep_template
+        return WorkloadState(applied, self._conflicts.get(key, ""), self._default_image)
+
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
-        """See the port. Answers from memory. A pod with our label and another name is not part of the cluster."""
+        """See the port. Answers from memory. A pod with our label counts only if the cluster's StatefulSet made it."""
         if key not in self._infos:
             name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
-            ours = (raw for raw in self._pods.indexed(key) if name.fullmatch(raw["metadata"]["name"]))
+            live = self._stateful_sets.get(key)
+            owner = live["metadata"]["uid"] if live is not None else ""
+            ours = (
+                raw
+                for raw in self._pods.indexed(key)
+                if name.fullmatch(raw["metadata"]["name"]) and _is_owned(raw, key.name, owner)
+            )
             revision = self._revisions.get(key, "")
             infos = (pod_info(raw, revision, self._nodes) for raw in ours)
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
@@ -215,6 +294,31 @@ class KubeWorkload:
         return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
 
 
+def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
+    """Whether an object is the cluster's: it is its controller, or nobody is and the object has all of our labels, as
+    after the CoordinatorCluster was deleted with `--cascade=orphan`.
+    """
+    controller = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
+    if controller is not None:
+        return bool(controller["uid"] == cluster.metadata.uid)
+    labels = meta.get("labels", {})
+    return all(labels.get(name) == value for name, value in own_labels(cluster).items())
+
+
+def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None = None) -> CoordinatorClusterSpec:
+    """The spec without the number of pods, and without an image that nobody `declared`."""
+    image = spec.image if declared is None or declared.image else None
+    return msgspec.structs.replace(spec, pods=1, image=image)
+
+
+def _is_owned(raw: Json, name: str, uid: str) -> bool:
+    """Whether the StatefulSet of this name, and of this uid if that is known, is the pod's controller."""
+    owners = (each for each in raw["metadata"].get("ownerReferences", ()) if each.get("controller"))
+    return any(
+        (each["kind"], each["name"]) == ("StatefulSet", name) and (not uid or each["uid"] == uid) for each in owners
+    )
+
+
 def cluster_of(raw: Json) -> ClusterKey:
     """The cluster that a labelled object belongs to."""
     return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
@@ -240,6 +344,8 @@ def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> 
         zone=node.zone,
         cordoned=node.cordoned,
         node_lost=node.lost,
+        image=raw["spec"]["containers"][0].get("image", ""),
+        trouble=_trouble(status),
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
 
@@ -261,6 +367,21 @@ def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
         return PodPhase.PENDING  # its container ended, and waits for its restart
     # Succeeded cannot last under a StatefulSet; it is not running either.
     return PodPhase(phase) if phase in ("Pending", "Running", "Failed") else PodPhase.UNKNOWN
+
+
+def _trouble(status: Json) -> str:
+    """Why the container does not run: what it waits for, and how it ended last."""
+    for each in status.get("containerStatuses", ()):
+        waiting = each.get("state", {}).get("waiting", {})
+        ended = each.get("state", {}).get("terminated") or each.get("lastState", {}).get("terminated") or {}
+        if not waiting and not each.get("state", {}).get("terminated"):
+            continue
+        why = [waiting.get("reason", ""), "" if ended else waiting.get("message", "")]
+        if ended:
+            why += [f"exit code {ended.get('exitCode')}", ended.get("message", "").strip()[-TROUBLE_CHARACTERS:]]
+        return ": ".join(part for part in why if part)
+    unschedulable = (each for each in status.get("conditions", ()) if each.get("reason") == "Unschedulable")
+    return next((each.get("message", "") for each in unschedulable), "")
 
 
 def _kafka_address(raw: Json, ip: str, key: ClusterKey) -> str:

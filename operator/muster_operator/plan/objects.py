@@ -13,7 +13,8 @@ from muster_operator.plan.actions import Action, WritePartitionStatus, WriteTopi
 from muster_operator.plan.observation import Observation
 from muster_operator.plan.record import as_recorded
 from muster_operator.plan.reshard import indexes, is_retired
-from muster_operator.plan.status import Verdict, partition_status, topic_status
+from muster_operator.plan.status import partition_status, topic_status
+from muster_operator.plan.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

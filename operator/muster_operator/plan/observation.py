@@ -46,6 +46,7 @@ class PodView:
     unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be emptied.
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
     of the same name apart. `cluster_id`, `layout`: of the last image that its volume has taken ("" and None: none).
+    `container_image`: what it runs. `trouble`: why its container does not run.
     """
 
     name: str
@@ -70,6 +71,8 @@ class PodView:
     uid: str = ""
     cluster_id: str = ""
     layout: Layout | None = None
+    container_image: str = ""
+    trouble: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -101,7 +104,9 @@ class Observation:
 
     It includes objects that do not count (`topics[1:]`, partitions of other indexes), because their status says so.
     `image`: the last one that was published. `busy`: calls under way, with their pods. `failovers`: those that this
-    operator carried out, newest first.
+    operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
+    object of the cluster's name that belongs to somebody else. `default_image`: what this operator brings.
+    `invalid_settings`: what a pod would refuse in spec.settings. All "" if there is none.
     """
 
     namespace: str
@@ -116,3 +121,7 @@ class Observation:
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
     busy: frozenset[tuple[CallKind, str]] = frozenset()
     failovers: tuple[FailoverRecord, ...] = ()
+    applied: bool = True
+    conflict: str = ""
+    default_image: str = ""
+    invalid_settings: str = ""

@@ -40,17 +40,18 @@ from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.plan.placement import place_new, too_few_pods
 from muster_operator.plan.record import next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
-from muster_operator.plan.rollout import next_to_restart, restart
+from muster_operator.plan.rollout import next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import removable
 from muster_operator.plan.status import (
-    Verdict,
     cluster_status,
     damage_of,
+    incomplete_sets,
     partition_status,
     topic_status,
     verdict_of_topic,
 )
+from muster_operator.plan.verdict import Verdict
 
 MOVES_AT_ONCE = 1
 """How many elections that interrupt a live leader run at the same time. They share the CPUs of the same pods, so a
@@ -105,7 +106,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topic, statuses, identity.cluster_id) if identity.cluster_id else None
     ordered = list(statuses.values())
-    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few_pods(seen, topic))
+    incomplete = incomplete_sets(topic, objects.recorded, statuses)
+    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few_pods(seen, topic), incomplete)
     resharded = next_phase(seen, topic, time)
     # The topic's status has three kinds of compare-and-swap writes. A plan has only the most urgent one of them.
     told = () if resharded or record else _topic(topic, ordered, verdict, time)
@@ -125,17 +127,17 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *refusals,
         *told,
         *others,
-        *_cluster(seen, cluster, ordered, _with_scale(seen, topic, ordered, verdict), time, identity),
+        *_cluster(seen, cluster, ordered, _of_cluster(seen, topic, ordered, verdict), time, identity),
     )
 
 
-def _with_scale(
+def _of_cluster(
     seen: Observation, topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict
 ) -> Verdict:
-    """The verdict on the cluster: a scale-down that is not over, unless partitions have no leader and get none."""
+    """The verdict of the topic, or what goes on with the pods, unless partitions have no leader and get none."""
     if any(each.state in (PartitionState.LEADERLESS, PartitionState.STALLED) for each in partitions):
         return verdict
-    return scale_down(seen, topic, partitions) or verdict
+    return scale_down(seen, topic, partitions) or verdict_of_rollout(seen) or verdict
 
 
 def _topic(

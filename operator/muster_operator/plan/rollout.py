@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState
 from muster_operator.plan.actions import RestartPod
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
+from muster_operator.plan.verdict import Verdict
+
+
+def image_of(seen: Observation) -> str:
+    """The image of the declared template: the one that the spec names, or else the one that the cluster has. A new
+    operator brings another image for new clusters, and restarts no pod of those that are there.
+    """
+    assert seen.cluster is not None
+    running = Counter(pod.container_image for pod in seen.pods if pod.container_image)
+    most = running.most_common(1)[0][0] if running else seen.default_image
+    return seen.cluster.spec.image or seen.cluster.status.image or most
+
+
+def verdict_of_rollout(seen: Observation) -> Verdict | None:
+    """What to say of pods that do not run the declared template; None if all of them do."""
+    assert seen.cluster is not None
+    outdated = [pod.name for pod in seen.pods if pod.outdated]
+    if seen.applied and not outdated:
+        return None
+    broken = [pod for pod in seen.pods if not pod.outdated and not pod.is_up and pod.trouble]
+    if outdated and broken:
+        pod = broken[0]
+        text = (
+            f"pod {pod.name} of the declared template does not run, so {', '.join(outdated)} keep the one before:"
+            f" {pod.trouble}"
+        )
+        return Verdict(Reason.ROLLOUT_HALTED, text, stalled=True)
+    if outdated and seen.cluster.spec.rollout.paused:
+        text = f"spec.rollout.paused is set: {', '.join(outdated)} keep an older template"
+        return Verdict(Reason.ROLLOUT_PAUSED, text, reconciling=True)
+    text = f"{len(seen.pods) - len(outdated)} of {len(seen.pods)} pods run the declared template"
+    return Verdict(Reason.ROLLING_OUT, text if outdated else "the declared template is being applied", reconciling=True)
 
 
 def next_to_restart(seen: Observation, steady_s: float) -> str:
@@ -17,7 +51,7 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
     they take over what the next pod gives up.
     """
     assert seen.cluster is not None
-    if len(seen.pods) < seen.cluster.spec.pods:
+    if len(seen.pods) < seen.cluster.spec.pods or seen.cluster.spec.rollout.paused:
         return ""
     if not all(pod.is_up and not pod.draining and pod.steady_s >= steady_s for pod in seen.pods):
         return ""
@@ -32,6 +66,9 @@ def restart(
 
     A pod that is down is restarted at once: the older template may be what keeps it down.
     """
+    assert seen.cluster is not None
+    if seen.cluster.spec.rollout.paused:
+        return
     for pod in seen.pods:
         if (
             pod.outdated
@@ -44,11 +81,12 @@ def restart(
     if not facts.emptying or (CallKind.RESTART, facts.emptying) in seen.busy:
         return
     pod = facts.pods[facts.emptying]
-    if all(_is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()):
+    if all(is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()):
         yield RestartPod(pod.name, pod.uid)
 
 
-def _is_whole(status: OffsetsPartitionStatus) -> bool:
+def is_whole(status: OffsetsPartitionStatus) -> bool:
+    """Whether the partition is led, its set is final, and all of it follows."""
     settled = not status.previous_replicas and not status.learners
     return status.state is PartitionState.LED and settled and status.following == len(status.replicas)
 

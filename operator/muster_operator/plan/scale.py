@@ -17,7 +17,7 @@ from muster_operator.plan.hints import patch
 from muster_operator.plan.objects import sort_objects
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.reshard import indexes
-from muster_operator.plan.status import Verdict
+from muster_operator.plan.verdict import Verdict
 
 
 def ordinal_of(pod: str) -> int:

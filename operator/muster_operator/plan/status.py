@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from muster_coordinator.states import FailureReason
-from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition, without_condition
+from muster_operator.api.conditions import (
+    Condition,
+    ConditionType,
+    Reason,
+    find_condition,
+    with_condition,
+    without_condition,
+)
 from muster_operator.api.models import (
     GROUP,
     CoordinatorClusterStatus,
@@ -20,46 +26,15 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
+from muster_operator.plan.hints import patch
 from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
+from muster_operator.plan.rollout import image_of, is_whole, verdict_of_rollout
+from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 LAST_FAILOVERS = 20
 """How many failovers the status of a cluster lists (the limit of the schema)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The content of an object's conditions."""
-
-    reason: Reason
-    message: str
-    ready: bool = False
-    reconciling: bool = False
-    stalled: bool = False
-
-
-def conditions_of(before: tuple[Condition, ...], verdict: Verdict, generation: int, now: str) -> tuple[Condition, ...]:
-    """The conditions by the rules of kstatus: Ready always, Reconciling and Stalled only while they are true."""
-    flags = {
-        ConditionType.READY: verdict.ready,
-        ConditionType.RECONCILING: verdict.reconciling,
-        ConditionType.STALLED: verdict.stalled,
-    }
-    after = before
-    for kind, flag in flags.items():
-        if flag or kind is ConditionType.READY:
-            condition = Condition(
-                type=kind,
-                status="True" if flag else "False",
-                reason=verdict.reason,
-                message=verdict.message,
-                observed_generation=generation,
-            )
-            after = with_condition(after, condition, now)
-        else:
-            after = without_condition(after, kind)
-    return after
 
 
 _DAMAGE = (FailureReason.LOG_DAMAGED, FailureReason.PROTOCOL_VIOLATION, FailureReason.LOG_SET_ASIDE)
@@ -103,16 +78,20 @@ def partition_status(
 
 
 def verdict_of_partitions(
-    expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str = ""
+    expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str = "", incomplete: str = ""
 ) -> Verdict:
-    """The verdict on a topic from its partitions. It names the most serious cause."""
+    """The verdict on a topic from its partitions. It names the most serious cause. `incomplete`: which partitions have
+    other copies than declared, "" if there are none.
+    """
     led = _count(partitions, PartitionState.LED)
-    if too_few_pods and led < expected:
+    if too_few_pods and (led < expected or incomplete):
         return Verdict(Reason.TOO_FEW_PODS, too_few_pods, stalled=True)
     if len(partitions) < expected:
         return Verdict(
             Reason.CREATING_PARTITIONS, f"{len(partitions)} of {expected} partitions exist", reconciling=True
         )
+    if led == len(partitions) and incomplete:
+        return Verdict(Reason.UNDER_REPLICATED, f"all {led} partitions are led, {incomplete}", reconciling=True)
     if led == len(partitions):
         return Verdict(Reason.ALL_LED, f"all {led} partitions are led", ready=True)
     stalled = _count(partitions, PartitionState.STALLED)
@@ -128,11 +107,28 @@ def verdict_of_partitions(
     )
 
 
+def incomplete_sets(
+    topic: OffsetsTopic, records: Mapping[int, OffsetsPartition], statuses: Mapping[int, OffsetsPartitionStatus]
+) -> str:
+    """How many partitions have other copies than declared, with the first of them; "" if none has."""
+    found = []
+    for index, status in statuses.items():
+        asked = records[index].spec.replicas
+        wanted = min(topic.spec.replication_factor, len(asked) or topic.spec.replication_factor)
+        if len(status.replicas) != wanted or status.previous_replicas or status.learners:
+            found.append(f"{records[index].metadata.name} has {len(status.replicas)} of {wanted}")
+    return f"{len(found)} have other copies than declared: {found[0]}" if found else ""
+
+
 def verdict_of_topic(
-    topic: OffsetsTopic, expected: int, partitions: Sequence[OffsetsPartitionStatus], too_few_pods: str
+    topic: OffsetsTopic,
+    expected: int,
+    partitions: Sequence[OffsetsPartitionStatus],
+    too_few_pods: str,
+    incomplete: str,
 ) -> Verdict:
     """The verdict on a topic. While a re-shard is under way, its progress comes before all but a stalled partition."""
-    verdict = verdict_of_partitions(expected, partitions, too_few_pods)
+    verdict = verdict_of_partitions(expected, partitions, too_few_pods, incomplete)
     reshard = topic.status.reshard
     if reshard is None or reshard.phase not in REASONS or verdict.stalled:
         return verdict
@@ -157,11 +153,29 @@ def topic_status(
     return replace(
         topic.status,
         observed_generation=generation,
-        conditions=conditions_of(topic.status.conditions, verdict, generation, now),
+        conditions=_with_copies(
+            conditions_of(topic.status.conditions, verdict, generation, now), partitions, generation, now
+        ),
         partitions=len(partitions),
         led=led,
         leaderless=len(partitions) - led,
     )
+
+
+def _with_copies(
+    conditions: tuple[Condition, ...], partitions: Sequence[OffsetsPartitionStatus], generation: int, now: str
+) -> tuple[Condition, ...]:
+    """FullyReplicated: every copy follows its leader. Degraded: partitions are served by fewer copies than they have.
+
+    Neither says anything about copies that are declared and do not exist yet: Ready does.
+    """
+    whole = sum(is_whole(each) for each in partitions)
+    text = f"all copies of {whole} of {len(partitions)} partitions follow their leaders"
+    full = bool(partitions) and whole == len(partitions)
+    reason = Reason.FULLY_REPLICATED if full else Reason.UNDER_REPLICATED
+    after = flag(conditions, ConditionType.FULLY_REPLICATED, full, reason, text, generation, now)
+    led = any(each.state is PartitionState.LED and each.following < len(each.replicas) for each in partitions)
+    return flag(after, ConditionType.DEGRADED, led, reason, text, generation, now, only_if_true=True)
 
 
 def cluster_status(
@@ -175,39 +189,70 @@ def cluster_status(
     before, generation = seen.cluster.status, seen.cluster.metadata.generation
     led = _count(partitions, PartitionState.LED)
     verdict = _verdict_of_cluster(seen, of_topic, identity)
-    if verdict.reason is Reason.PODS_NOT_READY and before.observed_generation == generation and _is_asking(seen):
+    unknown = (verdict.reason is Reason.PODS_NOT_READY and _is_asking(seen)) or (
+        verdict.reason is Reason.ROLLING_OUT and not seen.applied
+    )
+    if unknown and before.observed_generation == generation and _was_ready(before):
         # The operator has just started: that pods have not answered yet is no reason to change the status.
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
+    conditions = _with_copies(conditions_of(before.conditions, verdict, generation, now), partitions, generation, now)
     return replace(
         before,
         observed_generation=generation,
-        conditions=conditions_of(before.conditions, verdict, generation, now),
+        conditions=_with_upgrade(seen, conditions, now),
         pods=len(seen.pods),
         ready_pods=_ready_pods(seen),
+        updated_pods=sum(not pod.outdated for pod in seen.pods) if seen.applied else 0,
         partitions=len(partitions),
         led=led,
         leaderless=len(partitions) - led,
         bootstrap=seen.bootstrap,
         selector=f"{GROUP}/cluster={seen.name}",
+        image=image_of(seen),
         cluster_id=identity.cluster_id or before.cluster_id,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )
 
 
+def _was_ready(status: CoordinatorClusterStatus) -> bool:
+    ready = find_condition(status.conditions, ConditionType.READY)
+    return ready is not None and ready.status == "True"
+
+
+def _with_upgrade(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
+    """UpgradeAvailable: the operator brings another image than the cluster, which names none, was created with."""
+    assert seen.cluster is not None
+    meta, image, newer = seen.cluster.metadata, image_of(seen), seen.default_image
+    there_is = not seen.cluster.spec.image and bool(newer) and newer != image
+    text = f"pods run {image}; to upgrade them, one at a time: " + patch("coordinatorcluster", meta, {"image": newer})
+    kind, reason = ConditionType.UPGRADE_AVAILABLE, Reason.UPGRADE_AVAILABLE
+    return flag(conditions, kind, there_is, reason, text, meta.generation, now, only_if_true=True)
+
+
 def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:
+    """The most serious thing that is to be said. Ready is only what holds for the present generation on every pod."""
     assert seen.cluster is not None
     declared = seen.cluster.spec.pods
     if seen.cluster.spec.suspend:
         return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
+    if seen.conflict:
+        return Verdict(Reason.NAME_CONFLICT, seen.conflict, stalled=True)
     if identity.trouble:
         return Verdict(Reason.FOREIGN_CLUSTER, identity.trouble, stalled=True)
+    if seen.invalid_settings:
+        text = f"spec.settings: {seen.invalid_settings}; pods keep the settings that they have"
+        return Verdict(Reason.INVALID_SETTINGS, text, stalled=True)
     if len(seen.pods) < declared:
         return Verdict(Reason.CREATING_PODS, f"{len(seen.pods)} of {declared} pods exist", reconciling=True)
     if of_topic is None:
-        return Verdict(Reason.NO_TOPIC, "no OffsetsTopic refers to this cluster: there is nothing to lead")
+        text = "no OffsetsTopic refers to this cluster: there is nothing to lead"
+        return verdict_of_rollout(seen) or Verdict(Reason.NO_TOPIC, text)
+    if not of_topic.ready:
+        return of_topic
     ready = _ready_pods(seen)
-    if of_topic.ready and ready < declared:
-        return Verdict(Reason.PODS_NOT_READY, f"{ready} of {declared} pods are ready", reconciling=True)
+    if ready < declared:
+        troubles = "".join(f"; pod {pod.name}: {pod.trouble}" for pod in seen.pods if not pod.is_up and pod.trouble)
+        return Verdict(Reason.PODS_NOT_READY, f"{ready} of {declared} pods are ready{troubles}", reconciling=True)
     return of_topic
 
 

@@ -125,6 +125,8 @@ class PodSession:
             node_lost=info.node_lost,
             uid=info.uid,
             cluster_id=status.cluster_id,
+            container_image=info.image,
+            trouble=info.trouble,
             layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
         )
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster_coordinator.podapi.client import PodApiError
 from muster_operator.plan.actions import Action, Refresh, RestartPod
 from muster_operator.plan.observation import CallKind
+from muster_operator.plan.rollout import image_of
 from muster_operator.plan.scale import pods_to_run
 from muster_operator.steps.context import PAUSE_S, Context, Outcome
 
@@ -28,8 +29,11 @@ async def ensure_pods(context: Context, actions: Sequence[Action]) -> Outcome | 
     cluster = context.seen.cluster
     if cluster is None or cluster.spec.suspend:
         return None
-    wanted = replace(cluster, spec=replace(cluster.spec, pods=pods_to_run(context.seen)))
-    return Outcome("PodsEnsured", await context.workload.ensure_pods(wanted))
+    seen = context.seen
+    spec = replace(cluster.spec, pods=pods_to_run(seen), image=image_of(seen) or None)
+    wanted = replace(cluster, spec=spec)
+    done = await context.workload.ensure_pods(wanted, keep_template=bool(seen.invalid_settings))
+    return Outcome("PodsEnsured", done)
 
 
 async def restart_pods(context: Context, actions: Sequence[Action]) -> Outcome | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
+from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
@@ -30,7 +32,8 @@ class PodInfo:
     `name` is stable over restarts, `uid` is not (another uid is another pod on the same volume). Addresses are
     host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
     runs ("": not known), `outdated` that it is not of the template that is declared now, `cordoned` that its node is
-    about to be emptied, `node_lost` that nothing is heard of its node.
+    about to be emptied, `node_lost` that nothing is heard of its node. `image`: of its container. `trouble`: why its
+    container does not run ("": it does, or nothing is known).
     """
 
     name: str
@@ -44,6 +47,20 @@ class PodInfo:
     outdated: bool = False
     cordoned: bool = False
     node_lost: bool = False
+    image: str = ""
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadState:
+    """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
+    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `default_image`: of
+    clusters that name none ("": pods have no image).
+    """
+
+    applied: bool = True
+    conflict: str = ""
+    default_image: str = ""
 
 
 class Workload(Protocol):
@@ -52,8 +69,14 @@ class Workload(Protocol):
     def watch(self, notify: Notify) -> None:
         """Call `notify` with the key of a cluster when one of its pods appeared, changed or went."""
 
-    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
-        """Make the declared pods exist; return, before they run, one line that says what was done or found."""
+    async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
+        """Make the declared pods exist; return, before they run, one line that says what was done or found.
+
+        `keep_template`: pods that exist keep the settings that they have; without any pods nothing is done.
+        """
+
+    def state(self, cluster: CoordinatorCluster) -> WorkloadState:
+        """What is known of the pods' objects, without asking anybody."""
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """Have the pod with this uid, and no later one of its name, replaced by one of the declared template."""
@@ -63,6 +86,20 @@ class Workload(Protocol):
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """bootstrap.servers for clients of this cluster."""
+
+
+def settings_trouble(cluster: CoordinatorCluster) -> str:
+    """What a coordinator of this version would refuse in the settings of the cluster; "" if it takes them."""
+    return _settings_trouble(tuple(sorted(pod_settings(cluster).items())))
+
+
+@lru_cache(maxsize=256)
+def _settings_trouble(settings: tuple[tuple[str, str], ...]) -> str:
+    try:
+        parse_settings(dict(settings))
+    except SettingsError as error:
+        return str(error)
+    return ""
 
 
 def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:

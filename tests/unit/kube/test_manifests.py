@@ -12,7 +12,7 @@ from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSta
 from muster_operator.kube.client import KubeClient
 from muster_operator.kube.manifests import manifests
 from muster_operator.kube.workload import KubeWorkload, _node, pod_info
-from muster_operator.store.port import ClusterKey
+from muster_operator.store.port import ClusterKey, NotFoundError
 from muster_operator.store.workload import PodInfo, PodPhase
 
 
@@ -104,7 +104,15 @@ def pod(name: str = "a-1", **changes: Any) -> dict[str, Any]:
         {"name": "POD_IP", "valueFrom": {}},
         {"name": "MUSTER_ADVERTISE", "value": changes.pop("advertise", "$(POD_IP):9092")},
     ]
-    meta = {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"muster.dev/cluster": "a"}}
+    owner = {"kind": "StatefulSet", "name": "a", "uid": "set", "controller": True}
+    meta = {
+        "name": name,
+        "namespace": "ns",
+        "uid": "u",
+        "resourceVersion": "5",
+        "labels": {"muster.dev/cluster": "a"},
+        "ownerReferences": [owner],
+    }
     return {
         "metadata": {**meta, **changes.pop("metadata", {})},
         "spec": {"containers": [{"env": env}]},
@@ -152,7 +160,7 @@ async def test_pods_are_as_the_last_events_say_however_often_they_were_asked_for
     (first,) = await workload.pods(key)
     assert (first.phase, first.outdated) == (PodPhase.RUNNING, False)
     assert await workload.pods(key) is await workload.pods(key)
-    stateful_set = {"metadata": {**pod()["metadata"], "generation": 1}}
+    stateful_set = {"metadata": {**pod()["metadata"], "name": "a", "uid": "set", "generation": 1}}
     workload.deliver_stateful_set(None, {**stateful_set, "status": {"observedGeneration": 1, "updateRevision": "new"}})
     assert [each.outdated for each in await workload.pods(key)] == [True]
     later = {"labels": labels, "resourceVersion": "6", "deletionTimestamp": "now"}
@@ -161,14 +169,22 @@ async def test_pods_are_as_the_last_events_say_however_often_they_were_asked_for
 
 
 class Applying:
-    """An API server that takes everything."""
+    """An API server that takes everything, and has `objects` by path."""
 
     def __init__(self) -> None:
         self.applied: list[str] = []
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.objects: dict[str, dict[str, Any]] = {}
 
     async def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         self.applied.append(path)
+        self.bodies[manifest["kind"]] = manifest
         return {"metadata": {"generation": 1}}
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if path not in self.objects:
+            raise NotFoundError(path)
+        return self.objects[path]
 
 
 async def test_manifests_are_applied_again_when_the_spec_or_the_object_is_another_one() -> None:
@@ -240,3 +256,8 @@ def test_pod_whose_container_ended_does_not_run() -> None:
     ended = pod(containerStatuses=[{"state": {"terminated": {"exitCode": 137}}}])
     assert pod_info(ended).phase is PodPhase.PENDING
     assert pod_info(pod(containerStatuses=[{"state": {"running": {}}}])).phase is PodPhase.RUNNING
+
+
+def test_disruption_budget_lets_pods_go_that_serve_nobody() -> None:
+    (budget,) = built("PodDisruptionBudget", cluster())
+    assert (budget["spec"]["maxUnavailable"], budget["spec"]["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")

@@ -36,7 +36,7 @@ from muster_operator.reconcile import Reconciler
 from muster_operator.steps import context
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
 from muster_operator.store.sqlite import SqliteStore
-from muster_operator.store.workload import PodInfo, PodPhase
+from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState
 
 KEY = ClusterKey("ns", "c")
 TELL_EVERY_S = 0.02
@@ -69,13 +69,19 @@ class FakeWorkload:
     notify: list[Notify] = field(default_factory=list)
     ensured: int = 0
     restarted: list[str] = field(default_factory=list)
+    wanted: list[tuple[CoordinatorCluster, bool]] = field(default_factory=list)
+    told: WorkloadState = field(default_factory=WorkloadState)
 
     def watch(self, notify: Notify) -> None:
         self.notify.append(notify)
 
-    async def ensure_pods(self, cluster: CoordinatorCluster) -> str:
+    async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
         self.ensured += 1
+        self.wanted.append((cluster, keep_template))
         return "as declared"
+
+    def state(self, cluster: CoordinatorCluster) -> WorkloadState:
+        return self.told
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         self.restarted.append(name)

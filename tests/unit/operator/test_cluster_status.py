@@ -15,7 +15,8 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
-from muster_operator.plan.status import Verdict, cluster_status
+from muster_operator.plan.status import cluster_status
+from muster_operator.plan.verdict import Verdict
 
 LED = (OffsetsPartitionStatus(state=PartitionState.LED),)
 ALL_LED = Verdict(Reason.ALL_LED, "all 1 partitions are led", ready=True)

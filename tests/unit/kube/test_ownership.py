@@ -1,0 +1,145 @@
+"""What is not of the cluster is never touched and never counted, and what is stays as it is under a newer operator."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.kube.test_manifests import Applying, cluster, pod
+
+from muster_operator.kube.client import KubeClient
+from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
+from muster_operator.kube.workload import KubeWorkload, pod_info
+from muster_operator.store.port import ClusterKey
+
+KEY = ClusterKey("ns", "a")
+BOOTSTRAP = "/api/v1/namespaces/ns/services/a-bootstrap"
+OURS = {"kind": "CoordinatorCluster", "name": "a", "uid": "u-1", "controller": True}
+
+
+def working() -> tuple[KubeWorkload, Applying]:
+    server = Applying()
+    return KubeWorkload(cast(KubeClient, server), "muster:1"), server
+
+
+STRANGERS: dict[str, dict[str, Any]] = {
+    "nobody's": {},
+    "somebody else's": {"ownerReferences": [{**OURS, "uid": "u-0"}]},
+    "a cluster's with another name": {"labels": {**own_labels(cluster()), "muster.dev/cluster": "b"}},
+    "owned and not controlled": {"ownerReferences": [{**OURS, "controller": False}]},
+}
+
+
+@pytest.mark.parametrize("meta", STRANGERS.values(), ids=STRANGERS)
+async def test_object_of_our_name_that_is_not_ours_is_named_and_nothing_is_applied(meta: dict[str, Any]) -> None:
+    workload, server = working()
+    told: list[ClusterKey] = []
+    workload.watch(told.append)
+    server.objects[BOOTSTRAP] = {"metadata": {"name": "a-bootstrap", **meta}}
+    await workload.ensure_pods(cluster())
+    assert server.applied == []
+    conflict = workload.state(cluster()).conflict
+    assert "Service a-bootstrap exists and is not of this CoordinatorCluster" in conflict
+    assert "kubectl -n ns delete service a-bootstrap" in conflict
+    await workload.ensure_pods(cluster())
+    assert told == [KEY], "once, or the cluster is looked at without end"
+    del server.objects[BOOTSTRAP]
+    assert (await workload.ensure_pods(cluster())).startswith("applied")
+    assert workload.state(cluster()).conflict == ""
+
+
+@pytest.mark.parametrize(
+    "meta", [{"ownerReferences": [OURS]}, {"labels": own_labels(cluster())}], ids=["ours", "orphan"]
+)
+async def test_our_objects_and_those_that_were_orphaned_are_applied(meta: dict[str, Any]) -> None:
+    workload, server = working()
+    server.objects[BOOTSTRAP] = {"metadata": {"name": "a-bootstrap", **meta}}
+    assert (await workload.ensure_pods(cluster())).startswith("applied")
+
+
+async def test_pod_with_our_name_and_label_that_another_made_is_no_coordinator() -> None:
+    workload, _ = working()
+    workload.deliver_stateful_set("ADDED", live(cluster(), "muster:1"))
+    workload.deliver_pod("ADDED", pod("a-0"))
+    forged = {"kind": "StatefulSet", "name": "a", "uid": "another", "controller": True}
+    workload.deliver_pod("ADDED", pod("a-1", metadata={"ownerReferences": [forged]}))
+    workload.deliver_pod("ADDED", pod("a-2", metadata={"ownerReferences": []}))
+    assert [each.name for each in await workload.pods(KEY)] == ["a-0"]
+
+
+def live(subject: Any, image: str, *, observed: int = 1, extra: str = "") -> dict[str, Any]:
+    """The StatefulSet as the API server has it. `extra`: what another version of the operator put into the template."""
+    manifest = stateful_set(subject, image)
+    template = {**manifest["spec"]["template"], **({"made-by": extra} if extra else {})}
+    return {
+        "metadata": {**manifest["metadata"], "uid": "set", "generation": 1, "resourceVersion": "5"},
+        "spec": {**manifest["spec"], "template": template},
+        "status": {"observedGeneration": observed, "updateRevision": "one"},
+    }
+
+
+async def test_another_version_of_the_operator_leaves_the_template_as_it_is_until_something_else_is_declared() -> None:
+    """The planted fault: a template that is made anew restarts every pod of every cluster."""
+    workload, server = working()
+    declared = cluster(image="muster:1")
+    workload.deliver_stateful_set("ADDED", live(declared, "muster:1", extra="an older operator"))
+    await workload.ensure_pods(replace(declared, spec=replace(declared.spec, pods=5)))
+    applied = server.bodies["StatefulSet"]
+    assert (applied["spec"]["replicas"], applied["spec"]["template"]["made-by"]) == (5, "an older operator")
+    for other in (cluster(image="muster:2"), cluster(image="muster:1", settings={"group.max.size": "5"})):
+        await workload.ensure_pods(other)
+        assert "made-by" not in server.bodies["StatefulSet"]["spec"]["template"]
+
+
+async def test_template_that_is_kept_stays_whatever_is_declared() -> None:
+    workload, server = working()
+    declared = cluster(image="muster:1")
+    before = live(declared, "muster:1")
+    workload.deliver_stateful_set("ADDED", before)
+    wrong = cluster(image="muster:1", settings={"group.max.sise": "5"})
+    await workload.ensure_pods(replace(wrong, spec=replace(wrong.spec, pods=4)), keep_template=True)
+    applied = server.bodies["StatefulSet"]
+    assert applied["spec"]["replicas"] == 4
+    assert applied["spec"]["template"] == before["spec"]["template"]
+    assert applied["metadata"]["annotations"][DECLARED] == before["metadata"]["annotations"][DECLARED]
+    assert not workload.state(wrong).applied
+
+
+async def test_new_cluster_with_settings_that_a_pod_would_refuse_gets_no_pods() -> None:
+    workload, server = working()
+    await workload.ensure_pods(cluster(settings={"group.max.sise": "5"}), keep_template=True)
+    assert server.applied == []
+
+
+async def test_spec_is_applied_when_the_controller_has_seen_it_and_a_change_of_it_is_not() -> None:
+    workload, _ = working()
+    declared = cluster()
+    pinned = replace(declared, spec=replace(declared.spec, image="muster:0", pods=5))
+    assert not workload.state(declared).applied
+    await workload.ensure_pods(pinned)
+    assert not workload.state(declared).applied, "nothing is known of the StatefulSet"
+    workload.deliver_stateful_set("MODIFIED", live(pinned, "", observed=0))
+    assert not workload.state(declared).applied, "its revision is the one before"
+    told: list[ClusterKey] = []
+    workload.watch(told.append)
+    workload.deliver_stateful_set("MODIFIED", live(pinned, ""))
+    assert told == [KEY]
+    assert workload.state(declared).applied, "number and image are what the operator decided"
+    for other in (cluster(image="muster:2"), cluster(settings={"group.max.size": "5"})):
+        assert not workload.state(other).applied
+
+
+def test_pod_that_does_not_run_says_why() -> None:
+    ended = {"exitCode": 2, "message": "muster-coordinator: group.max.sise: no such setting\n"}
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    crashed = pod(containerStatuses=[{"state": {"waiting": waiting}, "lastState": {"terminated": ended}}])
+    assert pod_info(crashed).trouble == (
+        "CrashLoopBackOff: exit code 2: muster-coordinator: group.max.sise: no such setting"
+    )
+    unpulled = pod(containerStatuses=[{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}])
+    assert pod_info(unpulled).trouble == "ErrImagePull: not found"
+    running = pod(containerStatuses=[{"state": {"running": {}}, "lastState": {"terminated": ended}}])
+    assert pod_info(running).trouble == ""
+    pending = pod(conditions=[{"type": "PodScheduled", "reason": "Unschedulable", "message": "0/3 nodes fit"}])
+    assert pod_info(pending).trouble == "0/3 nodes fit"

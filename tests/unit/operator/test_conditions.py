@@ -1,0 +1,202 @@
+"""Ready says only what holds for the present generation, on every pod and with every declared copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.operator.model import Model, Operator
+
+from muster_operator.api.conditions import Condition, condition_status, find_condition
+from muster_operator.api.models import (
+    CoordinatorClusterSpec,
+    CoordinatorClusterStatus,
+    OffsetsTopicStatus,
+    PartitionState,
+    Rollout,
+)
+from muster_operator.plan.actions import RestartPod, WriteClusterStatus, WriteTopicStatus
+from muster_operator.plan.observation import Connection, Observation
+from muster_operator.plan.planner import plan
+from muster_operator.store.workload import settings_trouble
+
+
+@pytest.fixture
+def model() -> Model:
+    """Three pods, led and ready; generation 1 of the cluster."""
+    made = Model(partitions=3, replication_factor=3)
+    made.cluster = replace(made.cluster, metadata=replace(made.cluster.metadata, generation=1))
+    Operator(made).settle()
+    assert condition_status(made.cluster.status.conditions, "Ready") == "True"
+    return made
+
+
+def changed(model: Model, **spec: object) -> Observation:
+    """What an operator sees right after a change of the cluster's spec."""
+    meta = replace(model.cluster.metadata, generation=model.cluster.metadata.generation + 1)
+    spec_now: CoordinatorClusterSpec = replace(model.cluster.spec, **spec)
+    model.cluster = replace(model.cluster, metadata=meta, spec=spec_now)
+    return Operator(model, token=2).observe()
+
+
+def cluster_status(seen: Observation) -> CoordinatorClusterStatus:
+    assert seen.cluster is not None
+    written = [each.status for each in plan(seen, 1.0) if isinstance(each, WriteClusterStatus)]
+    return written[0] if written else seen.cluster.status
+
+
+def ready(status: CoordinatorClusterStatus | OffsetsTopicStatus) -> Condition:
+    found = find_condition(status.conditions, "Ready")
+    assert found is not None
+    return found
+
+
+def outdated(seen: Observation, *names: str, **more: object) -> Observation:
+    pods = tuple(with_fields(pod, outdated=pod.name in names) for pod in seen.pods)
+    return with_fields(seen, pods=pods, **more)
+
+
+def test_new_generation_is_not_ready_before_its_template_is_applied(model: Model) -> None:
+    """The planted fault: Ready computed from what the pods of the old generation do."""
+    seen = with_fields(changed(model, settings={"group.max.size": "5"}), applied=False)
+    status = cluster_status(seen)
+    assert (ready(status).status, ready(status).reason) == ("False", "RollingOut")
+    assert (status.observed_generation, status.updated_pods) == (2, 0)
+    model.cluster = replace(model.cluster, status=status)
+    again = with_fields(Operator(model, token=2).observe(), applied=False)
+    assert ready(cluster_status(again)).status == "False"
+
+
+def test_new_generation_is_not_ready_while_a_pod_runs_the_old_template(model: Model) -> None:
+    status = cluster_status(outdated(changed(model, settings={"group.max.size": "5"}), "c-0", "c-1"))
+    assert (ready(status).status, ready(status).reason) == ("False", "RollingOut")
+    assert ready(status).message == "1 of 3 pods run the declared template"
+    assert (status.updated_pods, condition_status(status.conditions, "Reconciling")) == (1, "True")
+    assert ready(cluster_status(outdated(Operator(model, token=2).observe()))).status == "True"
+
+
+def test_operator_that_has_just_started_takes_nothing_back(model: Model) -> None:
+    seen = with_fields(Operator(model, token=2).observe(), applied=False)
+    assert cluster_status(seen) == model.cluster.status
+
+
+def test_paused_rollout_replaces_nobody_and_failover_goes_on(model: Model) -> None:
+    seen = changed(model, rollout=Rollout(paused=True))
+    late = outdated(seen, "c-0", "c-1", "c-2")
+    status = cluster_status(late)
+    assert (ready(status).status, ready(status).reason) == ("False", "RolloutPaused")
+    down = tuple(
+        with_fields(pod, connection=Connection.DOWN, replicas={}) if pod.name == "c-2" else pod for pod in late.pods
+    )
+    for observation in (late, with_fields(late, pods=down)):
+        assert not any(isinstance(each, RestartPod) for each in plan(observation, 1.0))
+    model.stop("c-0")
+    Operator(model, token=3).settle()
+    assert {each.status.state for each in model.objects.values()} == {PartitionState.LED}
+
+
+def test_rollout_halts_at_a_pod_that_does_not_run_and_says_how_it_ended(model: Model) -> None:
+    seen = outdated(changed(model, image="muster:broken"), "c-0", "c-1")
+    broken = {
+        "connection": Connection.DOWN,
+        "replicas": {},
+        "trouble": "CrashLoopBackOff: exit code 2: no such setting",
+    }
+    pods = tuple(with_fields(pod, **broken) if pod.name == "c-2" else pod for pod in seen.pods)
+    status = cluster_status(with_fields(seen, pods=pods))
+    stalled = find_condition(status.conditions, "Stalled")
+    assert ready(status).status == "False"
+    assert stalled is not None
+    assert stalled.reason == "RolloutHalted"
+    assert "pod c-2 of the declared template does not run, so c-0, c-1 keep the one before" in stalled.message
+    assert "exit code 2: no such setting" in stalled.message
+    assert not any(isinstance(each, RestartPod) for each in plan(with_fields(seen, pods=pods), 1.0))
+
+
+def test_fixed_template_replaces_the_pod_that_does_not_run_first(model: Model) -> None:
+    model.stop("c-2")
+    Operator(model, token=2).settle()
+    seen = outdated(Operator(model, token=2).observe(), "c-0", "c-1", "c-2")
+    assert [each.pod for each in plan(seen, 1.0) if isinstance(each, RestartPod)] == ["c-2"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"group.max.sise": "5"}, "did you mean group.max.size?"), ({"group.max.size": "many"}, "whole number")],
+)
+def test_settings_that_a_pod_would_refuse_are_told_and_reach_no_template(
+    model: Model, settings: dict[str, str], why: str
+) -> None:
+    seen = changed(model, settings=settings)
+    trouble = settings_trouble(model.cluster)
+    assert why in trouble
+    status = cluster_status(with_fields(seen, invalid_settings=trouble))
+    stalled = find_condition(status.conditions, "Stalled")
+    assert stalled is not None
+    assert stalled.reason == "InvalidSettings"
+    assert why in stalled.message
+    assert settings_trouble(replace(model.cluster, spec=replace(model.cluster.spec, settings={}))) == ""
+
+
+def test_newer_operator_names_its_image_and_leaves_the_one_of_the_cluster(model: Model) -> None:
+    seen = with_fields(Operator(model, token=2).observe(), default_image="muster:2")
+    unnamed = replace(model.cluster, spec=replace(model.cluster.spec, image=None))
+    for cluster, pods in (
+        (replace(unnamed, status=replace(unnamed.status, image="muster:1")), seen.pods),
+        (replace(unnamed, status=replace(unnamed.status, image="")), seen.pods[:0]),
+    ):
+        if not pods:  # the status is lost: the pods say it
+            pods = tuple(with_fields(pod, container_image="muster:1") for pod in seen.pods)
+        status = cluster_status(with_fields(seen, cluster=cluster, pods=pods))
+        assert status.image == "muster:1"
+        upgrade = find_condition(status.conditions, "UpgradeAvailable")
+        assert upgrade is not None
+        assert """patch coordinatorcluster c --type merge -p '{"spec":{"image":"muster:2"}}'""" in upgrade.message
+        assert ready(status).status == "True"
+    named = cluster_status(seen)
+    assert named.image == "muster:test"
+    assert find_condition(named.conditions, "UpgradeAvailable") is None
+
+
+def test_new_cluster_gets_the_image_that_the_operator_brings() -> None:
+    model = Model(partitions=1)
+    model.cluster = replace(model.cluster, spec=replace(model.cluster.spec, image=None))
+    seen = with_fields(Operator(model).observe(), default_image="muster:2", pods=())
+    assert cluster_status(seen).image == "muster:2"
+
+
+def test_topic_is_not_ready_with_fewer_copies_than_declared(model: Model) -> None:
+    one = Model(pods=3, partitions=3, replication_factor=1)
+    Operator(one).settle()
+    one.topic = replace(one.topic, spec=replace(one.topic.spec, replication_factor=3))
+    operator = Operator(one, token=2)
+    (told,) = [each.status for each in operator.replan() if isinstance(each, WriteClusterStatus)]
+    assert (ready(told).status, ready(told).reason) == ("False", "UnderReplicated")
+    assert "t-0 has 1 of 3" in ready(told).message
+    assert condition_status(told.conditions, "FullyReplicated") == "False"
+    operator.settle(60)
+    for status in (one.topic.status, one.cluster.status):
+        assert ready(status).status == "True"
+        assert condition_status(status.conditions, "FullyReplicated") == "True"
+
+
+def test_copy_that_does_not_follow_is_degraded_and_the_topic_is_ready_on(model: Model) -> None:
+    model.stop("c-2")
+    Operator(model, token=2).settle()
+    status = model.topic.status
+    assert ready(status).status == "True"
+    assert condition_status(status.conditions, "FullyReplicated") == "False"
+    assert condition_status(status.conditions, "Degraded") == "True"
+    assert ready(model.cluster.status).reason == "PodsNotReady"
+    model.restart("c-2")
+    Operator(model, token=3).settle()
+    assert find_condition(model.topic.status.conditions, "Degraded") is None
+    assert not any(isinstance(each, WriteTopicStatus) for each in Operator(model, token=4).replan())
+
+
+def test_object_of_somebody_else_is_told_with_what_to_do(model: Model) -> None:
+    seen = with_fields(Operator(model, token=2).observe(), conflict="Service c-bootstrap exists and is not ours")
+    stalled = find_condition(cluster_status(seen).conditions, "Stalled")
+    assert stalled is not None
+    assert (stalled.reason, stalled.message) == ("NameConflict", "Service c-bootstrap exists and is not ours")
