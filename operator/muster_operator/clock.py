@@ -13,3 +13,7 @@ class Clock:
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+
+
+SYSTEM_CLOCK = Clock()
+"""Of the machine."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TextIO
 
+import aiohttp
 import structlog
 
 from muster_coordinator.podapi.client import new_session
-from muster_operator.clock import Clock
+from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
@@ -16,13 +18,22 @@ from muster_operator.store.port import Store
 from muster_operator.store.workload import Workload
 
 
-async def run_operator(store: Store, workload: Workload, metrics: OperatorMetrics) -> None:
-    """Reconcile all clusters of `store` until cancelled. Cancelling leaves the pods and their leaders as they are."""
-    clock = Clock()
-    async with new_session() as http:
+async def run_operator(
+    store: Store,
+    workload: Workload,
+    metrics: OperatorMetrics,
+    clock: Clock = SYSTEM_CLOCK,
+    random: Callable[[], float] = random.random,
+    new_http: Callable[[], aiohttp.ClientSession] = new_session,
+) -> None:
+    """Reconcile all clusters of `store` until cancelled. Cancelling leaves the pods and their leaders as they are.
+
+    `random` gives numbers in [0, 1). `new_http` opens the session for all calls of pods.
+    """
+    async with new_http() as http:
         pods = PodSessions(http, clock)
         try:
-            await Reconciler(store, workload, pods, clock, random.random, metrics).run()
+            await Reconciler(store, workload, pods, clock, random, metrics).run()
         finally:
             await pods.close()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,14 @@ class DataDirectory:
     `lost_power`: under flush os the power was lost since the last write, so logs may lack what was acked.
     """
 
-    def __init__(self, data_dir: Path, disk: Disk, settings: StorageSettings, health: StorageHealth) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        disk: Disk,
+        settings: StorageSettings,
+        health: StorageHealth,
+        new_log_id: Callable[[], str] = new_log_id,
+    ) -> None:
         self.replicas: dict[int, StoredReplica] = {}
         self.lost_power = False
         self.pace = Pace()
@@ -69,6 +77,7 @@ class DataDirectory:
         self._settings = settings
         self._log_settings = LogSettings(segment_bytes=settings.segment_bytes)
         self._health = health
+        self._new_log_id = new_log_id
         self._removed = RemovedLogs(disk, data_dir)
         self._recovering = threading.Lock()  # the journal's history is handed out to one log at a time
         self._journal: Journal | None = None
@@ -177,7 +186,7 @@ class DataDirectory:
         self._removed.forget(partition)
         PartitionLog.create(self._disk, directory)
         self._refuse_foreign_log(partition, directory)
-        promise = PromiseFile.create(self._disk, directory, new_log_id())
+        promise = PromiseFile.create(self._disk, directory, self._new_log_id())
         replica = StoredReplica(self._disk, directory, partition, promise, self.journal)
         self.open_log(replica)
         return replica

@@ -36,6 +36,7 @@ from muster_coordinator.pod.workers import PodWorkers
 from muster_coordinator.replica.early_requests import PATIENCE_MS
 from muster_coordinator.replica.host import HostSettings, ReplicaHost
 from muster_coordinator.replica.load_turns import LoadTurns
+from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.log_reads import LogReads
 from muster_coordinator.replica.ports import Peers
 from muster_coordinator.replica.role import ShardFactory
@@ -81,8 +82,11 @@ class ReplicaManager:
         new_machine: Callable[[], StateMachine],
         events: PodEvents,
         must_restart: Callable[[], None],
+        new_log_id: Callable[[], str] = new_log_id,
     ) -> None:
-        """`must_restart` is called when only a new process may go on with the logs (`StorageHealth.must_restart`)."""
+        """`must_restart` is called when only a new process may go on with the logs (`StorageHealth.must_restart`).
+        `new_log_id`: the identity of a log that is created; no two logs of a cluster may have the same.
+        """
         self.draining = False
         self.metrics = metrics = ShardMetrics()
         self.hosts, self.shards = partitions.hosts, partitions.shards
@@ -90,7 +94,7 @@ class ReplicaManager:
         self._clock = clock
         self._events = events
         self._workers = workers = PodWorkers()
-        self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health)
+        self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health, new_log_id)
         self.replicas = directory.replicas
         self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed, clock.monotonic_s)
         self._turns = turns = Turns(writer, clock, metrics)

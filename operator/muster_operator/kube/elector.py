@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
 
+from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.store.port import ConflictError, NotFoundError, StoreError
 
@@ -53,7 +53,9 @@ class ElectorSettings:
 
 
 class Elector:
-    """One candidate. `identity` must be unique among processes that can run at the same time."""
+    """One candidate. `identity` must be unique among processes that can run at the same time. `random` gives numbers in
+    [0, 1), for jitter.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,8 @@ class Elector:
         name: str,
         identity: str,
         settings: ElectorSettings = ElectorSettings(),
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -71,6 +74,7 @@ class Elector:
         self._identity = identity
         self._settings = settings
         self._clock = clock
+        self._random = random
         self._lease: Json = {}
         self._leading_until = 0.0
         # The Lease of another holder as we saw it last, and since when it has been so.
@@ -103,7 +107,7 @@ class Elector:
 
     async def _until_lost(self, work: asyncio.Future[None], renewal: asyncio.Task[None]) -> None:
         """Returns when the work ended, the Lease has another holder, or the deadline passed."""
-        while (left := self._leading_until - self._clock()) > 0:
+        while (left := self._leading_until - self._clock.monotonic()) > 0:
             done, _ = await asyncio.wait({work, renewal}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
@@ -130,13 +134,13 @@ class Elector:
         return False
 
     def _expired(self, lease: Json) -> bool:
-        version, now = lease["metadata"]["resourceVersion"], self._clock()
+        version, now = lease["metadata"]["resourceVersion"], self._clock.monotonic()
         if self._seen[0] != version:
             self._seen = (version, now)
         return now - self._seen[1] > int(lease["spec"].get("leaseDurationSeconds") or self._settings.lease_duration)
 
     async def _take(self, lease: Json, *, new: bool) -> bool:
-        sent, now = self._clock(), _micro_time()
+        sent, now = self._clock.monotonic(), self._micro_time()
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": self._settings.lease_duration,
@@ -167,9 +171,10 @@ class Elector:
         """Ends when the Lease has another holder. Errors are retried: the deadline, not an error, ends a leadership."""
         while True:
             await asyncio.sleep(self._pause())
-            sent = self._clock()
+            sent = self._clock.monotonic()
             try:
-                if not await self._write({**self._lease, "spec": {**self._lease["spec"], "renewTime": _micro_time()}}):
+                spec = {**self._lease["spec"], "renewTime": self._micro_time()}
+                if not await self._write({**self._lease, "spec": spec}):
                     current = await self._client.get(self._path, self._settings.request_timeout)
                     if current["spec"].get("holderIdentity") != self._identity:
                         return
@@ -184,22 +189,22 @@ class Elector:
 
     async def _release(self) -> None:
         """Best effort; if it fails, the others wait for the Lease to expire."""
-        spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _micro_time()}
+        now = self._micro_time()
+        spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
         try:
             await self._write({**self._lease, "spec": spec})
         except StoreError as error:
             log.warning("lease_not_released", error=str(error))
 
     def _pause(self) -> float:
-        return self._settings.retry_period * random.uniform(0.8, 1.2)
+        return self._settings.retry_period * (0.8 + 0.4 * self._random())
+
+    def _micro_time(self) -> str:
+        """Now as metav1.MicroTime, for people: no elector compares it."""
+        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 async def _stop(task: asyncio.Future[None]) -> None:
     """Cancel and wait; what the task raised is its own affair unless it ended by itself."""
     task.cancel()
     await asyncio.wait({task})
-
-
-def _micro_time() -> str:
-    """Now as metav1.MicroTime, for people: no elector compares it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

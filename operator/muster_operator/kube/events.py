@@ -8,13 +8,13 @@ event at a time, so that it leaves the connections to a failover's writes.
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
 
 import structlog
 
 from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
 from muster_operator.api.models import ObjectMeta
+from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import API_VERSION
 from muster_operator.store.port import StoreError
@@ -54,8 +54,9 @@ def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> C
 class EventRecorder:
     """Takes events with `put`; `run` posts them."""
 
-    def __init__(self, client: KubeClient, instance: str) -> None:
+    def __init__(self, client: KubeClient, instance: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client = client
+        self._clock = clock
         self._instance = instance
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(PENDING_EVENTS)
 
@@ -86,7 +87,7 @@ class EventRecorder:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"generateName": f"{meta.name}-", "namespace": meta.namespace},
-            "eventTime": datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": "muster.dev/operator",
             "reportingInstance": self._instance,
             "regarding": {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +11,7 @@ import structlog
 from muster_operator.api.conditions import Condition, ConditionType, Reason, with_condition
 from muster_operator.api.durations import format_time
 from muster_operator.api.models import Resource
+from muster_operator.clock import Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.objects import identity, status_path
 from muster_operator.store.port import StoreError
@@ -24,8 +24,9 @@ T = TypeVar("T", bound=Resource)
 class InvalidObjects:
     """Writes the condition InvalidSpec in the background."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._background: set[asyncio.Task[None]] = set()
 
     def report(self, resource: type[T], raw: Json, error: str) -> None:
@@ -46,7 +47,7 @@ class InvalidObjects:
             observed_generation=meta.get("generation", 0),
         )
         before = msgspec.convert(status.get("conditions", []), tuple[Condition, ...])
-        after = with_condition(before, condition, format_time(time.time()))
+        after = with_condition(before, condition, format_time(self._clock.wall()))
         if after == before:
             return
         body = {**raw, "status": {**status, "conditions": msgspec.to_builtins(after)}}

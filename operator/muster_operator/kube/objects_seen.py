@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsPartition, OffsetsTopic, Resource
+from muster_operator.clock import Clock
 from muster_operator.kube.cache import Cache, Name
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.invalid import InvalidObjects
@@ -21,8 +22,8 @@ T = TypeVar("T", bound=Resource)
 class ObjectsSeen:
     """Fed by lists, watch events and the answers to writes, in any order; tells which keys have changed."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._invalid = InvalidObjects(client)
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self._invalid = InvalidObjects(client, clock)
         self._clusters: Cache[CoordinatorCluster] = Cache(lambda cluster: cluster.metadata.namespace)
         self._topics: Cache[OffsetsTopic] = Cache(lambda topic: (topic.metadata.namespace, topic.spec.cluster_ref.name))
         self._partitions: Cache[OffsetsPartition] = Cache(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
 from aiohttp import web
 
 from muster_operator.api.models import GROUP, VERSION
+from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import KubeClient, connect
-from muster_operator.kube.elector import Elector
+from muster_operator.kube.elector import Elector, ElectorSettings
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
 from muster_operator.kube.objects_seen import RESOURCES
@@ -23,7 +25,7 @@ from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import RESYNC_S, SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
-from muster_operator.watch.watcher import RETRY_S, Source, Watcher
+from muster_operator.watch.watcher import RETRY_S, NewWatch, Source, Watcher
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +65,16 @@ class KubeOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the operator finds around it, next to the API server and the pods. `random` gives numbers in [0, 1)."""
+
+    clock: Clock = SYSTEM_CLOCK
+    random: Callable[[], float] = random.random
+    new_watch: NewWatch = Watcher
+    elector: ElectorSettings = field(default_factory=ElectorSettings)
+
+
 async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes]) -> None:
     """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile while holding the Lease.
 
@@ -72,13 +84,9 @@ async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], 
         client = await connect()
     except StoreError as error:
         raise SystemExit(f"muster-operator: {error}") from error
-    elector = Elector(client, options.namespace, LEASE_NAME, options.pod)
-    events = EventRecorder(client, options.pod)
-    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events)
     loaded = asyncio.Event()
     health = await _serve_health(options, build_app(loaded.is_set, metrics))
-    posting = asyncio.create_task(events.run())
-    main = asyncio.create_task(_main(options, client, elector, store, loaded, reconcile))
+    main = asyncio.create_task(operate(options, client, loaded, reconcile, Surroundings()))
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, main.cancel)
@@ -87,21 +95,24 @@ async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], 
     except asyncio.CancelledError:
         log.info("stopping")
     finally:
-        posting.cancel()
         await health.cleanup()
         await client.close()
 
 
-async def _main(
+async def operate(
     options: KubeOptions,
     client: KubeClient,
-    elector: Elector,
-    store: KubeStore,
     loaded: asyncio.Event,
     reconcile: Reconcile,
+    around: Surroundings,
 ) -> None:
+    """Run until cancelled; sets `loaded` once the caches are filled. The Lease is released on the way out."""
+    clock = around.clock
+    elector = Elector(client, options.namespace, LEASE_NAME, options.pod, around.elector, clock, around.random)
+    events = EventRecorder(client, options.pod, clock)
+    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events, clock)
     image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
-    workload = KubeWorkload(client, image, options.watch_namespace)
+    workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic)
 
     async def load() -> None:
         await store.load()
@@ -111,9 +122,10 @@ async def _main(
     loaded.set()
     log.info("loaded", keys=len(await store.clusters()), image=image)
     again = asyncio.Event()
-    watcher = Watcher(sources(store, workload), options.watch_namespace, again.set)
-    watcher.start()
-    tasks = (asyncio.create_task(_resync(load, again)), asyncio.create_task(workload.follow_nodes()))
+    watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
+    watch.start()
+    background = (events.run(), _resync(load, again), workload.follow_nodes())
+    tasks = [asyncio.create_task(each) for each in background]
 
     async def lead() -> None:
         store.seen.unwatch()
@@ -125,7 +137,7 @@ async def _main(
     finally:
         for task in tasks:
             task.cancel()
-        await watcher.close()
+        await watch.close()
 
 
 async def _resync(load: Callable[[], Awaitable[None]], again: asyncio.Event) -> None:

@@ -24,6 +24,7 @@ from muster_operator.api.models import (
     OffsetsTopicStatus,
     Resource,
 )
+from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.events import EventRecorder, noteworthy
 from muster_operator.kube.objects import collection_path, new_partition, object_path, status_body, status_path
@@ -47,12 +48,13 @@ class KubeStore:
         token: Callable[[], int],
         namespace: str | None = None,
         events: EventRecorder | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._token = token
         self._namespace = namespace
         self._events = events
-        self.seen = ObjectsSeen(client)
+        self.seen = ObjectsSeen(client, clock)
 
     async def load(self) -> None:
         """List everything. Needed once before `observe`; repeated, it repairs what a broken watch missed."""

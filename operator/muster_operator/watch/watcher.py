@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import kopf
 import structlog
@@ -36,6 +36,22 @@ class Source:
     plural: str
     deliver: Deliver
     label_selector: str = ""
+
+
+class Watch(Protocol):
+    """Has the events of all sources delivered on the operator's loop."""
+
+    def start(self) -> None:
+        """Call it on the operator's loop."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing is delivered any more when it returns."""
+        ...
+
+
+NewWatch = Callable[[tuple[Source, ...], str | None, Callable[[], None]], Watch]
+"""Makes the watch of these sources, in one namespace or in all; see `Watcher` for the last argument."""
 
 
 class _ToStructlog(logging.Handler):
