@@ -62,6 +62,8 @@ def as_recorded(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPart
         # The status still describes the leader before.
         state = PartitionState.LEADERLESS if recorded.leader is None else PartitionState.ELECTING
         told = replace(told, state=state, reason=Reason.ELECTING)
+    elif not status.reason:  # its place is recorded, and nothing is shown yet
+        told = replace(told, state=PartitionState.PENDING, reason=Reason.PLACING)
     return replace(partition, status=told)
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.unit.operator.fakes import topic
 from tests.unit.operator.model import Model, Operator
 
+from muster_operator.api.conditions import Reason
 from muster_operator.api.meta import MAX_PARTITIONS
 from muster_operator.api.models import (
     LeadershipRecord,
@@ -86,6 +87,13 @@ def test_partition_of_another_topic_is_left_as_it_is() -> None:
 @pytest.mark.parametrize("record", [None, LeadershipRecord("c-2", 4, 4, REPLICAS)])
 def test_record_that_was_lost_or_restored_lowers_no_epoch(record: LeadershipRecord | None) -> None:
     assert as_recorded(with_record(record), PARTITION) is PARTITION
+
+
+def test_partition_whose_place_is_recorded_and_not_shown_has_a_reason_to_show() -> None:
+    """A plan that changes nothing, as while a pod is in doubt, shows it as it is."""
+    placed = LeadershipRecord(replicas=tuple(replace(each, log_id="") for each in REPLICAS))
+    status = as_recorded(with_record(placed), replace(PARTITION, status=OffsetsPartitionStatus())).status
+    assert (status.state, status.reason) == (PartitionState.PENDING, Reason.PLACING)
 
 
 def test_topic_created_again_has_the_leaderships_of_its_partitions_and_pods_recorded() -> None:
