@@ -24,6 +24,7 @@ class Cache(Generic[T]):
         self._indexed: dict[Hashable, dict[Name, T]] = {}
         # Of deleted objects: a late answer to a write must not bring them back. Forgotten with the next full list.
         self._deleted: dict[Name, int] = {}
+        self._listed = -1
 
     def get(self, name: Name) -> T | None:
         """The object, or None."""
@@ -64,11 +65,17 @@ class Cache(Generic[T]):
         return self._drop(name)
 
     def replace(self, listed: dict[Name, tuple[str, T]], resource_version: str) -> None:
-        """Take a full list as of a resource version: what it lacks and is not newer than it is gone."""
+        """Take a full list as of a resource version. It is right about everything that is not newer than it, also where
+        a version that was known is higher: then an older store was restored. If the list itself is older than the last
+        one, the versions of before say nothing any more.
+        """
         version = int(resource_version)
-        self._deleted = {name: deleted for name, deleted in self._deleted.items() if deleted > version}
+        went_back, self._listed = version < self._listed, version
+        self._deleted = {
+            name: deleted for name, deleted in self._deleted.items() if deleted > version and not went_back
+        }
         for name, (known, _) in list(self._objects.items()):
-            if name not in listed and known <= version:
+            if known <= version or went_back:
                 self._drop(name)
         for name, (each, value) in listed.items():
             self.put(name, each, value)

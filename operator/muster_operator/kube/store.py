@@ -18,6 +18,7 @@ from muster_operator.api.conditions import Condition, ConditionType, Reason, wit
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -96,14 +97,8 @@ class KubeStore:
         await asyncio.gather(*(create(index) for index in indexes))
 
     async def record_leadership(self, seen: OffsetsTopic, leaderships: Mapping[str, str]) -> OffsetsTopic:
-        """See the port. After a conflict the topic is read anew, so that the next plan is made from what is there."""
-        status = replace(seen.status, leaderships=dict(leaderships))
-        try:
-            return await self._swap_status(OffsetsTopic, seen, status)
-        except ConflictError:
-            meta = seen.metadata
-            self.seen.take(OffsetsTopic, await self._client.get(object_path(OffsetsTopic, meta.namespace, meta.name)))
-            raise
+        """See the port."""
+        return await self._swap_status(OffsetsTopic, seen, replace(seen.status, leaderships=dict(leaderships)))
 
     async def write_partition_status(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
         """See the port. Sends no request if the object is known to have changed since it was `seen`."""
@@ -131,11 +126,29 @@ class KubeStore:
         self._tell_people(CoordinatorCluster, seen, seen.status.conditions, status.conditions)
 
     async def _swap_status(self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus) -> T:
-        """Replace the status under the resourceVersion that was seen."""
+        """Replace the status under the resourceVersion that was seen. After a conflict the object is read anew, so that
+        the next plan is made from what is there.
+        """
         meta = seen.metadata
         body = status_body(resource, meta, status, swap=True)
         path = status_path(resource, meta.namespace, meta.name)
-        return self.seen.take(resource, await self._guarded(seen, self._client.replace(path, body)))
+        try:
+            return self.seen.take(resource, await self._guarded(seen, self._client.replace(path, body)))
+        except ConflictError:
+            await self._read_anew(resource, meta)
+            raise
+
+    async def _read_anew(self, resource: type[T], meta: ObjectMeta) -> None:
+        """A read shows an older version than was known before it only if an older store was restored meanwhile. Then
+        everything is listed anew: a cache that waits for newer versions would keep what nobody has any more.
+        """
+        known = self.seen.resource_version(resource, (meta.namespace, meta.name))
+        raw = await self._client.get(object_path(resource, meta.namespace, meta.name))
+        if int(raw["metadata"]["resourceVersion"]) < known:
+            log.warning("store_was_restored", kind=resource.__name__, name=meta.name, known=known)
+            await self.load()
+        else:
+            self.seen.take(resource, raw)
 
     async def _guarded(self, seen: T, request: Coroutine[Any, Any, Json]) -> Json:
         """The answer; an object that turns out to be gone leaves the cache at once."""

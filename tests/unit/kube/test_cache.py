@@ -66,3 +66,22 @@ def test_list_does_not_bring_back_what_was_deleted_after_it() -> None:
     subject.remove(A, "11")
     subject.replace({A: ("5", "x")}, "10")
     assert subject.get(A) is None
+
+
+def test_list_is_right_about_what_is_not_newer_than_it_after_an_older_store_was_restored() -> None:
+    """`etcdutl snapshot restore --bump-revision`: the list is newer than all that is known, the objects are older."""
+    subject = cache()
+    subject.put(A, "15", "what was lost")
+    subject.replace({A: ("5", "as in the backup")}, "1015")
+    assert (subject.get(A), subject.version(A)) == ("as in the backup", 5)
+    assert subject.put(A, "1016", "written since")
+
+
+def test_list_that_is_older_than_the_last_one_replaces_everything() -> None:
+    """The same without `--bump-revision`: versions that were known come again for other contents."""
+    subject = cache()
+    subject.replace({A: ("15", "what was lost"), B: ("3", "as ever")}, "20")
+    subject.put(B, "21", "also lost")
+    subject.remove(("ns", "c"), "22")
+    subject.replace({A: ("5", "as in the backup"), ("ns", "c"): ("4", "not deleted")}, "10")
+    assert (subject.get(A), subject.get(B), subject.get(("ns", "c"))) == ("as in the backup", None, "not deleted")

@@ -36,6 +36,12 @@ class Objects:
             raise NotFoundError(path)
         return deepcopy(self.objects[path])
 
+    async def list_all(self, path: str) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        plural = path.rpartition("/")[2]
+        items = [deepcopy(each) for name, each in self.objects.items() if f"/{plural}/" in name]
+        return {"metadata": {"resourceVersion": str(self.version)}, "items": items}
+
     async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0)
         path = path.removesuffix("/status")
@@ -190,3 +196,16 @@ async def test_status_that_shows_another_leader_is_an_event_though_the_reason_is
             found, replace(found.status, leader=leader, epoch=epoch, conditions=conditions)
         )
     assert told == ["c-1, 2 follow"]
+
+
+async def test_operator_goes_on_from_a_store_that_was_restored_while_it_ran(store: KubeStore, api: Objects) -> None:
+    """Every object is older than what the operator knows. Without a list it would conflict for ever."""
+    backup = deepcopy(api.objects)
+    await issue(store, "c-1")
+    await issue(store, "c-2")
+    api.objects, api.version = backup, api.version + 1_000
+    with pytest.raises(ConflictError):
+        await issue(store, "c-1")
+    assert await leaders(store) == {("c-0", 5, PartitionState.LED)}
+    await issue(store, "c-1")
+    assert await leaders(store) == {("c-1", 6, PartitionState.ELECTING)}
