@@ -55,7 +55,7 @@ class Reconciler:
         self._queue = KeyQueue()
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they began
         self._crashed: asyncio.Future[None] | None = None
 
     def enqueue(self, key: ClusterKey) -> None:
@@ -69,7 +69,7 @@ class Reconciler:
         self._pods.watch(self.enqueue, self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
-        self._tasks.add(dispatcher)
+        self._tasks[dispatcher] = None
         try:
             await self._crashed
         finally:
@@ -209,8 +209,8 @@ class Reconciler:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _crash(self, error: BaseException) -> None:
         """End the loop with a bug's exception. An operator that went on with a part of its work would look healthy."""

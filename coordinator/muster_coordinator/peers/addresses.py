@@ -59,7 +59,7 @@ class PeerAddresses:
         """Pods to be connected to, with their addresses: those that share a partition, and those that connected
         here."""
         guests = {pod: self._addresses.get(pod, address) for pod, address in self._guests.items()}
-        return guests | {pod: self._addresses[pod] for pod in self.sharing}
+        return guests | {pod: self._addresses[pod] for pod in sorted(self.sharing)}
 
     def guest(self, pod: str, address: Address) -> None:
         """`pod` connected here, and says that it listens at `address`. So it shares a partition by its image: the

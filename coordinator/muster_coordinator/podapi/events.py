@@ -17,7 +17,7 @@ class EventHub:
 
     def __init__(self, status: Callable[[], PodStatus]) -> None:
         self._status = status
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, None] = {}  # in the order in which they were opened
 
     def __repr__(self) -> str:
         return f"EventHub(streams={len(self._streams)})"
@@ -39,14 +39,14 @@ class EventHub:
 
     async def subscribe(self) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
         stream = _Stream()
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             while True:
                 await stream.wakeup.wait()
                 for event in stream.take(self._status):
                     yield event
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
 
 class _Stream:
