@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.simulation.checker import Checker
 from tests.simulation.files import FileDisk
 from tests.simulation.history import History
@@ -18,6 +20,8 @@ from muster_coordinator.replication.sets import Sets
 from muster_coordinator.replication.settings import ReplicationSettings
 
 __all__ = ["Cluster", "Partition"]
+
+NewPod = Callable[[str, World, type[Disk]], Pod]
 
 
 class Partition:
@@ -70,18 +74,21 @@ class Partition:
 class Cluster:
     """Partition ``i`` begins on the pods from ``i`` on, so that leaders differ."""
 
-    def __init__(self, world: World, rules: Rules, replica_class: type[Replica]) -> None:
+    def __init__(self, world: World, rules: Rules, replica_class: type[Replica], new_pod: NewPod | None = None) -> None:
+        """`new_pod`: with it pods and replicas are of this kind; without, as the options say."""
         options = world.options
         self.world = world
         settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
         new_disk = FileDisk if options.files else Disk
         names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
-        pod_class = HostedPod if options.product else Pod
-        self.pods: dict[str, Pod] = {name: pod_class(name, world, new_disk) for name in names}
+        if new_pod is None:
+            new_pod = HostedPod if options.product else Pod
+            replica_class = HostedReplica if options.product else replica_class
+        self.pods: dict[str, Pod] = {name: new_pod(name, world, new_disk) for name in names}
         self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
         for partition in self.partitions:
             for pod in self.pods.values():
-                replica = (HostedReplica if options.product else replica_class)(pod, partition)
+                replica = replica_class(pod, partition)
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
         for pod in self.pods.values():

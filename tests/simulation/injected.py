@@ -39,4 +39,6 @@ class Injected(StrEnum):
     OUTAGE = "call while the API server was away"
     OPERATOR_CRASH = "crash of an operator"
     OPERATOR_CRASH_IN_STEPS = "crash of an operator between two actions"
+    STORE_RESTORED = "etcd restored from a backup"
+    STATUS_LOST = "status of an object lost"
     TWO_OPERATORS = "write of one operator behind another's"

@@ -185,7 +185,7 @@ class Mischief:
     def _learn(self) -> None:
         """Some replicas outside of the set get the log from whoever leads."""
         partition, store = self._any_partition()
-        if self._world.options.plan:
+        if self._world.options.plan or self._world.options.operating:
             return  # the plan names the learners
         ids = [replica.storage.log_id for replica in partition.replicas.values()]
         outside = [log_id for log_id in ids if log_id not in store.record.sets.members]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from random import Random
 
-__all__ = ["Options", "draw_options", "for_product"]
+__all__ = ["Options", "draw_options", "for_operating", "for_product"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,10 @@ class Options:
     encode: bool = False  # messages go as bytes
     lazy: bool = False  # a leader that is its whole set does not call its core per batch
     product: bool = False  # the pods are the real ones; see `for_product`
+    operating: bool = False  # with them, the operators are the real ones; see `for_operating`
+    two_leases: bool = False  # real operators act at the same time
+    restore_every_ms: int = 0  # etcd, from a backup
+    lose_status_every_ms: int = 0  # of an object
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -83,6 +87,8 @@ class Options:
             kind = type(known[name])
             known[name] = value == "True" if kind is bool else kind(value)
         options = Options(**known)
+        if options.operating:
+            return options if self.operating else for_operating(options)
         return for_product(options) if options.product else options
 
 
@@ -101,6 +107,22 @@ def for_product(options: Options) -> Options:
         clean_every_ms=0,
         nomination_ms=0,
         disaster=False,
+    )
+
+
+def for_operating(options: Options) -> Options:
+    """With real pods and real operators, which need more time. A rogue's sets would be taken over."""
+    random = Random(f"operating {options.seed}")
+    return replace(
+        for_product(options),
+        operating=True,
+        safety_ms=random.choice((4_000, 8_000, 12_000)),
+        two_leases=options.operators > 1 and random.random() < 0.4,
+        restore_every_ms=random.choice((0, 0, 3_000)),
+        lose_status_every_ms=random.choice((0, 0, 2_000)),
+        rogue_every_ms=random.choice((0, 0, 700, 2_500)),
+        rogue_sets=0.0,
+        learn_every_ms=0,
     )
 
 

@@ -18,6 +18,8 @@ from tests.simulation.disaster import Disaster
 from tests.simulation.history import History
 from tests.simulation.injected import Injected
 from tests.simulation.mischief import Mischief
+from tests.simulation.operating.server import ApiServer
+from tests.simulation.operating.surroundings import Operated
 from tests.simulation.operator import Operator
 from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.options import Options
@@ -62,9 +64,16 @@ class Failure(Exception):
 class Simulation:
     def __init__(self, options: Options, rules: Rules, replica_class: type[Replica]) -> None:
         self.world = World(options)
-        self.cluster = Cluster(self.world, rules, replica_class)
-        api = Api(self.world)
-        self.stores, self.operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
+        api: Api | ApiServer
+        self._operated: Operated | None = None
+        if options.operating:
+            self._operated = operated = Operated(self.world, rules)
+            self.cluster, api = operated.cluster, operated.api
+            self.stores, self.operators = operated.stores, operated.operators
+        else:
+            self.cluster = Cluster(self.world, rules, replica_class)
+            api = Api(self.world)
+            self.stores, self.operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
         Mischief(self.cluster, api, self.stores, self.operators)
@@ -95,6 +104,11 @@ class Simulation:
             self.world.trace_hash,
             self.world.injected,
         )
+
+    def close(self) -> None:
+        """Whatever came of the run."""
+        if self._operated is not None:
+            self._operated.close()
 
     # -- liveness: everything is whole again --------------------------------------------------------------------------
 
@@ -193,7 +207,10 @@ def simulate(options: Options, rules: Rules | None = None, replica_class: type[R
     with _quiet(), _failing(options) as trace:
         simulation = Simulation(options, rules or Rules(), replica_class)
         trace.append(simulation.world)
-        return simulation.run()
+        try:
+            return simulation.run()
+        finally:
+            simulation.close()
     raise AssertionError("not reached")
 
 

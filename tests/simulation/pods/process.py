@@ -33,6 +33,7 @@ from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
+from muster_coordinator.replica.ports import Peers
 
 __all__ = ["HostedPod"]
 
@@ -47,11 +48,15 @@ class _AllTopics:
 
 
 class HostedPod(Pod):
-    """`manager`: of the present process. `is_dying`: the process ends with the present callback, and nothing that it
-    does until then reaches disk, network or clients. `published`: directories whose checkpoint is new.
+    """`manager`, `partitions`, `events`, `disk_here`: of the present process. `is_dying`: the process ends with the
+    present callback, and nothing that it does until then reaches disk, network or clients. `published`: directories
+    whose checkpoint is new.
     """
 
     manager: ReplicaManager
+    partitions: Partitions
+    events: PodEvents
+    disk_here: ProcessDisk
     replicas: list[HostedReplica]  # type: ignore[assignment]
 
     def __init__(self, name: str, world: World, new_disk: type[Disk]) -> None:
@@ -86,28 +91,41 @@ class HostedPod(Pod):
         for replica in self.replicas:
             replica.process_starts(self.fake)
         self.fake.fault = self._faults
-        self.loop = SimulatedLoop(
+        self.loop = self._new_loop()
+        self._enter(self._start_process)
+
+    def _new_loop(self) -> SimulatedLoop:
+        return SimulatedLoop(
             partial(self._at, self.run),
             lambda: self.now_ms() / 1000,
             self._faults.thread_delay_s,
             partial(self._failed, self.run),
         )
-        self._enter(self._start_process)
 
     def _start_process(self) -> None:
+        self.partitions, self.events = Partitions(), PodEvents()
+        self.disk_here = ProcessDisk(self, self.fake)
         self.manager = ReplicaManager(
-            Partitions(),
+            self.partitions,
             DATA,
-            ProcessDisk(self, self.fake),  # type: ignore[arg-type]
+            self.disk_here,  # type: ignore[arg-type]
             self._settings(),
             ProcessClock(self),
-            ProcessNetwork(self),
+            self._new_peers(),
             lambda: GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}"),
-            PodEvents(),
+            self.events,
             self._restart_needed,
+            lambda: f"{self.random.getrandbits(128):032x}",
         )
         self._ended.append((self.loop, self.manager))
-        self.loop.create_task(self.manager.start()).add_done_callback(self._started)
+        self.loop.create_task(self._run_process()).add_done_callback(self._started)
+
+    def _new_peers(self) -> Peers:
+        return ProcessNetwork(self)
+
+    async def _run_process(self) -> None:
+        """What the process does until it serves. Raises OSError: it cannot start."""
+        await self.manager.start()
 
     def _settings(self) -> ManagerSettings:
         options = self.world.options
