@@ -219,13 +219,14 @@ def _quiet() -> Iterator[None]:
     """Real files are opened thousands of times; what they would log is in no trace. A run is short, and nearly all of
     it lives until its end: the garbage collector would only look for nothing.
     """
-    before = structlog.get_config()
+    before, collects = structlog.get_config(), gc.isenabled()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
         structlog.configure(**before)
 
 

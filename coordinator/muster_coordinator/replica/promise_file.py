@@ -111,9 +111,16 @@ class PromiseFile:
 
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> PromiseFile:
-        """Raises PromiseError; OSError if the disk cannot be read."""
+        """What is returned is durable: a process that ended within `store` may have left a promise that a power loss
+        would take back. Raises PromiseError; OSError if the disk cannot be read or synced.
+        """
         path = directory / PROMISE_NAME
         try:
+            descriptor = disk.open(path)
+            try:
+                disk.fdatasync(descriptor)
+            finally:
+                disk.close(descriptor)
             data = read_whole_file(disk, path)
         except FileNotFoundError as exc:
             raise PromiseError(f"{path} is missing") from exc

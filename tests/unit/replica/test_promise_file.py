@@ -198,3 +198,17 @@ def test_loss_of_data_is_kept_with_the_promise_and_survives_the_next_one() -> No
     assert (again.epoch, again.leader, again.incarnation, again.rebuilding) == (4, "other", 1, True)
     again.store(4, "other", rebuilding=False)
     assert not PromiseFile.open(disk, DIRECTORY).rebuilding
+
+
+@given(st.integers(0, 2**32))
+def test_promise_that_a_process_left_unsynced_is_durable_once_the_next_one_has_read_it(seed: int) -> None:
+    disk, file = new_file()
+    file.store(5, "a")
+    disk.fail_with(errno.EIO, "pwritev_durably")  # the process ends after the write and before its sync
+    with pytest.raises(OSError, match="pwritev_durably"):
+        file.store(6, "b")
+    disk.fault = None
+    disk.kill()
+    found = reopened(disk)
+    disk.lose_power(Random(seed))
+    assert reopened(disk) == found
