@@ -12,7 +12,7 @@ from muster_coordinator.podapi.image import MetadataImage
 Address = tuple[str, int]
 
 SHOWN_MAX = 100_000
-"""At most this many replicas are learned from messages; above that only the image counts."""
+"""At most this many replicas are learned from messages; above that only the image counts, or what a pod says it has."""
 
 
 class PeerAddresses:

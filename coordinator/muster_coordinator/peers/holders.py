@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
+from muster_coordinator.peers.addresses import SHOWN_MAX
+
 
 class Holders:
     """`doubled`: log id -> the pods that have it, where these are several."""
@@ -23,9 +25,13 @@ class Holders:
         """All that `pod` has now, by partition."""
         self._held[pod] = dict(log_ids)
 
-    def shown(self, pod: str, partition: int, log_id: str) -> None:
-        """A message of that replica came from `pod`."""
-        self._held.setdefault(pod, {})[partition] = log_id
+    def shown(self, pod: str, partition: int, log_id: str) -> bool:
+        """A message of that replica came from `pod`. True if `pod` had not said that it has it."""
+        held = self._held.setdefault(pod, {})
+        if held.get(partition) == log_id or len(held) >= SHOWN_MAX:
+            return False
+        held[partition] = log_id
+        return True
 
     def left(self, pod: str) -> None:
         """The connection on which it said so is gone."""

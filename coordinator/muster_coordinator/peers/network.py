@@ -302,8 +302,8 @@ class PeerNetwork:
         if message.sender not in connection.senders:
             connection.senders.add(message.sender)
             self._addresses.show(message.sender, connection.pod)
-            self._holders.shown(connection.pod, partition, message.sender)
-            self._look_for_doubles()
+            if self._holders.shown(connection.pod, partition, message.sender):
+                self._look_for_doubles()
         if not self._is_doubled(message):
             assert self._replicas is not None
             self._replicas.receive(partition, message)
