@@ -99,8 +99,8 @@ class _Logs:
         if not self._has_majority(pair) and self._missing:
             text = f"{self._on(pair)} of the replicas that the log on {self._pod_of[best]} names are here"
             return self._waiting(text)
-        if not self._has_majority(pair) and self._record.spec.allow_data_loss is None:
-            return self._no_majority(pair, best)
+        if not self._has_majority(pair) and self._record.spec.allow_data_loss != self._views[best].last_epoch:
+            return self._no_majority(pair, best)  # a person's word about another history says nothing about this one
         return self._with_sets(pair, best)
 
     def _rank(self, log_id: str) -> tuple[int, int]:

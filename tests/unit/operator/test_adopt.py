@@ -303,6 +303,29 @@ def test_less_than_a_majority_for_good_is_stalled_and_the_command_of_the_message
     logs_are_whole(model)
 
 
+@pytest.mark.parametrize("off", [-1, 1, 1000])
+def test_persons_word_about_another_epoch_does_not_adopt_what_a_minority_says(off: int) -> None:
+    """Of an earlier loss: it was applied again with the objects, or restored with etcd."""
+    model = made(partitions=1)
+    for name in ("c-1", "c-0"):  # some epochs
+        model.stop(name)
+        Operator(model, token=2).settle()
+        model.restart(name)
+    Operator(model, token=2).settle()
+    led = model.running["c-2"].volume.replicas[0].last_epoch
+    for name in ("c-0", "c-1"):
+        model.lose_volume(name)
+    model.restart("c-2")
+    model.recreate()
+    Operator(model, token=3).settle()
+    word = replace(model.objects["t-0"].spec, allow_data_loss=led + off)
+    model.objects["t-0"] = replace(model.objects["t-0"], spec=word)
+    Operator(model, token=4).settle()
+    status = model.objects["t-0"].status
+    assert (status.state, status.reason, status.replicas) == (PartitionState.STALLED, "NoMajority", ())
+    assert f'"allowDataLoss":{led}}}' in message(model)
+
+
 def test_volumes_that_turn_up_later_count_although_the_partition_was_stalled_without_them() -> None:
     model = made(partitions=1)
     logs = sets(model)
