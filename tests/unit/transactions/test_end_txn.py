@@ -204,6 +204,12 @@ def test_v2_answer_with_another_producer_id_can_be_asked_for_again() -> None:
     assert harness.end((7, MAX - 1), version=5)[0] != E.NONE
 
 
+def test_v2_call_of_long_ago_is_not_taken_for_a_repetition() -> None:
+    """The log of a broker may name the producer id of earlier transactions."""
+    harness = at(replace(COMPLETE, previous_producer_id=6))
+    assert harness.end((6, MAX - 1), version=5) == (E.INVALID_PRODUCER_ID_MAPPING, *NOBODY)
+
+
 def test_producer_of_version_1_is_fenced_once_version_2_has_moved_its_epoch() -> None:
     harness = at(ONGOING)
     harness.end((7, 4), version=5)

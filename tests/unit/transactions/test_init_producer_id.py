@@ -139,12 +139,24 @@ def test_producer_is_fenced_by_a_newer_one() -> None:
     assert harness.init(producer=first) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
 
 
-def test_repetition_is_not_known_to_the_next_leader() -> None:
+def test_repetition_ends_when_another_producer_comes() -> None:
+    harness = Harness()
+    first = harness.producer()
+    harness.init(producer=first)
+    assert harness.producer() == (first[0], 2)
+    assert harness.init(producer=first) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
+
+
+@pytest.mark.parametrize("again", ["another pod", "the same pod"])
+def test_repetition_is_not_known_to_the_next_leader(again: str) -> None:
     """Kafka does not write the last epoch to the log: the producer is fenced, and no two get one epoch."""
     harness = Harness()
     producer = harness.producer()
     harness.init(producer=producer)
-    harness.reload()
+    if again == "another pod":
+        harness.reload()
+    else:
+        harness.lead_again()
     assert harness.init(producer=producer) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
 
 
@@ -178,8 +190,9 @@ def test_producer_that_has_the_last_epoch_may_repeat_the_call_that_gave_it_a_new
     harness = Harness()
     harness.put(replace(AT_REST, producer_epoch=MAX - 1))
     assert harness.init(producer=(7, MAX - 1)) == InitProducerIdResponse(ErrorCode.NONE, FIRST_ID, 0)
+    for epoch in (MAX - 2, 0):
+        assert harness.init(producer=(7, epoch)) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
     assert harness.init(producer=(7, MAX - 1)) == InitProducerIdResponse(ErrorCode.NONE, FIRST_ID, 0)
-    assert harness.init(producer=(7, MAX - 2)) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
     assert harness.init() == InitProducerIdResponse(ErrorCode.NONE, FIRST_ID, 1)
     assert harness.init(producer=(7, MAX - 1)) == InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
 

@@ -122,6 +122,7 @@ def test_late_acknowledgement_does_not_complete_the_next_transaction_of_the_same
     harness.marked(request=late)
     assert harness.status() is S.PREPARE_ABORT
     harness.finish()
+    assert harness.writer.asked[-1].topics == ((OFFSETS, (2,)),)
     assert harness.status() is S.COMPLETE_ABORT
 
 

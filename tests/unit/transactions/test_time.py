@@ -94,6 +94,15 @@ def test_id_without_a_transaction_expires(status: S) -> None:
     assert harness.coordinator.event_counts["transactional_ids_expired"] == 1
 
 
+def test_nothing_is_remembered_of_an_expired_id() -> None:
+    harness = Harness()
+    harness.init(producer=harness.producer())
+    assert harness.coordinator._state.last_epochs == {"tx": 0}
+    harness.now_ms += WEEK_MS
+    harness.advance()
+    assert harness.coordinator._state.last_epochs == {}
+
+
 def test_id_that_was_used_lately_stays() -> None:
     harness = Harness()
     harness.put(replace(ONGOING, status=S.EMPTY, partitions=(), last_update_ms=START_MS - WEEK_MS + HOUR_MS + 1))
