@@ -133,7 +133,7 @@ class ListTransactionsResponse(_Message, frozen=True):
 
 
 class MarkersToWrite(_Message, frozen=True):
-    """The end of a transaction, which is committed in the log at offset `prepared_at`: its marker must be written to
+    """The end of a transaction, decided by the record at offset `prepared_at` of the log: its marker must be written to
     `topics` (Kafka: WriteTxnMarkersRequest)."""
 
     transactional_id: str
@@ -146,7 +146,8 @@ class MarkersToWrite(_Message, frozen=True):
 
 
 class MarkersWritten(_Message, frozen=True):
-    """An event: what became of the markers, per partition. NONE: the marker is committed there."""
+    """An event: what became of an attempt to write markers, per partition. NONE: the marker is committed there. Another
+    code: it is not, or that is not known; and no marker of the attempt is on its way there any more."""
 
     transactional_id: str
     prepared_at: int

@@ -26,7 +26,7 @@ class TransactionConfig:
     """Ids that one partition holds; a further one gets COORDINATOR_NOT_AVAILABLE."""
 
     marker_retry_ms: int = 500
-    """How long markers may take before those that are missing are asked for again."""
+    """Pause before a partition that could not be marked is asked again."""
 
     slice_size: int = 1_000
     """Ids that one step of a search through all of them looks at before other work of the partition gets its turn."""

@@ -28,7 +28,7 @@ from muster_coordinator.transactions.description import describe_transaction, li
 from muster_coordinator.transactions.end_txn import end_txn
 from muster_coordinator.transactions.init_producer_id import init_producer_id
 from muster_coordinator.transactions.markers import on_markers_written, on_transaction_timer
-from muster_coordinator.transactions.ports import MarkedTopics
+from muster_coordinator.transactions.ports import MarkedTopics, MarkerWriter
 from muster_coordinator.transactions.producer_ids import BLOCK_ID
 from muster_coordinator.transactions.snapshot import SNAPSHOT_VERSION, decode_part, restore_part, snapshot_parts
 from muster_coordinator.transactions.states import AT_REST, PREPARED
@@ -63,10 +63,11 @@ class DurableState:
 class TransactionCoordinator:
     """Implements `state_machine.StateMachine`."""
 
-    def __init__(self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: Token) -> None:
-        """`partition`: the index of the partition in its topic, which no other log ever had. `marker_writer`: gets
-        `MarkersToWrite` when the decision is committed; its answer is the event `MarkersWritten`. Raises ValueError for
-        a partition that has no producer ids."""
+    def __init__(
+        self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: MarkerWriter
+    ) -> None:
+        """`partition`: the index of the partition in its topic, which no other log ever had. Raises ValueError for a
+        partition that has no producer ids."""
         self._state = TransactionTables(config, partition, topics, marker_writer)
         self._active = False
         self._start_queue: Iterator[str] = iter(())
@@ -142,7 +143,7 @@ class TransactionCoordinator:
                 left_ms = value.start_ms + value.timeout_ms - now_ms
                 delay_ms = max(0, min(left_ms, value.timeout_ms))  # the wall clock may have jumped
                 timers.append(SetTimer(transaction_timer(transactional_id), delay_ms))
-            elif value is not None and value.status in PREPARED and transactional_id not in self._state.missing:
+            elif value is not None and value.status in PREPARED and transactional_id not in self._state.unmarked:
                 timers.append(SetTimer(transaction_timer(transactional_id), 0))
             if looked_at >= self._state.config.slice_size:
                 timers.append(SetTimer(START_TIMER, 0))

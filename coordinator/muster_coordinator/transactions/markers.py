@@ -1,9 +1,10 @@
 """The markers of a transaction whose end is decided (Kafka: TransactionMarkerChannelManager).
 
-Markers leave as a reply, which the shard sends when all records before it are committed: nobody is told of a decision
-that could still be lost. They are asked for again until every partition has acknowledged its own. So an election of
-this partition or of one to mark only costs time. The offset of the PREPARE record says which end of which transaction
-an acknowledgement belongs to: producers of transaction version 0 use the same epoch again.
+An attempt to write markers leaves as a reply, which the shard sends when all records before it are committed: nobody is
+told of a decision that could still be lost. A partition that has not acknowledged its marker is asked again when it is
+known what became of the attempt before. So an election of this partition or of one to mark only costs time, and no
+marker is on its way when the transaction is complete: a client of transaction version 1 begins the next one in the same
+epoch, and a late marker would end that. Markers of an earlier leadership are refused by their coordinator epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWrit
 from muster_coordinator.state_machine import NOTHING, CancelTimer, Reply, Result, SetTimer
 from muster_coordinator.transactions.end_txn import end_transaction
 from muster_coordinator.transactions.states import PREPARED, TransactionEvent
-from muster_coordinator.transactions.tables import TransactionTables, transaction_record, transaction_timer
+from muster_coordinator.transactions.tables import (
+    TransactionTables,
+    Unmarked,
+    transaction_record,
+    transaction_timer,
+)
 from muster_coordinator.transactions.transitions import EPOCH_BUMP_VERSION, completed
 
 
@@ -41,6 +47,13 @@ def _time_out(state: TransactionTables, transactional_id: str, value: Transactio
 
 
 def _write_markers(state: TransactionTables, transactional_id: str, offset: int, value: TransactionLogValue) -> Result:
+    unmarked = state.unmarked.get(transactional_id)
+    if unmarked is None:
+        unmarked = state.unmarked[transactional_id] = Unmarked(value)
+    partitions = unmarked.missing - unmarked.asked
+    if not partitions:
+        return NOTHING
+    unmarked.asked |= partitions
     request = MarkersToWrite(
         transactional_id,
         offset,
@@ -48,40 +61,32 @@ def _write_markers(state: TransactionTables, transactional_id: str, offset: int,
         value.producer_epoch,
         value.status is TransactionStatus.PREPARE_COMMIT,
         value.client_version,
-        _grouped(_missing(state, transactional_id, value)),
+        _grouped(partitions),
     )
-    timer = SetTimer(transaction_timer(transactional_id), state.config.marker_retry_ms)
-    return Result(replies=(Reply(state.marker_writer, request),), timers=(timer,))
+    return Result(replies=(Reply(state.marker_writer.attempt(request), request),))
 
 
 def on_markers_written(state: TransactionTables, event: MarkersWritten, now_ms: int) -> Result:
     """Partitions have their marker, or say why not. The last one completes the transaction."""
-    stored = state.ids.get(event.transactional_id)
-    if stored is None or stored[0] != event.prepared_at or stored[1].status not in PREPARED:
+    transactional_id = event.transactional_id
+    stored, unmarked = state.ids.get(transactional_id), state.unmarked.get(transactional_id)
+    if stored is None or unmarked is None or stored[0] != event.prepared_at:
         return NOTHING
-    value = stored[1]
-    missing = _missing(state, event.transactional_id, value)
+    timer = transaction_timer(transactional_id)
     for topic, codes in event.topics:
         for partition, code in codes:
+            unmarked.asked.discard((topic, partition))
             if code == ErrorCode.NONE:
-                missing.discard((topic, partition))
+                unmarked.missing.discard((topic, partition))
             else:
                 state.counters.refused_markers += 1
-    if missing:
-        return NOTHING
-    del state.missing[event.transactional_id]
-    return Result(
-        (transaction_record(event.transactional_id, completed(value, now_ms)),),
-        timers=(CancelTimer(transaction_timer(event.transactional_id)),),
-    )
-
-
-def _missing(state: TransactionTables, transactional_id: str, value: TransactionLogValue) -> set[tuple[str, int]]:
-    missing = state.missing.get(transactional_id)
-    if missing is None:
-        missing = {(topic, partition) for topic, partitions in value.partitions for partition in partitions}
-        state.missing[transactional_id] = missing
-    return missing
+    if not unmarked.missing:
+        del state.unmarked[transactional_id]
+        record = transaction_record(transactional_id, completed(stored[1], now_ms))
+        return Result((record,), timers=(CancelTimer(timer),))
+    if unmarked.missing - unmarked.asked:
+        return Result(timers=(SetTimer(timer, state.config.marker_retry_ms),))
+    return NOTHING
 
 
 def _grouped(partitions: set[tuple[str, int]]) -> Partitions:

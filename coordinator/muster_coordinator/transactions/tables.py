@@ -9,9 +9,9 @@ from muster_coordinator.records.transaction_log import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from muster_coordinator.state_machine import Record, TimerKey, Token
+from muster_coordinator.state_machine import Record, TimerKey
 from muster_coordinator.transactions.config import TransactionConfig
-from muster_coordinator.transactions.ports import MarkedTopics
+from muster_coordinator.transactions.ports import MarkedTopics, MarkerWriter
 from muster_coordinator.transactions.producer_ids import ProducerIds
 from muster_coordinator.transactions.transitions import NO_EPOCH
 
@@ -45,24 +45,37 @@ class Counters:
         self.timed_out = 0
 
 
+class Unmarked:
+    """Partitions, as (topic, partition), of a prepared transaction: `missing` have no marker yet, as far as this
+    leadership knows; `asked` are those of them for which an attempt is under way."""
+
+    __slots__ = ("asked", "missing")
+
+    def __init__(self, value: TransactionLogValue) -> None:
+        self.missing = {(topic, partition) for topic, partitions in value.partitions for partition in partitions}
+        self.asked: set[tuple[str, int]] = set()
+
+
 class TransactionTables:
-    """Data of one partition. `marker_writer` is the token under which `MarkersToWrite` leave as replies.
+    """Data of one partition.
 
     Durable: `ids` and `producer_ids`. Live, from the load to the end of a leadership: `last_epochs`, the epoch before
     the present one where a producer may still repeat the call that ended it, which Kafka does not write to the log
-    either; `missing`, the partitions of prepared transactions that have no marker yet, as far as this pod knows.
+    either; `unmarked`, what is known of the markers of prepared transactions.
     """
 
-    __slots__ = ("config", "counters", "ids", "last_epochs", "marker_writer", "missing", "producer_ids", "topics")
+    __slots__ = ("config", "counters", "ids", "last_epochs", "marker_writer", "producer_ids", "topics", "unmarked")
 
-    def __init__(self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: Token) -> None:
+    def __init__(
+        self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: MarkerWriter
+    ) -> None:
         self.config = config
         self.topics = topics
         self.marker_writer = marker_writer
         self.ids: dict[str, Stored] = {}
         self.producer_ids = ProducerIds(partition)
         self.last_epochs: dict[str, int] = {}
-        self.missing: dict[str, set[tuple[str, int]]] = {}
+        self.unmarked: dict[str, Unmarked] = {}
         self.counters = Counters()
 
     def value(self, transactional_id: str) -> TransactionLogValue | None:
@@ -88,7 +101,7 @@ class TransactionTables:
 
     def forget_live(self) -> None:
         self.last_epochs.clear()
-        self.missing.clear()
+        self.unmarked.clear()
 
 
 def transaction_record(transactional_id: str, value: TransactionLogValue | None) -> Record:

@@ -61,10 +61,13 @@ class LogEntry:
 
 
 class MarkerWriter:
-    """The token of the markers. `asked`: every request to write some."""
+    """`asked`: every attempt, which the shard would make when the decision is committed."""
 
     def __init__(self) -> None:
         self.asked: list[m.MarkersToWrite] = []
+
+    def attempt(self, request: m.MarkersToWrite) -> m.MarkersToWrite:
+        return request
 
 
 @dataclass
@@ -134,7 +137,7 @@ class Harness:
         for record in result.records:
             self._append(record)
         for reply in result.replies:
-            assert reply.token is self.writer
+            assert reply.token is reply.response
             assert isinstance(reply.response, m.MarkersToWrite)
             self.writer.asked.append(reply.response)
         for timer in result.timers:
@@ -160,9 +163,13 @@ class Harness:
         assert durable == self.follower.durable_state()
         assert durable == self.restored().durable_state()
         for transactional_id, (_, value) in durable.ids.items():
-            waits = value.status in PREPARED or value.status is TransactionStatus.ONGOING
-            starting = ("start", "") in self.timers
-            assert starting or (transaction_timer(transactional_id) in self.timers) is waits, value
+            if ("start", "") in self.timers:
+                break
+            unmarked = self.coordinator._state.unmarked.get(transactional_id)
+            assert value.status in PREPARED or unmarked is None
+            asks = value.status in PREPARED and (unmarked is None or unmarked.missing != unmarked.asked)
+            waits = asks or value.status is TransactionStatus.ONGOING
+            assert (transaction_timer(transactional_id) in self.timers) is waits, value
             assert bool(value.partitions) or value.status not in PREPARED, "complete at once"
 
     def restored(self) -> TransactionCoordinator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.transactions.config import TransactionConfig
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
+from muster_coordinator.transactions.ports import MarkerWriter
 from muster_coordinator.transactions.producer_ids import BLOCK_SIZE
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
@@ -30,20 +32,33 @@ GROUP_PARTITION = 1
 
 
 class HeldMarkers:
-    """A marker writer that only notes what it was asked for."""
+    """A marker writer that only notes what it was asked for, and what was refused."""
 
     def __init__(self) -> None:
         self.asked: list[m.MarkersToWrite] = []
-        self.refused: list[ErrorCode] = []
+        self.refused: list[m.MarkersToWrite] = []
 
-    def answer(self, request: m.MarkersToWrite) -> None:
-        self.asked.append(request)
+    def attempt(self, request: m.MarkersToWrite) -> Attempt:
+        return Attempt(request, self.asked.append, self.refused.append)
+
+
+@dataclass
+class Attempt:
+    """`shard.ports.Answer` of one attempt."""
+
+    request: m.MarkersToWrite
+    may_write: Callable[[m.MarkersToWrite], None]
+    refused: Callable[[m.MarkersToWrite], None]
+
+    def answer(self, response: object) -> None:
+        assert response is self.request
+        self.may_write(self.request)
 
     def refuse(self, code: ErrorCode) -> None:
-        self.refused.append(code)
+        self.refused(self.request)
 
 
-def machine(markers: object, config: TransactionConfig | None = None) -> TransactionCoordinator:
+def machine(markers: MarkerWriter, config: TransactionConfig | None = None) -> TransactionCoordinator:
     return TransactionCoordinator(config or TransactionConfig(), PARTITION, Topics(), markers)
 
 
@@ -116,7 +131,13 @@ def test_markers_that_were_refused_are_asked_for_again() -> None:
     fire(world)
     world.pod.now_ms += 501
     world.shard.refuse_overdue()
-    assert (markers.asked, markers.refused) == ([], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+    assert markers.asked == []
+    (refused,) = markers.refused
+    fire(world)
+    codes = ((GROUP_PARTITION, int(ErrorCode.COORDINATOR_NOT_AVAILABLE)),)
+    world.shard.notify(m.MarkersWritten("tx", refused.prepared_at, ((OFFSETS, codes),)))
+    world.turn()
+    world.pod.now_ms += TransactionConfig().marker_retry_ms
     fire(world)
     world.shard.parked.reads_confirmed(3)
     assert len(markers.asked) == 1
@@ -177,6 +198,8 @@ async def test_state_is_loaded_from_log_and_checkpoint(new_pods: NewPods, checkp
         assert checkpointer.counts.done == 1
     await ask_pod(pods[0], m.EndTxnRequest("tx", *producer, True, 4))
     before = pods[0].shard().machine
+    await pods.until(lambda: bool(markers.asked))
+    asked = len(markers.asked)
     await pods[0].stop()
     await pods[0].start()
     await pods.elect(0)
@@ -184,7 +207,6 @@ async def test_state_is_loaded_from_log_and_checkpoint(new_pods: NewPods, checkp
     assert isinstance(before, TransactionCoordinator)
     assert isinstance(loaded, TransactionCoordinator)
     assert loaded.durable_state() == before.durable_state()
-    asked = len(markers.asked)
     await pods.until(lambda: len(markers.asked) > asked)
     assert markers.asked[-1].prepared_at == loaded.durable_state().ids["tx"][0]
 
@@ -193,8 +215,8 @@ async def test_state_is_loaded_from_log_and_checkpoint(new_pods: NewPods, checkp
 
 
 class MarkersToGroups:
-    """Gives markers to whoever leads the groups' partition, and the answer to whoever leads the transactions'. `lose`:
-    so many of the next markers are lost on the way there."""
+    """Gives markers to whoever leads the groups' partition, and the answer to the shard that has asked. `lose`: so many
+    of the next markers are lost on the way there, and the sender learns that they were."""
 
     def __init__(self, groups: ReplicaPods) -> None:
         self.groups = groups
@@ -202,33 +224,33 @@ class MarkersToGroups:
         self.lose = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def answer(self, request: m.MarkersToWrite) -> None:
-        if self.lose:
-            self.lose -= 1
-            return
+    def attempt(self, request: m.MarkersToWrite) -> Attempt:
+        return Attempt(request, self._start, self._refused)
+
+    def _start(self, request: m.MarkersToWrite) -> None:
         task = asyncio.get_running_loop().create_task(self._write(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def refuse(self, code: ErrorCode) -> None:
-        """It is asked for again."""
+    def _refused(self, request: m.MarkersToWrite) -> None:
+        """The shard has closed: in these tests nothing takes too long."""
 
     async def _write(self, request: m.MarkersToWrite) -> None:
         leader = leader_of(self.groups)
         coordinator = leader_of(self.transactions) if self.transactions is not None else None
-        if leader is None or coordinator is None:
+        if coordinator is None:
             return
-        epoch = coordinator.shard().epoch
-        marker = g.WriteTxnMarkerRequest(request.producer_id, request.producer_epoch, request.committed, epoch)
-        response = await leader.ask(marker).done
-        code = response.error_code if isinstance(response, g.WriteTxnMarkerResponse) else response
-        coordinator = leader_of(self.transactions) if self.transactions is not None else None
-        if coordinator is not None:
-            coordinator.shard().notify(
-                m.MarkersWritten(
-                    request.transactional_id, request.prepared_at, ((OFFSETS, ((GROUP_PARTITION, int(code)),)),)
-                )
+        shard, code = coordinator.shard(), int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.lose:
+            self.lose -= 1
+        elif leader is not None:
+            marker = g.WriteTxnMarkerRequest(
+                request.producer_id, request.producer_epoch, request.committed, shard.epoch
             )
+            response = await leader.ask(marker).done
+            code = response.error_code if isinstance(response, g.WriteTxnMarkerResponse) else int(response)
+        what = ((OFFSETS, ((GROUP_PARTITION, code),)),)
+        shard.notify(m.MarkersWritten(request.transactional_id, request.prepared_at, what))
 
 
 def leader_of(pods: ReplicaPods) -> ReplicaPod | None:
