@@ -113,7 +113,8 @@ class Pod:
     async def _remove(self, each: p.RemovalRequest) -> CallResult:
         if self._images.names(each.partition, each.log_id):
             return CallResult(each.partition, CallStatus.INVALID, message="the metadata image names this replica")
-        return await self._manager.remove_replica(each.partition, each.log_id, each.epoch)
+        is_served = self._view.image is None or each.partition in self._view.offsets_partitions
+        return await self._manager.remove_replica(each.partition, each.log_id, each.epoch, is_served=is_served)
 
     async def elect(self, request: p.ElectionsRequest) -> p.CallResults:
         self.operator_heard()

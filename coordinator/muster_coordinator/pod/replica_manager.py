@@ -222,8 +222,9 @@ class ReplicaManager:
         await self._opening.open(host)
         return host
 
-    async def remove_replica(self, partition: int, log_id: str, epoch: int) -> CallResult:
-        """Delete this log: the leader of `epoch` has committed a set without it. Idempotent; durable on return."""
+    async def remove_replica(self, partition: int, log_id: str, epoch: int, *, is_served: bool = True) -> CallResult:
+        """Delete this log if it proves that it does not count. Idempotent; durable on return. `is_served`: clients are
+        sent to this partition."""
         async with self._locks[partition]:
             host = self.hosts.get(partition)
             if host is None or host.replica.log_id != log_id:
@@ -232,7 +233,9 @@ class ReplicaManager:
             if refused is not None:
                 return refused
             try:
-                status, message = await self._removing.remove(host, epoch)
+                status, message = await self._removing.remove(host, epoch, is_served=is_served)
+            except DamagedLogError as error:
+                status, message = CallStatus.DAMAGED, str(error)
             except OSError as error:
                 self.health.storage_failed(error)
                 status, message = CallStatus.CANNOT_WRITE, str(error)

@@ -40,7 +40,8 @@ class PodControl(Protocol):
         """Create a log, its log id and its promise file for every named partition that has none. Durable on return."""
 
     async def remove_replicas(self, request: RemovalsRequest) -> CallResults:
-        """Delete logs that left their sets. A log that may count again, or that the image names, is kept."""
+        """Delete logs that left their sets. A log that cannot prove that it does not count, or that the image names, is
+        kept."""
 
     async def elect(self, request: ElectionsRequest) -> CallResults:
         """onElection. It does not wait for a long load, so that one large partition delays no other: then the result is

@@ -163,6 +163,12 @@ class ReplicaStatus(Answer, frozen=True):
         return self.state is ShardState.FAILED and self.reason in damage
 
     @property
+    def has_left(self) -> bool:
+        """Its own log proves that it does not count: a committed final set of its last epoch is without it."""
+        final = bool(self.replicas) and not self.previous_replicas and self.log_id not in self.replicas
+        return final and self.sets_committed and self.last_epoch == self.epoch
+
+    @property
     def follows(self) -> str:
         """Log id of the leader that this replica hears; "": it hears none."""
         return self.leader if self.role is ReplicaRole.FOLLOWER else ""

@@ -123,6 +123,7 @@ class ReplicaHost:
         self._effects: deque[fx.Effect] = deque()
         self._carrying = False
         self._changed = False  # something that a status shows
+        self._has_left = False  # as the last status shows it
         self._turn_due = False
         self._stored = False  # the storage effect that was carried out is done, and the core does not know it yet
         self._work: StorageWork | None = None
@@ -293,8 +294,12 @@ class ReplicaHost:
     def tick(self) -> None:
         """Every 50 ms. A follower replays what was committed since."""
         self._event(ReplicaCore.tick)
-        if self.core is not None and self.replica.is_open:
-            self.role.follow(self.core.commit_point, self.core.live_leader)
+        core = self.core
+        if core is not None and self.replica.is_open:
+            self.role.follow(core.commit_point, core.live_leader)
+            if core.has_left != self._has_left:
+                self._has_left = core.has_left
+                self._events.partition_changed(self.partition)
 
     def lost_data(self) -> None:
         self._event(ReplicaCore.lost_data)

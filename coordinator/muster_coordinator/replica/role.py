@@ -169,6 +169,17 @@ class Role:
             return (shard.replayed, self._replica.end_offset) if shard.state is ShardState.ACTIVE else None
         return (standby.state, standby.replayed) if standby is not None and standby.is_at_rest else None
 
+    async def is_closed(self) -> bool:
+        """Whether the log has closed the partition for a re-shard. Reads the log if no state of it is loaded. Raises
+        what `Standby.load` raises.
+        """
+        loaded = self.state_at_rest
+        if loaded is not None:
+            return loaded[0].is_closed
+        standby = self._new_standby(self._factory.new_state())
+        await standby.load()
+        return standby.state.is_closed
+
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def load(self, epoch: int, writer: LeaderWriter) -> None:

@@ -91,6 +91,17 @@ class ReplicaCore:
         return self._context.commit_point
 
     @property
+    def has_left(self) -> bool:
+        """The set is final, committed, and without this replica, as the leader of the epoch that it promised says. So
+        nothing of it counts until it promises a higher epoch: a set changes only with an election.
+        """
+        log, promise = self._context.log, self._context.promise
+        sets = log.sets
+        if sets is None or sets.previous_replicas or self._context.log_id in sets.replicas:
+            return False
+        return self._context.commit_point > log.sets_offset and log.last_epoch == promise.epoch
+
+    @property
     def checkpoint_limit(self) -> int:
         """A checkpoint may be published at or below this offset."""
         return self._context.rules.checkpoint_limit(self._context.commit_point, self._context.log.end)

@@ -42,7 +42,7 @@ def _image(
     spec = seen.cluster.spec
     layout = topic.layout
     leaders = ((index, *_leader(index, partitions.get(index), alive)) for index in layout.indexes)
-    places = {*_places(partitions), *_places_by_pods(seen.pods, topic, partitions)}
+    places = {*_places(partitions, seen.pods), *_places_by_pods(seen.pods, topic, partitions)}
     return MetadataImage(
         token=0,
         version=0,
@@ -58,11 +58,17 @@ def _image(
     )
 
 
-def _places(partitions: Mapping[int, OffsetsPartitionStatus]) -> Iterator[tuple[int, str, str]]:
-    """(partition, log id, pod) of all replicas and learners: the leader sends its log to both."""
+def _places(
+    partitions: Mapping[int, OffsetsPartitionStatus], pods: Iterable[PodView]
+) -> Iterator[tuple[int, str, str]]:
+    """(partition, log id, pod) of all that the leader sends its log to: replicas, learners, and logs that left the set
+    until they know that it is final without them, because a pod deletes no log before.
+    """
+    done = {view.log_id for pod in pods for view in pod.replicas.values() if view.has_left or not view.used}
     for index, status in partitions.items():
+        left = (each for each in status.left if each.log_id not in done)
         for log_id, pod in {
-            each.log_id: each.pod for each in (*status.previous_replicas, *status.replicas, *status.learners)
+            each.log_id: each.pod for each in (*left, *status.previous_replicas, *status.replicas, *status.learners)
         }.items():
             if log_id and pod:
                 yield index, log_id, pod

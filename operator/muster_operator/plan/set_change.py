@@ -158,7 +158,8 @@ def _has_log_in_the_way(partition: PartitionView, pod: PodView) -> bool:
     if view is None:
         return False
     of_the_set = not view.log_id or view.log_id in log_ids(partition.status.replicas)
-    return of_the_set or removable(partition.status, pod.name, view)
+    is_to_go = view.log_id in log_ids(partition.status.left) and not view.is_damaged
+    return of_the_set or is_to_go
 
 
 def _with_learners(
@@ -189,10 +190,10 @@ def removable(status: OffsetsPartitionStatus, pod: str, view: ReplicaStatus) -> 
     """Whether the log `view` on `pod` may be deleted now.
 
     A damaged log stays for people to look at. A log that promised a higher epoch than the present leader's waits for
-    the next leader.
+    the next leader. A used one has to prove that it does not count: the leader feeds it until it can.
     """
     if status.state is not PartitionState.LED or status.previous_replicas or view.log_id in log_ids(status.learners):
         return False
     if view.epoch > status.led_epoch or view.is_damaged:
         return False
-    return Replica(pod, view.log_id) in status.left
+    return Replica(pod, view.log_id) in status.left and (view.has_left or not view.used)

@@ -13,7 +13,15 @@ from muster_coordinator.states import FailureReason, ShardState
 from muster_operator.api.conditions import Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
-from muster_operator.plan.actions import Action, Elect, RecordLeadership, RestartPod, WritePartitionStatus
+from muster_operator.plan.actions import (
+    Action,
+    Elect,
+    PublishMetadata,
+    RecordLeadership,
+    RemoveReplicas,
+    RestartPod,
+    WritePartitionStatus,
+)
 from muster_operator.plan.metadata import number_of, token_above
 from muster_operator.plan.observation import Attempt, Connection, Observation, PodView
 from muster_operator.plan.planner import MOVES_AT_ONCE, plan
@@ -280,7 +288,57 @@ def test_replica_that_was_stopped_for_people_is_not_elected_and_its_log_is_kept(
     view = pods[0].replicas[0]
     left = replace(status, left=(Replica("c-0", view.log_id),), led_epoch=view.epoch)
     assert not removable(left, "c-0", view)
-    assert removable(left, "c-0", replace(view, state=ShardState.INITIAL, reason=""))
+    proven = replace(view, replicas=("another",), sets_committed=True)
+    assert not removable(left, "c-0", replace(proven, **stopped))
+    assert removable(left, "c-0", replace(proven, state=ShardState.INITIAL, reason=""))
+
+
+@pytest.mark.parametrize(
+    "unproven",
+    [
+        {"sets_committed": False},
+        {"previous_replicas": ("another",)},
+        {"replicas": ()},
+        {"last_epoch": -1},
+    ],
+    ids=str,
+)
+def test_log_that_left_is_fed_until_it_proves_that_it_does_not_count_and_deleted_then(
+    model: Model, unproven: dict[str, Any]
+) -> None:
+    """A pod refuses to delete a log without that proof."""
+    index, partition = 0, model.objects["t-0"]
+    observation = seen(model)
+    gone = next(each for each in partition.status.replicas if each.pod != partition.status.leader)
+    staying = tuple(each for each in partition.status.replicas if each != gone)
+    record = replace(partition.status, replicas=staying, left=(gone,))
+    model.put("t-0", record)
+    names = tuple(each.log_id for each in staying)
+
+    def actions(**changes: Any) -> tuple[Action, ...]:
+        found = {"replicas": names, "previous_replicas": (), "sets_committed": True, **changes}
+        pods = tuple(
+            with_fields(pod, replicas={**pod.replicas, index: replace(pod.replicas[index], **found)})
+            if pod.name == gone.pod
+            else with_fields(
+                pod,
+                replicas={**pod.replicas, index: replace(pod.replicas[index], replicas=names, previous_replicas=())},
+            )
+            for pod in observation.pods
+        )
+        return plan(with_fields(Operator(model, token=2).observe(), pods=pods), 1.0)
+
+    def places(done: tuple[Action, ...]) -> set[str]:
+        (published,) = [each for each in done if isinstance(each, PublishMetadata)]
+        return {each.log_id for each in published.image.places if each.partition == index}
+
+    waiting = actions(**unproven)
+    assert not any(isinstance(each, RemoveReplicas) for each in waiting)
+    assert gone.log_id in places(waiting)
+    proven = actions()
+    (removal,) = [each for each in proven if isinstance(each, RemoveReplicas)]
+    assert (removal.pod, removal.removals[0][1]) == (gone.pod, gone.log_id)
+    assert gone.log_id not in places(proven)
 
 
 def test_persons_word_waits_for_logs_that_are_not_open_yet(model: Model) -> None:

@@ -113,6 +113,11 @@ class FakePod:
             return CallResult(index, CallStatus.INVALID, message="in use")
         if replica.promised > each.epoch:
             return CallResult(index, CallStatus.STALE_EPOCH, epoch=replica.promised)
+        image = self._last_image
+        retired = image is not None and not 0 <= index - image.offsets_base < image.offsets_partitions
+        closed = retired and replica.fence is not None and replica.fence.closed
+        if replica.used and not self._partition(index).has_left and not closed:
+            return CallResult(index, CallStatus.INVALID, message="it may still count")
         del self.volume.replicas[index]
         self.removed.append(each.log_id)
         return CallResult(index, CallStatus.ACCEPTED)
@@ -338,7 +343,7 @@ class FakePod:
             leader=replica.leader or "",
             replicas=replica.replicas,
             previous_replicas=replica.previous,
-            sets_committed=leads and not replica.previous,
+            sets_committed=(leads or replica.log_id not in replica.replicas) and not replica.previous,
             rebuilding=replica.rebuilding,
             needs_higher_epoch=leads and any(p.volume.replicas[index].promised > led for p in others.values()),
             followers=tuple(
