@@ -112,6 +112,9 @@ class _AnyTopic:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 def checkpoint_logs(shape: Shape, data: Path, share: float) -> int:
     """Give each log of `copy_logs` a checkpoint, and so much of a tail behind it: `share` of what makes the next

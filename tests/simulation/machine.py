@@ -32,6 +32,9 @@ class _AllTopics:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 @dataclass(frozen=True)
 class Decoded:

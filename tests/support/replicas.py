@@ -40,6 +40,9 @@ class AnyTopic:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 class NoPeers:
     """For a pod that has no others."""

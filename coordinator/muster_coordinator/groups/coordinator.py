@@ -96,7 +96,7 @@ class GroupCoordinator:
         self._start_queue: Iterator[str] = iter(())
         self._expiry_queue: list[str] = []
         self._deletion_queue: list[str] = []
-        self._exists: Callable[[str, int], bool] = topics.has
+        self._deleted = m.TopicsDeleted(topics.has, topics.id_of)
         self.operations: Mapping[type, Operation] = {
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
         }
@@ -265,10 +265,10 @@ class GroupCoordinator:
         return effects.result()
 
     def on_event(self, event: object, now_ms: int) -> Result:
-        """Append tombstones for all offsets of partitions that do not exist. A search that is under way begins anew."""
+        """Append tombstones for the offsets of partitions that do not exist. A search that is under way begins anew."""
         assert isinstance(event, m.TopicsDeleted), event
         self._deletion_queue = list({**self._state.offsets.committed, **self._state.offsets.open_transactions})
-        self._exists = event.exists
+        self._deleted = event
         return self._delete_partitions()
 
     def _delete_partitions(self) -> Result:
@@ -276,7 +276,7 @@ class GroupCoordinator:
         effects = Effects()
         looked_at = 0
         while self._deletion_queue and looked_at < self._state.config.expiry_slice:
-            looked_at += 1 + delete_partitions(self._state, self._deletion_queue.pop(), self._exists, effects)
+            looked_at += 1 + delete_partitions(self._state, self._deletion_queue.pop(), self._deleted, effects)
         if self._deletion_queue:
             effects.set_timer(DELETE_PARTITIONS_TIMER, 0)
         return effects.result()

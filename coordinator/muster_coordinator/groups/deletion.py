@@ -17,12 +17,13 @@ from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from muster_coordinator.groups.tables import GroupTables, group_record
 from muster_coordinator.records.offset_commit import encode_offset_commit_key
-from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
     DeleteGroupRequest,
     DeleteGroupResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    TopicsDeleted,
 )
 from muster_coordinator.state_machine import Record, Result, Token
 
@@ -94,12 +95,15 @@ def _delete_offset(state: GroupTables, group: ClassicGroup, topic: str, partitio
     return ErrorCode.NONE
 
 
-def delete_partitions(state: GroupTables, group_id: str, exists: Callable[[str, int], bool], effects: Effects) -> int:
-    """Tombstones for the offsets of one group, committed and pending, of every partition of which `exists(topic,
-    partition)` is False; returns how many offsets were looked at."""
+def delete_partitions(state: GroupTables, group_id: str, deleted: TopicsDeleted, effects: Effects) -> int:
+    """Tombstones for the offsets of one group, committed and pending, of every partition that does not exist; returns
+    how many offsets were looked at. As in Kafka 4.3, an offset with the id of another topic of that name stays."""
     partitions = _all_partitions(state, group_id)
     for topic, partition in partitions:
-        if not exists(topic, partition):
+        if not deleted.exists(topic, partition) and state.offsets.topic_ids(group_id, topic, partition) <= {
+            NO_TOPIC_ID,
+            deleted.id_of(topic),
+        }:
             effects.record(offset_tombstone(group_id, topic, partition))
             state.counters.offset_deletions += 1
     return len(partitions)

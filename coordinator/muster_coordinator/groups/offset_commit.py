@@ -16,7 +16,7 @@ from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -101,12 +101,14 @@ def _commit_topics(
     Kafka, which answers them before it asks the group.
     """
     has = state.topics.has
+    id_of = state.topics.id_of
     max_size = state.config.offset_metadata_max_size
     answers = []
     records: list[Record] = []
     known = unknown = False
     for topic, partitions in topics:
         prefix = None if group is None else group.key_prefixes.get(topic)
+        topic_id = id_of(topic) if expire_ms == -1 else NO_TOPIC_ID
         codes = []
         for partition, offset, leader_epoch, metadata in partitions:
             if not has(topic, partition):
@@ -123,8 +125,8 @@ def _commit_topics(
                 if prefix is None:
                     prefix = _key_prefix(group, group_id, topic)
                 if expire_ms != -1:
-                    leader_epoch = -1  # the record version with an expire time has no field for it
-                value = OffsetCommitValue(offset, leader_epoch, metadata or "", now_ms, expire_ms)
+                    leader_epoch = -1  # the record version with an expire time has no field for it, nor for the id
+                value = OffsetCommitValue(offset, leader_epoch, metadata or "", now_ms, expire_ms, topic_id)
                 records.append(
                     (
                         prefix + _pack_partition(partition),

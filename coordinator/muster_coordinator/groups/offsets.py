@@ -132,6 +132,15 @@ class OffsetStore:
             for producer_id in self.open_transactions.get(group_id, ())
         )
 
+    def topic_ids(self, group_id: str, topic: str, partition: int) -> set[bytes]:
+        """The topic ids of the committed offset of this partition, and of those in open transactions."""
+        pending = [
+            self.pending[producer_id][group_id].get(topic, {}).get(partition)
+            for producer_id in self.open_transactions.get(group_id, ())
+        ]
+        stored = [self.get(group_id, topic, partition), *pending]
+        return {each[1].topic_id for each in stored if each is not None}
+
     def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
         """(topic, partition) with an offset in an open transaction; twice if two transactions have one."""
         for producer_id in self.open_transactions.get(group_id, ()):

@@ -12,9 +12,10 @@ import msgspec
 
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.group_metadata import GroupMetadataValue
+from muster_coordinator.records.offset_commit import shared_topic_id
 from muster_coordinator.records.structs import OffsetCommitValue
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
 """Raise it whenever a part's shape or meaning changes: older checkpoints are then ignored."""
 
 Offset = tuple[int, int, int, int, str, int, int]
@@ -25,13 +26,13 @@ class _StatePart(msgspec.Struct, array_like=True, gc=False):
     """One part of the durable state. Most fields of a part are empty.
 
     `groups`: (group id, time of its state in ms, its last record or None for a group that only its offsets imply).
-    `committed`: (group id, topic, offsets). `pending`: (producer id, group id, topic, offsets).
+    `committed`: (group id, topic, topic id, offsets). `pending`: (producer id, group id, topic, topic id, offsets).
     `producer_epochs`, `coordinator_epochs`: (producer id, epoch), the one seen last at the end.
     """
 
     groups: list[tuple[str, int, GroupMetadataValue | None]] = []
-    committed: list[tuple[str, str, list[Offset]]] = []
-    pending: list[tuple[int, str, str, list[Offset]]] = []
+    committed: list[tuple[str, str, bytes, list[Offset]]] = []
+    pending: list[tuple[int, str, str, bytes, list[Offset]]] = []
     producer_epochs: list[tuple[int, int]] = []
     coordinator_epochs: list[tuple[int, int]] = []
 
@@ -51,22 +52,28 @@ def _parts(state: GroupTables, size: int) -> Iterator[_StatePart]:
     while taken := list(islice(groups, size)):
         yield _StatePart(groups=taken)
     offsets = state.offsets
-    committed: list[tuple[str, str, list[Offset]]] = []
+    committed: list[tuple[str, str, bytes, list[Offset]]] = []
     entries = 0
     for group_id, of_group in offsets.committed.items():
         for topic, of_topic in of_group.items():
-            packed = _pack(of_topic)
-            for start in range(0, len(packed), size):
-                committed.append((group_id, topic, packed[start : start + size]))
-                entries += len(committed[-1][2])
-                if entries >= size:
-                    yield _StatePart(committed=committed)
-                    committed, entries = [], 0
+            for topic_id, packed in _pack(of_topic).items():
+                for start in range(0, len(packed), size):
+                    committed.append((group_id, topic, topic_id, packed[start : start + size]))
+                    entries += len(committed[-1][3])
+                    if entries >= size:
+                        yield _StatePart(committed=committed)
+                        committed, entries = [], 0
     if committed:
         yield _StatePart(committed=committed)
     for producer_id, of_producer in offsets.pending.items():
         for group_id, of_group in of_producer.items():
-            yield _StatePart(pending=[(producer_id, group_id, t, _pack(of_topic)) for t, of_topic in of_group.items()])
+            yield _StatePart(
+                pending=[
+                    (producer_id, group_id, topic, topic_id, packed)
+                    for topic, of_topic in of_group.items()
+                    for topic_id, packed in _pack(of_topic).items()
+                ]
+            )
     producers = iter(offsets.producer_epochs.items())
     while epochs := list(islice(producers, size)):
         coordinators = [(p, offsets.coordinator_epochs[p]) for p, _ in epochs if p in offsets.coordinator_epochs]
@@ -82,31 +89,34 @@ def restore_part(state: GroupTables, data: bytes) -> None:
         if value is not None:
             group.restore(value)
     offsets = state.offsets
-    for group_id, topic, packed in part.committed:
-        for partition, stored in _unpack(packed):
+    for group_id, topic, topic_id, packed in part.committed:
+        for partition, stored in _unpack(shared_topic_id(topic_id), packed):
             offsets.put(group_id, topic, partition, stored)
-    for producer_id, group_id, topic, packed in part.pending:
-        for partition, stored in _unpack(packed):
+    for producer_id, group_id, topic, topic_id, packed in part.pending:
+        for partition, stored in _unpack(shared_topic_id(topic_id), packed):
             offsets.restore_pending(producer_id, group_id, topic, partition, stored)
     offsets.producer_epochs.update(part.producer_epochs)
     offsets.coordinator_epochs.update(part.coordinator_epochs)
 
 
-def _pack(of_topic: dict[int, tuple[int, OffsetCommitValue]]) -> list[Offset]:
-    return [
-        (
-            partition,
-            at,
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.commit_timestamp_ms,
-            value.expire_timestamp_ms,
+def _pack(of_topic: dict[int, tuple[int, OffsetCommitValue]]) -> dict[bytes, list[Offset]]:
+    """By topic id: nearly always one."""
+    packed: dict[bytes, list[Offset]] = {}
+    for partition, (at, value) in of_topic.items():
+        packed.setdefault(value.topic_id, []).append(
+            (
+                partition,
+                at,
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp_ms,
+                value.expire_timestamp_ms,
+            )
         )
-        for partition, (at, value) in of_topic.items()
-    ]
+    return packed
 
 
-def _unpack(packed: list[Offset]) -> Iterator[tuple[int, tuple[int, OffsetCommitValue]]]:
+def _unpack(topic_id: bytes, packed: list[Offset]) -> Iterator[tuple[int, tuple[int, OffsetCommitValue]]]:
     for partition, at, offset, leader_epoch, metadata, commit_ms, expire_ms in packed:
-        yield partition, (at, OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms))
+        yield partition, (at, OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id))

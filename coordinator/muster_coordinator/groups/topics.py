@@ -10,3 +10,7 @@ class TopicCatalog(Protocol):
         """Whether offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. Called per
         partition of every commit."""
         ...
+
+    def id_of(self, topic: str) -> bytes:
+        """The id of the topic, of 16 bytes, which its committed offsets keep; NO_TOPIC_ID if it has none."""
+        ...

@@ -9,6 +9,7 @@ import msgspec
 
 from muster_coordinator.podapi.image import Broker, MetadataImage
 from muster_coordinator.records.partitioner import partition_for
+from muster_coordinator.records.structs import NO_TOPIC_ID
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _TOPIC_ID_NAMESPACE = uuid.UUID("6e7b6f2c-0a4c-5d7e-9b1a-4d7573746572")
@@ -45,7 +46,8 @@ class ClusterView:
         self.recalled = False
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, int] = {}
-        self.topic_names: dict[bytes, str] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._topic_names: dict[bytes, str] = {}
         self._pod = pod
         self._knowledge = knowledge
         self._leaders: dict[int, tuple[int, int]] = {}  # partition -> (epoch, node id)
@@ -78,7 +80,8 @@ class ClusterView:
         self.brokers = {b.node_id: b for b in image.brokers}
         self._by_pod = {b.pod: b for b in image.brokers}
         self.topics = {t.name: t.partitions for t in image.topics}
-        self.topic_names = {topic_id(t.name): t.name for t in image.topics}
+        self._topic_ids = {name: topic_id(name) for name in (*self.topics, OFFSETS_TOPIC)}
+        self._topic_names = {identifier: name for name, identifier in self._topic_ids.items()}
         self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}
         self._any_topic = image.any_topic
         partitions = range(image.offsets_base, image.offsets_base + image.offsets_partitions)
@@ -107,15 +110,14 @@ class ClusterView:
             return 1
         return count
 
-    def name_of(self, identifier: bytes) -> str | None:
-        return self.topic_names.get(identifier)
+    def id_of(self, topic: str) -> bytes:
+        """The id of a declared topic. NO_TOPIC_ID for any other: clients then name it, which every pod understands,
+        whereas an id says nothing to a pod that has not heard the name."""
+        return self._topic_ids.get(topic, NO_TOPIC_ID)
 
-    def remember_topic(self, name: str) -> bytes:
-        """The id of `name`, remembered so that a Fetch by id finds an undeclared topic again."""
-        identifier = topic_id(name)
-        if len(self.topic_names) < _ROUTES_MAX:
-            self.topic_names[identifier] = name
-        return identifier
+    def name_of(self, identifier: bytes) -> str | None:
+        """The topic that `id_of` gives this id."""
+        return self._topic_names.get(identifier)
 
     def partition_of(self, group_id: str) -> int | None:
         """The offsets partition of a group; None before the first image."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from muster_coordinator.peers.network import PeerNetwork
-from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.pod.drain import led_partitions, resign_from
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.replica_manager import ReplicaManager
@@ -61,7 +61,7 @@ class Images:
         self._give_up_replaced(image)
         if self._delete_offsets and self._view.lacks_any_of(topics):
             for shard in self._manager.shards.values():
-                shard.notify(TopicsDeleted(self._view.has))
+                shard.notify(TopicsDeleted(self._view.has, topic_id))
         return True
 
     def remember(self, image: MetadataImage) -> None:

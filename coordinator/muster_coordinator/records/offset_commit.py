@@ -3,21 +3,24 @@
 Key: type i16 (0 or 1) | group str | topic str | partition i32.
 Value: version i16 | offset i64 | leaderEpoch i32 (3+) | metadata str | commitTimestamp i64 | expireTimestamp i64 (1
 only).
-Version 4 is flexible. Written: key 1; value 3, or 1 with an expire timestamp (a commit that carried a retention time).
+Version 4 is flexible; its tagged field 0 is the topic's id, left out when there is none. Written: key 1; value 4, or 1
+with an expire timestamp (a commit that carried a retention time).
 Source: OffsetCommitKey.json, OffsetCommitValue.json; GroupCoordinatorRecordHelpers; reference, section 3.2.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.records.primitives import INT32, MAX_STRING_BYTES, Cursor, encode_string
-from muster_coordinator.records.structs import OffsetCommitValue
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitValue
+from muster_coordinator.records.varint import encode_unsigned
 
 LEGACY_KEY_TYPE = 0
 KEY_TYPE = 1
-WRITTEN_VERSION = 3
+WRITTEN_VERSION = 4
 EXPIRE_TIMESTAMP_VERSION = 1
 """The only version with a field for it."""
 FLEXIBLE_VERSION = 4
@@ -26,11 +29,20 @@ NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
 _KEY_PREFIX = b"\x00\x01"
-_V3_HEAD = Struct(">hqih")  # version, offset, leader epoch, length of the metadata
+_HEAD = Struct(">hqi")  # version, offset, leader epoch
 _V1_HEAD = Struct(">hqh")
 _V1_TAIL = Struct(">qq")  # commit timestamp, expire timestamp
-_V3_EMPTY_METADATA = Struct(">hqihq")
+_WITHOUT_METADATA = Struct(">hqibq")  # version, offset, leader epoch, an empty string, commit timestamp
+_EMPTY_STRING = 1  # the compact length, plus one, of no bytes
 _TIMESTAMP = Struct(">q")
+_NO_TAGS = b"\x00"
+_TOPIC_ID_TAG = 0
+_TOPIC_ID_BYTES = 16
+_TAGGED_TOPIC_ID = b"\x01\x00\x10"  # one tagged field: the tag 0, 16 bytes
+_SIZES_WITHOUT_METADATA = (
+    _WITHOUT_METADATA.size + len(_NO_TAGS),
+    _WITHOUT_METADATA.size + len(_TAGGED_TOPIC_ID) + _TOPIC_ID_BYTES,
+)
 
 
 def encode_offset_commit_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -38,7 +50,7 @@ def encode_offset_commit_key(group_id: str, topic: str, partition: int) -> bytes
 
 
 def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """Version 3, or version 1 with an expire timestamp. ValueError if the metadata does not fit its int16 length."""
+    """Version 4, or version 1 with an expire timestamp. ValueError for metadata of more than 32767 bytes."""
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         raw = _metadata_bytes(value.metadata)
         return (
@@ -46,13 +58,21 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
             + raw
             + _V1_TAIL.pack(value.commit_timestamp_ms, value.expire_timestamp_ms)
         )
+    tagged = _NO_TAGS if value.topic_id == NO_TOPIC_ID else _TAGGED_TOPIC_ID + value.topic_id
     if not value.metadata:
-        return _V3_EMPTY_METADATA.pack(WRITTEN_VERSION, value.offset, value.leader_epoch, 0, value.commit_timestamp_ms)
+        return (
+            _WITHOUT_METADATA.pack(
+                WRITTEN_VERSION, value.offset, value.leader_epoch, _EMPTY_STRING, value.commit_timestamp_ms
+            )
+            + tagged
+        )
     raw = _metadata_bytes(value.metadata)
     return (
-        _V3_HEAD.pack(WRITTEN_VERSION, value.offset, value.leader_epoch, len(raw))
+        _HEAD.pack(WRITTEN_VERSION, value.offset, value.leader_epoch)
+        + encode_unsigned(len(raw) + 1)
         + raw
         + _TIMESTAMP.pack(value.commit_timestamp_ms)
+        + tagged
     )
 
 
@@ -71,10 +91,15 @@ def decode_offset_commit_key(key: bytes) -> tuple[str, str, int]:
 
 def decode_offset_commit_value(value: bytes) -> OffsetCommitValue:
     """Raises UnsupportedValueVersionError, RecordDecodeError."""
-    if len(value) == _V3_EMPTY_METADATA.size and value.startswith(b"\x00\x03"):
-        _, offset, leader_epoch, metadata_length, commit_ms = _V3_EMPTY_METADATA.unpack(value)
-        if metadata_length == 0:
-            return OffsetCommitValue(offset, leader_epoch, "", commit_ms)
+    if len(value) in _SIZES_WITHOUT_METADATA and value.startswith(b"\x00\x04"):
+        _, offset, leader_epoch, metadata_length, commit_ms = _WITHOUT_METADATA.unpack_from(value)
+        if metadata_length == _EMPTY_STRING:
+            tagged = value[_WITHOUT_METADATA.size :]
+            if tagged == _NO_TAGS:
+                return OffsetCommitValue(offset, leader_epoch, "", commit_ms)
+            if tagged.startswith(_TAGGED_TOPIC_ID):
+                topic_id = shared_topic_id(tagged[len(_TAGGED_TOPIC_ID) :])
+                return OffsetCommitValue(offset, leader_epoch, "", commit_ms, NO_TIMESTAMP, topic_id)
     if len(value) < 2:
         raise RecordDecodeError(f"OffsetCommitValue of {len(value)} bytes")
     version = int.from_bytes(value[:2], "big", signed=True)
@@ -86,5 +111,15 @@ def decode_offset_commit_value(value: bytes) -> OffsetCommitValue:
     metadata = cursor.string()
     commit_ms = cursor.int64()
     expire_ms = cursor.int64() if version == EXPIRE_TIMESTAMP_VERSION else NO_TIMESTAMP
-    cursor.skip_tagged_fields()
-    return OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms)
+    tagged_id = cursor.tagged_fields().get(_TOPIC_ID_TAG)
+    if tagged_id is None:
+        return OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms)
+    if len(tagged_id) != _TOPIC_ID_BYTES:
+        raise RecordDecodeError(f"OffsetCommitValue v{version}: topic id of {len(tagged_id)} bytes")
+    return OffsetCommitValue(offset, leader_epoch, metadata, commit_ms, expire_ms, shared_topic_id(tagged_id))
+
+
+@lru_cache(maxsize=4096)
+def shared_topic_id(topic_id: bytes) -> bytes:
+    """`topic_id`, the same object for equal ids: many offsets have the ids of few topics."""
+    return topic_id

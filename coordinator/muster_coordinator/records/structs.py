@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import msgspec
 
+NO_TOPIC_ID = bytes(16)
+"""Kafka's Uuid.ZERO_UUID: the topic has no id, or it is not known."""
+
 
 class BatchRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of a batch. Headers are skipped: the coordinator neither writes nor reads any."""
@@ -16,13 +19,16 @@ class BatchRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetCommitValue(msgspec.Struct, frozen=True, gc=False):
-    """`leader_epoch` -1: unknown. `expire_timestamp_ms` -1: the group's retention decides (KIP-211)."""
+    """`leader_epoch` -1: unknown. `expire_timestamp_ms` -1: the group's retention decides (KIP-211). `topic_id`: 16
+    bytes, of the topic as it was when the offset was committed; NO_TOPIC_ID if unknown.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
+    topic_id: bytes = NO_TOPIC_ID
 
 
 class OffsetCommitRecord(msgspec.Struct, frozen=True, gc=False):

@@ -267,7 +267,8 @@ class WriteTxnMarkerResponse(_Message, frozen=True):
 
 
 class TopicsDeleted(_Message, frozen=True):
-    """The offsets of partitions for which `exists(topic, partition)` is False are to be removed (Kafka:
-    GroupCoordinator#onPartitionsDeleted)."""
+    """The offsets of partitions for which `exists(topic, partition)` is False are to be removed, unless their topic id is
+    another one than `id_of(topic)` (Kafka: GroupCoordinator#onPartitionsDeleted)."""
 
     exists: Callable[[str, int], bool]
+    id_of: Callable[[str], bytes]

@@ -18,8 +18,6 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
-NO_TOPIC_ID = bytes(16)
-
 _T = TypeVar("_T")
 
 

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests.cluster import (
     MetadataBroker,
     MetadataPartition,
@@ -27,7 +28,7 @@ from muster_coordinator.requests.cluster import (
     MetadataTopic,
 )
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import NO_TOPIC_ID, Reader, Writer
+from muster_coordinator.wire.codec import Reader, Writer
 
 
 @guarded

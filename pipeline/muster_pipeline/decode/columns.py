@@ -47,6 +47,12 @@ class Source:
 
     def varints(self, positions: Ints, max_bytes: int) -> tuple[Ints, Ints, Mask | None]:
         """Decode the zig-zag varints at `positions`: (values, positions after them, mask of those too long or None)."""
+        raw, behind, too_long = self.unsigned_varints(positions, max_bytes)
+        # logical shift: a 64-bit zig-zag number fills the sign bit as well
+        return (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1), behind, too_long
+
+    def unsigned_varints(self, positions: Ints, max_bytes: int) -> tuple[Ints, Ints, Mask | None]:
+        """The same of unsigned varints; one of ten bytes fills the sign bit as well."""
         first = self.buffer[positions].astype(np.int64)
         raw = first & 0x7F
         behind = positions + 1
@@ -56,14 +62,13 @@ class Source:
             if shift >= 7 * max_bytes:
                 too_long = np.zeros(len(positions), np.bool_)
                 too_long[more] = True
-                return (raw >> 1) ^ -(raw & 1), behind, too_long
+                return raw, behind, too_long
             byte = self.buffer[behind[more]].astype(np.int64)
             raw[more] |= (byte & 0x7F) << shift
             behind[more] += 1
             more = more[byte > 0x7F]
             shift += 7
-        # logical shift: a 64-bit zig-zag number fills the sign bit as well
-        return (raw.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(raw & 1), behind, None
+        return raw, behind, None
 
 
 def _slices(kind: pa.DataType, source: Source, starts: Ints, ends: Ints, valid: Mask | None) -> pa.Array:

@@ -1,5 +1,5 @@
-"""Makes the rows of records that numpy can read alone: committed offsets of value versions 0-3, tombstones, markers,
-record types of other protocols. It leaves all other records, and records that look damaged, to `slow_rows`.
+"""Makes the rows of records that numpy can read alone: committed offsets, tombstones, markers, record types of other
+protocols. It leaves all other records, and records that look damaged, to `slow_rows`.
 
 The kind of a record is decided from its bytes alone, before any column or row is selected. So texts are checked even if
 their column was not selected.
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from muster_coordinator.records import group_metadata, offset_commit
 from muster_pipeline.decode.columns import Ints, Mask, Source, number_array, same_text, text_array, texts
 from muster_pipeline.decode.schema import SCHEMA, Kind
-from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL, Records, Window
+from muster_pipeline.decode.structure import CONTROL, MAX_INT_BYTES, TRANSACTIONAL, Records, Window
 
 _EXPIRE_VERSION = 1
 _LEADER_EPOCH_VERSION = 3
-_LAST_FIXED_VERSION = 3  # from 4 on a value is flexible
+_TAGGED_TOPIC_ID = 0x0010  # what stands behind one tagged field's number: its tag 0, its size of 16 bytes
+_TAGGED_TOPIC_ID_BYTES = 19
 _UNKNOWN_EPOCH = -1
 _NO_TIMESTAMP = -1
 _MARKER_VALUE_BYTES = 6
@@ -100,10 +101,7 @@ def parse_records(window: Window, records: Records) -> Parse:
     slow |= _HAS_TOPIC[kind] & wrong
     value_start, value_end = records.value_start, np.maximum(records.value_end, records.value_start)
     version = source.int16(value_start)
-    metadata_at = value_start + 10 + 4 * (version == _LEADER_EPOCH_VERSION)
-    tail = 8 + 8 * (version == _EXPIRE_VERSION)
-    metadata_start, metadata_end, wrong = _string(source, metadata_at, value_end, tail)
-    wrong |= (version < 0) | (version > _LAST_FIXED_VERSION)
+    metadata_start, metadata_end, wrong = _metadata(source, version, value_start, value_end)
     slow |= (kind == _COMMIT) & wrong
     found = []
     for starts, ends, has in (
@@ -144,11 +142,35 @@ def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
 
 def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[Ints, Ints, Mask]:
     """(start, end, wrong) of the int16-length strings at `at`, with `behind` more bytes before `end`."""
-    size = source.int16(np.minimum(at, end))
-    start = np.minimum(at + 2, end)
-    stop = at + 2 + size
+    return _bounds(at + 2, source.int16(np.minimum(at, end)), end, behind)
+
+
+def _bounds(start: Ints, size: Ints, end: Ints, behind: Ints | int) -> tuple[Ints, Ints, Mask]:
+    stop = start + size
     wrong = (size < 0) | (stop + behind > end)
+    start = np.minimum(start, end)
     return start, np.where(wrong, start, stop), wrong
+
+
+def _metadata(source: Source, version: Ints, value_start: Ints, value_end: Ints) -> tuple[Ints, Ints, Mask]:
+    """(start, end, wrong) of the metadata of committed offsets. `wrong` as well: a version that does not exist, and
+    tagged fields other than a topic id."""
+    at = value_start + 10 + 4 * (version >= _LEADER_EPOCH_VERSION)
+    flexible = version == offset_commit.FLEXIBLE_VERSION
+    behind = 8 + 8 * (version == _EXPIRE_VERSION) + flexible
+    start, size = at + 2, source.int16(np.minimum(at, value_end))
+    unread = (version < 0) | (version > offset_commit.LATEST_VERSION)
+    if flexible.any():
+        length, after, too_long = source.unsigned_varints(np.minimum(at, value_end), MAX_INT_BYTES)
+        start, size = np.where(flexible, after, start), np.where(flexible, length - 1, size)
+        if too_long is not None:
+            unread |= flexible & too_long
+    start, stop, wrong = _bounds(start, size, value_end, behind)
+    tags_at = stop + 8
+    tags = source.buffer[tags_at]
+    is_topic_id = (source.int16(tags_at + 1) == _TAGGED_TOPIC_ID) & (tags_at + _TAGGED_TOPIC_ID_BYTES <= value_end)
+    unread |= flexible & (tags != 0) & ~((tags == 1) & is_topic_id)
+    return start, stop, wrong | unread
 
 
 def fast_rows(window: Window, records: Records, parse: Parse, origin: Origin, schema: pa.Schema) -> pa.RecordBatch:
@@ -163,7 +185,7 @@ def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> 
     count = len(records)
     is_commit = parse.kind == _COMMIT
     transactional = (headers["attributes"] & (TRANSACTIONAL | CONTROL) != 0)[batch]
-    with_epoch = parse.version == _LEADER_EPOCH_VERSION
+    with_epoch = parse.version >= _LEADER_EPOCH_VERSION
 
     def header(name: str) -> Ints:
         column: Ints = headers[name].astype(np.int64)[batch]

@@ -1,4 +1,5 @@
-"""Decodes the rows that need the plain decoder: group metadata, flexible values, and damaged records.
+"""Decodes the rows that need the plain decoder: group metadata, offsets with tagged fields that are not known yet, and
+damaged records.
 
 It is the coordinator's own decoder, so what a load would refuse is refused here for the same reason.
 """

@@ -1,14 +1,16 @@
 import java.nio.ByteBuffer;
 import java.util.*;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.*;
-import org.apache.kafka.common.record.*;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.*;
 import org.apache.kafka.coordinator.group.generated.*;
 
 /** Prints record keys, record values and record batches as Kafka writes them.
  *
- * With the jars of org.apache.kafka:kafka_2.13:4.1.0 in libs: java -cp "libs/*" GenerateRecords.java
+ * With the jars of org.apache.kafka:kafka_2.13:4.3.1 in libs: java -cp "libs/*" GenerateRecords.java
  */
 public class GenerateRecords {
     static String hex(ByteBuffer b) { byte[] a = new byte[b.remaining()]; b.duplicate().get(a); return HexFormat.of().formatHex(a); }
@@ -24,6 +26,11 @@ public class GenerateRecords {
             put("offset-commit-value-" + v, MessageUtil.toVersionPrefixedByteBuffer(v, o));
         }
         put("offset-commit-value-3-empty-metadata", MessageUtil.toVersionPrefixedByteBuffer((short) 3, new OffsetCommitValue().setOffset(5).setLeaderEpoch(-1).setMetadata("").setCommitTimestamp(1)));
+        Uuid topicId = new Uuid(0x0102030405060708L, 0x090a0b0c0d0e0f10L);
+        put("offset-commit-value-4-topic-id", MessageUtil.toVersionPrefixedByteBuffer((short) 4, new OffsetCommitValue().setOffset(1234567890123L).setLeaderEpoch(9).setMetadata("meta-ü").setCommitTimestamp(1700000000123L).setTopicId(topicId)));
+        put("offset-commit-value-4-long-metadata", MessageUtil.toVersionPrefixedByteBuffer((short) 4, new OffsetCommitValue().setOffset(5).setLeaderEpoch(-1).setMetadata("m".repeat(200)).setCommitTimestamp(1).setTopicId(topicId)));
+        put("offset-commit-value-4-empty-metadata", MessageUtil.toVersionPrefixedByteBuffer((short) 4, new OffsetCommitValue().setOffset(5).setLeaderEpoch(-1).setMetadata("").setCommitTimestamp(1)));
+        put("offset-commit-value-4-empty-metadata-topic-id", MessageUtil.toVersionPrefixedByteBuffer((short) 4, new OffsetCommitValue().setOffset(5).setLeaderEpoch(-1).setMetadata("").setCommitTimestamp(1).setTopicId(topicId)));
         put("group-metadata-key", MessageUtil.toCoordinatorTypePrefixedByteBuffer(new GroupMetadataKey().setGroup("group-ä")));
         for (short v = 0; v <= 4; v++) {
             List<GroupMetadataValue.MemberMetadata> ms = new ArrayList<>();
@@ -39,6 +46,13 @@ public class GenerateRecords {
         }
         put("group-metadata-value-3-empty", MessageUtil.toVersionPrefixedByteBuffer((short) 3, new GroupMetadataValue().setProtocolType("").setGeneration(0).setProtocol(null).setLeader(null).setCurrentStateTimestamp(1).setMembers(List.of())));
         put("consumer-group-metadata-key", MessageUtil.toCoordinatorTypePrefixedByteBuffer(new ConsumerGroupMetadataKey().setGroupId("g")));
+        for (CoordinatorRecordType t : CoordinatorRecordType.values()) put("record-type-" + t.name(), ByteBuffer.allocate(2).putShort(0, t.id()));
+        put("consumer-group-target-assignment-metadata-key", MessageUtil.toCoordinatorTypePrefixedByteBuffer(new ConsumerGroupTargetAssignmentMetadataKey().setGroupId("g")));
+        put("consumer-group-target-assignment-metadata-value", MessageUtil.toVersionPrefixedByteBuffer((short) 0, new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(3).setAssignmentTimestamp(1700000000123L)));
+        put("consumer-group-current-member-assignment-key", MessageUtil.toCoordinatorTypePrefixedByteBuffer(new ConsumerGroupCurrentMemberAssignmentKey().setGroupId("g").setMemberId("m")));
+        put("consumer-group-current-member-assignment-value", MessageUtil.toVersionPrefixedByteBuffer((short) 0, new ConsumerGroupCurrentMemberAssignmentValue().setMemberEpoch(3).setPreviousMemberEpoch(2).setAssignedPartitions(List.of(new ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions().setTopicId(topicId).setPartitions(List.of(0, 1)).setAssignmentEpochs(List.of(2, 3)))).setPartitionsPendingRevocation(List.of())));
+        put("streams-group-metadata-key", MessageUtil.toCoordinatorTypePrefixedByteBuffer(new StreamsGroupMetadataKey().setGroupId("g")));
+        put("streams-group-metadata-value", MessageUtil.toVersionPrefixedByteBuffer((short) 0, new StreamsGroupMetadataValue().setEpoch(3).setMetadataHash(7).setValidatedTopologyEpoch(2)));
         SimpleRecord one = new SimpleRecord(1700000000123L, b("key"), b("value"));
         put("batch-one", batch(Compression.NONE, one).buffer());
         SimpleRecord[] many = new SimpleRecord[3];

@@ -1,4 +1,4 @@
-"""Our record codec against bytes that Kafka 4.1.0 wrote (kafka-4.1.0.txt)."""
+"""Our record codec against bytes that Kafka 4.3.1 wrote (kafka-4.3.1.txt)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from muster_coordinator.records import control
 from muster_coordinator.records.batch import BatchRecord, CorruptBatchError, encode_batch, read_batch
-from muster_coordinator.records.decode import UnknownRecord, decode_record
+from muster_coordinator.records.decode import RECORD_TYPE_NAMES, UnknownRecord, decode_record
+from muster_coordinator.records.errors import RecordDecodeError
 from muster_coordinator.records.group_metadata import (
     GroupMember,
     GroupMetadataRecord,
@@ -16,10 +17,14 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.offset_commit import (
+    decode_offset_commit_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
-TEXT = (Path(__file__).parent / "kafka-4.1.0.txt").read_text()
+TEXT = (Path(__file__).parent / "kafka-4.3.1.txt").read_text()
 GOLDEN = {
     name: bytes.fromhex(digits) for name, digits in (line.split() for line in TEXT.splitlines() if line[0] != "#")
 }
@@ -31,13 +36,17 @@ THREE_TIMES = [
 ]
 
 
-def offset_value(version: int) -> OffsetCommitValue:
+TOPIC_ID = bytes(range(1, 17))
+
+
+def offset_value(version: int, topic_id: bytes = NO_TOPIC_ID) -> OffsetCommitValue:
     return OffsetCommitValue(
         1234567890123,
         9 if version >= 3 else -1,
         "meta-ü",
         TIMESTAMP_MS,
         1700000099999 if version == 1 else -1,
+        topic_id,
     )
 
 
@@ -64,15 +73,45 @@ def test_offset_commit_of_every_version_decodes(version: int) -> None:
     assert change == OffsetCommitRecord("group-ä", "topic", 3, offset_value(version))
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 4])
 def test_offset_commit_value_is_written_as_kafka_writes_it(version: int) -> None:
     assert encode_offset_commit_value(offset_value(version)) == GOLDEN[f"offset-commit-value-{version}"]
 
 
-def test_offset_commit_without_metadata_is_written_as_kafka_writes_it() -> None:
-    value = OffsetCommitValue(5, -1, "", 1)
-    assert encode_offset_commit_value(value) == GOLDEN["offset-commit-value-3-empty-metadata"]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topic-id", offset_value(4, TOPIC_ID)),
+        ("long-metadata", OffsetCommitValue(5, -1, "m" * 200, 1, topic_id=TOPIC_ID)),
+        ("empty-metadata", OffsetCommitValue(5, -1, "", 1)),
+        ("empty-metadata-topic-id", OffsetCommitValue(5, -1, "", 1, topic_id=TOPIC_ID)),
+    ],
+)
+def test_offset_commit_value_with_what_kafka_can_leave_out_is_written_and_read_as_kafka_does(
+    name: str, value: OffsetCommitValue
+) -> None:
+    golden = GOLDEN[f"offset-commit-value-4-{name}"]
+    assert encode_offset_commit_value(value) == golden
+    assert decode_offset_commit_value(golden) == value
+
+
+def test_offset_commit_key_is_written_as_kafka_writes_it() -> None:
     assert encode_offset_commit_key("group-ä", "topic", 3) == GOLDEN["offset-commit-key"]
+
+
+def test_offset_commit_with_a_tagged_field_of_a_later_release_is_read_without_it() -> None:
+    golden = GOLDEN["offset-commit-value-4-empty-metadata-topic-id"]
+    later = golden[:23] + b"\x02\x00\x10" + TOPIC_ID + b"\x05\x03new"
+    assert decode_offset_commit_value(later) == OffsetCommitValue(5, -1, "", 1, topic_id=TOPIC_ID)
+    without_id = golden[:23] + b"\x01\x05\x03new"
+    assert decode_offset_commit_value(without_id) == OffsetCommitValue(5, -1, "", 1)
+
+
+@pytest.mark.parametrize("size", [15, 17])
+def test_topic_id_of_another_size_is_refused(size: int) -> None:
+    value = GOLDEN["offset-commit-value-4-empty-metadata"][:23] + b"\x01\x00" + bytes([size]) + bytes(size)
+    with pytest.raises(RecordDecodeError, match=f"topic id of {size} bytes"):
+        decode_offset_commit_value(value)
 
 
 def test_legacy_offset_key_decodes_like_the_present_one() -> None:
@@ -93,9 +132,30 @@ def test_group_metadata_is_written_as_kafka_writes_it() -> None:
     assert encode_group_metadata_value(empty) == GOLDEN["group-metadata-value-3-empty"]
 
 
-def test_record_of_the_consumer_protocol_is_unknown_with_a_name() -> None:
-    change = decode_record(GOLDEN["consumer-group-metadata-key"], b"anything")
-    assert change == UnknownRecord(3, "ConsumerGroupMetadata")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "consumer-group-metadata",
+        "consumer-group-target-assignment-metadata",
+        "consumer-group-current-member-assignment",
+        "streams-group-metadata",
+    ],
+)
+def test_record_of_another_protocol_is_unknown_with_a_name_whatever_its_tagged_fields(name: str) -> None:
+    key = GOLDEN[f"{name}-key"]
+    camel = "".join(word.capitalize() for word in name.split("-"))
+    change = decode_record(key, GOLDEN.get(f"{name}-value", b"anything"))
+    assert change == UnknownRecord(int.from_bytes(key[:2], "big"), camel)
+
+
+def test_every_record_type_of_kafka_is_known_by_name() -> None:
+    types = {
+        int.from_bytes(value, "big"): "".join(word.capitalize() for word in name[len("record-type-") :].split("_"))
+        for name, value in GOLDEN.items()
+        if name.startswith("record-type-")
+    }
+    assert types == {number: name for number, name in RECORD_TYPE_NAMES.items() if number in types}
+    assert set(types) == set(range(24)) - {9, 18}, "4.3.1 has 0 to 23, without two that are not used any more"
 
 
 @pytest.mark.parametrize(

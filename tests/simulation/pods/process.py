@@ -46,6 +46,9 @@ class _AllTopics:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 class HostedPod(Pod):
     """`manager`, `partitions`, `events`, `disk_here`: of the present process. `is_dying`: the process ends with the

@@ -49,6 +49,9 @@ class Topics:
     def has(self, topic: str, partition: int) -> bool:
         return (topic, partition) not in self.missing
 
+    def id_of(self, topic: str) -> bytes:
+        return topic.encode()[:16].ljust(16, b".")
+
 
 @dataclass
 class Pending:

@@ -50,6 +50,9 @@ class NoTopics:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 class History:
     """Turns steps into batches, one behind the other. `now_ms`: when the next one is written."""

@@ -25,7 +25,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitValue
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitValue
 from muster_coordinator.records.varint import encode_varint
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -38,18 +38,30 @@ offset_keys = st.builds(encode_offset_commit_key, names, names, int32s) | st.bui
 )
 group_keys = st.builds(encode_group_metadata_key, names)
 values_written = st.builds(
-    encode_offset_commit_value, st.builds(OffsetCommitValue, int64s, int32s, names, int64s, int64s | st.just(-1))
+    encode_offset_commit_value,
+    st.builds(
+        OffsetCommitValue,
+        int64s,
+        int32s,
+        names | st.just("m" * 130),
+        int64s,
+        int64s | st.just(-1),
+        st.sampled_from([NO_TOPIC_ID, b"the id of topics"]),
+    ),
 )
 
 
 @st.composite
 def old_and_new_values(draw: st.DrawFn) -> bytes:
     """Value versions that are not written any more, or not yet."""
-    version = draw(st.sampled_from([0, 2, 4, 5, -1]))
+    version = draw(st.sampled_from([0, 2, 3, 4, 5, -1]))
     metadata = draw(names).encode()
     offset, commit = struct.pack(">q", draw(int64s)), struct.pack(">q", draw(int64s))
     if version == 4:
-        body = offset + struct.pack(">i", draw(int32s)) + bytes([len(metadata) + 1]) + metadata + commit + b"\0"
+        tagged = draw(
+            st.sampled_from([b"\0", b"\0more", b"\1\5\2ab", b"\1\0\x10" + bytes(15), b"\1\0\x11" + bytes(17)])
+        )
+        body = offset + struct.pack(">i", draw(int32s)) + bytes([len(metadata) + 1]) + metadata + commit + tagged
     else:
         body = offset + struct.pack(">h", len(metadata)) + metadata + commit
     return struct.pack(">h", version) + body

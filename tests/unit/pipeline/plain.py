@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from muster_coordinator.records.batch import HEADER_BYTES, CorruptBatchError, RecordBatch, read_batch
 from muster_coordinator.records.compression import decompress
 from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.records.decode import UnknownRecord, decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
-from muster_coordinator.records.structs import OffsetCommitRecord
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord
 
 Row = dict[str, Any]
 
@@ -128,7 +130,8 @@ def record_items(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, 
             yield "kind", "offset_tombstone"
         else:
             yield "kind", "offset_commit"
-            yield "offset_value", change.value
+            # The pipeline has no column for the id of the topic.
+            yield "offset_value", msgspec.structs.replace(change.value, topic_id=NO_TOPIC_ID)
     else:
         yield "group", change.group_id
         yield "kind", "group_tombstone" if change.value is None else "group_metadata"

@@ -33,7 +33,7 @@ from muster_pipeline.decode.decoder import Decoder, Selection, decode_segment
 from muster_pipeline.decode.errors import SegmentDamagedError, SegmentReadError
 from muster_pipeline.decode.schema import SCHEMA, Kind, Problem, select_schema
 
-GOLDEN_TEXT = (Path(__file__).parents[2] / "golden" / "records" / "kafka-4.1.0.txt").read_text()
+GOLDEN_TEXT = (Path(__file__).parents[2] / "golden" / "records" / "kafka-4.3.1.txt").read_text()
 GOLDEN = {
     name: bytes.fromhex(digits)
     for name, digits in (line.split() for line in GOLDEN_TEXT.splitlines() if line[0] != "#")
@@ -85,6 +85,17 @@ def test_offset_value_of_every_version_written_by_kafka_decodes(version: int) ->
     assert (row["committed_offset"], row["metadata"]) == (1234567890123, "meta-ü")
     assert row["committed_leader_epoch"] == (9 if version >= 3 else -1)
     assert row["expire_timestamp_ms"] == (1700000099999 if version == 1 else -1)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in GOLDEN if name.startswith("offset-commit-value-4")))
+def test_offset_value_of_version_4_is_read_without_the_plain_decoder(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("muster_pipeline.decode.slow_rows.decode_record", None)
+    batch = encode_batch(
+        [(GOLDEN["offset-commit-key"], GOLDEN[name])] * 2, base_offset=9, leader_epoch=2, timestamp_ms=5
+    )
+    assert comparable(decode_segment(batch)) == plain_rows(batch)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in GOLDEN if name.startswith("batch-")))

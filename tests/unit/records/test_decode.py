@@ -30,7 +30,7 @@ from muster_coordinator.records.group_metadata import (
     encode_group_metadata_value,
 )
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitRecord, OffsetCommitValue
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -45,7 +45,10 @@ OFFSET_KEY = encode_offset_commit_key("g", "t", 0)
 GROUP_KEY = encode_group_metadata_key("g")
 
 
-@given(TEXT, TEXT, INT32, st.builds(OffsetCommitValue, INT64, INT32, TEXT, INT64))
+TOPIC_IDS = st.just(NO_TOPIC_ID) | st.binary(min_size=16, max_size=16)
+
+
+@given(TEXT, TEXT, INT32, st.builds(OffsetCommitValue, INT64, INT32, TEXT, INT64, topic_id=TOPIC_IDS))
 def test_offset_commit_decodes_to_the_change_that_was_encoded(
     group_id: str, topic: str, partition: int, value: OffsetCommitValue
 ) -> None:
@@ -99,6 +102,7 @@ def test_key_or_value_cut_anywhere_is_refused() -> None:
     member = GroupMember("m", "i", "c", "h", 1, 2, b"s", b"a")
     values = [
         (OFFSET_KEY, encode_offset_commit_value(OffsetCommitValue(1, 2, "metadata", 3))),
+        (OFFSET_KEY, encode_offset_commit_value(OffsetCommitValue(1, 2, "", 3, topic_id=b"the id of topics"))),
         (GROUP_KEY, encode_group_metadata_value(GroupMetadataValue("consumer", 1, "range", "m", 5, (member,)))),
     ]
     for key, value in values:

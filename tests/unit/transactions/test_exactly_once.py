@@ -369,6 +369,9 @@ class _AnyTopic:
     def has(self, topic: str, partition: int) -> bool:
         return True
 
+    def id_of(self, topic: str) -> bytes:
+        return b"the id of topics"
+
 
 @pytest.mark.parametrize("versions", [(1, 1), (1, 2), (2, 1), (2, 2)])
 def test_groups_have_the_offsets_of_committed_transactions_and_of_no_other(versions: tuple[int, int]) -> None:

@@ -6,12 +6,11 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
-from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name, topic_id
+from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire.apis import api_versions_response
 
-_NO_ID = bytes(16)
 _BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
 _ID_WITHOUT_NAME = (10, 11)  # versions of Metadata that have topic ids but cannot ask by them (KAFKA-12701)
 # Kafka's text of INVALID_REQUEST
@@ -108,7 +107,7 @@ class ClusterHandlers:
         if self._view.partition_count_of(name) is None:
             legal = is_legal_topic_name(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-            return w.MetadataTopic(name, _NO_ID, code)
+            return w.MetadataTopic(name, error_code=code)
         return self._topic(name)
 
     def _topic(self, name: str) -> w.MetadataTopic:
@@ -116,7 +115,7 @@ class ClusterHandlers:
         nodes = sorted(self._view.brokers)
         return w.MetadataTopic(
             name=name,
-            topic_id=self._view.remember_topic(name),
+            topic_id=self._view.id_of(name),
             partitions=tuple(
                 self._partition(index, nodes[index % len(nodes)] if nodes else -1, 0)
                 for index in range(self._view.partition_count_of(name) or 0)
@@ -126,10 +125,10 @@ class ClusterHandlers:
     def _offsets_topic(self) -> w.MetadataTopic:
         image = self._view.image
         if image is None:
-            return w.MetadataTopic(OFFSETS_TOPIC, _NO_ID, ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
+            return w.MetadataTopic(OFFSETS_TOPIC, error_code=ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
         return w.MetadataTopic(
             name=OFFSETS_TOPIC,
-            topic_id=topic_id(OFFSETS_TOPIC),
+            topic_id=self._view.id_of(OFFSETS_TOPIC),
             is_internal=True,
             partitions=tuple(
                 self._offsets_partition(number, self._view.own_index(number))
