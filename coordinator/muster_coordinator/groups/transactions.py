@@ -11,11 +11,20 @@ from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
 from muster_coordinator.state_machine import Result, Token, Transaction
 
+_EPOCH_PER_TRANSACTION_SINCE = 2  # transaction version, KIP-890
+
 
 def write_txn_marker(state: GroupTables, request: WriteTxnMarkerRequest, _token: Token, _now_ms: int) -> Result:
     """A marker of an older producer epoch is refused: that transaction is over; and so is one of a transaction
-    coordinator that another one has followed (Kafka: ProducerAppendInfo#appendEndTxnMarker)."""
-    if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
+    coordinator that another one has followed (Kafka: ProducerAppendInfo#appendEndTxnMarker).
+
+    From transaction version 2 on the marker has an epoch above that of its transaction (KIP-1228). One with the epoch
+    of an open transaction is the late marker of the transaction before; without an open one it is a repetition.
+    """
+    epoch = state.offsets.producer_epochs.get(request.producer_id, -1)
+    if request.transaction_version >= _EPOCH_PER_TRANSACTION_SINCE and request.producer_id in state.offsets.pending:
+        epoch += 1
+    if request.producer_epoch < epoch:
         return Result(response=WriteTxnMarkerResponse(ErrorCode.INVALID_PRODUCER_EPOCH))
     if request.coordinator_epoch < state.offsets.coordinator_epochs.get(request.producer_id, -1):
         return Result(response=WriteTxnMarkerResponse(ErrorCode.TRANSACTION_COORDINATOR_FENCED))

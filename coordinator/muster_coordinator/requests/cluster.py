@@ -12,6 +12,8 @@ from muster_coordinator.requests.groups import (
     DeleteGroupResponse,
     DescribedGroup,
     DescribeGroupRequest,
+    OffsetFetchByIdRequest,
+    OffsetFetchByIdResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -148,6 +150,15 @@ class OffsetFetchResponses(_Message, frozen=True):
     groups: tuple[OffsetFetchResponse, ...]  # exactly one before v8
 
 
+class OffsetFetchByIdRequests(_Message, frozen=True):
+    groups: tuple[OffsetFetchByIdRequest, ...]
+    require_stable: bool = False
+
+
+class OffsetFetchByIdResponses(_Message, frozen=True):
+    groups: tuple[OffsetFetchByIdResponse, ...]
+
+
 class DescribeGroupsRequest(_Message, frozen=True):
     groups: tuple[DescribeGroupRequest, ...]
     include_authorized_operations: bool = False
@@ -233,6 +244,7 @@ class TransactionMarker(_Message, frozen=True):
     committed: bool
     coordinator_epoch: int
     topics: tuple[tuple[str, tuple[int, ...]], ...]
+    transaction_version: int = 0  # v2+ (KIP-1228)
 
 
 class WriteTxnMarkersRequest(_Message, frozen=True):

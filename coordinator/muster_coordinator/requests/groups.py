@@ -137,6 +137,23 @@ class OffsetCommitResponse(_Message, frozen=True):
     topics: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
 
+class OffsetCommitByIdRequest(_Message, frozen=True):
+    """From v10 on. The listener makes an OffsetCommitRequest of it, with names in place of the topic ids (16 bytes)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: tuple[tuple[bytes, tuple[tuple[int, int, int, str | None], ...]], ...]
+    api_version: int
+
+
+class OffsetCommitByIdResponse(_Message, frozen=True):
+    """(topic id, ((partition, error_code), ...))."""
+
+    topics: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
+
+
 # -- OffsetFetch (9) --------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +173,24 @@ class OffsetFetchResponse(_Message, frozen=True):
     group_id: str
     error_code: int
     topics: tuple[tuple[str, tuple[tuple[int, int, int, str, int], ...]], ...] = ()
+
+
+class OffsetFetchByIdRequest(_Message, frozen=True):
+    """One group, from v10 on; see OffsetCommitByIdRequest."""
+
+    group_id: str
+    member_id: str | None
+    member_epoch: int
+    topics: tuple[tuple[bytes, tuple[int, ...]], ...] | None
+    require_stable: bool
+
+
+class OffsetFetchByIdResponse(_Message, frozen=True):
+    """(topic id, ((partition, offset, leader_epoch, metadata, error_code), ...))."""
+
+    group_id: str
+    error_code: int
+    topics: tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...] = ()
 
 
 # -- ListGroups (16) --------------------------------------------------------------------------------------------------
@@ -257,6 +292,7 @@ class WriteTxnMarkerRequest(_Message, frozen=True):
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
+    transaction_version: int = 0  # from 2 on each transaction has its own epoch (KIP-890)
 
 
 class WriteTxnMarkerResponse(_Message, frozen=True):
@@ -267,8 +303,8 @@ class WriteTxnMarkerResponse(_Message, frozen=True):
 
 
 class TopicsDeleted(_Message, frozen=True):
-    """The offsets of partitions for which `exists(topic, partition)` is False are to be removed, unless their topic id is
-    another one than `id_of(topic)` (Kafka: GroupCoordinator#onPartitionsDeleted)."""
+    """The offsets of partitions for which `exists(topic, partition)` is False are to be removed, but for those with
+    another topic id than `id_of(topic)` (Kafka: GroupCoordinator#onPartitionsDeleted)."""
 
     exists: Callable[[str, int], bool]
     id_of: Callable[[str], bytes]

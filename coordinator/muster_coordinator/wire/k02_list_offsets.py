@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 1 to 10, flexible from 6.
+"""ListOffsets (2), versions 1 to 11, flexible from 6.
 
 - v1: one offset for a timestamp (v0, with lists of offsets, is gone: KIP-896)
 - v2: isolation_level (KIP-98); throttle_time_ms in the response
@@ -10,6 +10,7 @@
 - v8: timestamp -4, the earliest local offset (KIP-405)
 - v9: timestamp -5, the last tiered offset (KIP-1005)
 - v10: timeout_ms (KIP-1075)
+- v11: timestamp -6, the earliest offset that is still to be tiered (KIP-1023)
 """
 
 from __future__ import annotations
@@ -69,4 +70,4 @@ def encode_response(version: int, response: ListOffsetsResponse) -> bytes:
     return writer.done()
 
 
-API = Api(2, "ListOffsets", 1, 10, 6, decode_request, encode_response)
+API = Api(2, "ListOffsets", 1, 11, 6, decode_request, encode_response)

@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2 to 9, flexible from 8. The hot path: no `Reader`, precompiled structs.
+"""OffsetCommit (8), versions 2 to 10, flexible from 8. The hot path: no `Reader`, precompiled structs.
 
 - v2: retention_time_ms (v0 and v1 are gone: KIP-896)
 - v3: throttle_time_ms in the response
@@ -8,8 +8,7 @@
 - v7: group_instance_id (KIP-345)
 - v8: flexible
 - v9: errors of the consumer protocol (KIP-848); GROUP_ID_NOT_FOUND for an unknown group
-
-Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise either.
+- v10: topic ids instead of names (KIP-848); a decoded request is then another type
 """
 
 from __future__ import annotations
@@ -17,7 +16,12 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from muster_coordinator.requests.groups import OffsetCommitRequest, OffsetCommitResponse
+from muster_coordinator.requests.groups import (
+    OffsetCommitByIdRequest,
+    OffsetCommitByIdResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.primitives import (
     array_length,
@@ -39,12 +43,20 @@ _RESULT = struct.Struct(">ih")  # index, error code
 _RESULT_FLEXIBLE = struct.Struct(">ihx")
 _NO_TAGS = b"\0"
 
+_BY_ID_SINCE = 10
+_ID_BYTES = 16
+
 _Partition = tuple[int, int, int, str | None]
 _Topic = tuple[str, tuple[tuple[int, int], ...]]  # of an answer: partitions with their error codes
+_TopicById = tuple[bytes, tuple[tuple[int, int], ...]]
 
 
 @guarded
-def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> OffsetCommitRequest:
+def decode_request(
+    header: RequestHeader, frame: bytes, client_host: str
+) -> OffsetCommitRequest | OffsetCommitByIdRequest:
+    if header.api_version >= _BY_ID_SINCE:
+        return _decode_by_id(header, frame)
     if header.api_version >= 8:
         return _decode_flexible(header, frame)
     return _decode_plain(header, frame)
@@ -59,19 +71,41 @@ def _decode_flexible(header: RequestHeader, frame: bytes) -> OffsetCommitRequest
     topics = []
     for _ in range(topic_count):
         topic, position = compact_string(frame, position)
-        partition_count, position = compact_array_length(frame, position)
-        partitions: list[_Partition] = []
-        for _ in range(partition_count):
-            index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
-            metadata, position = compact_nullable_string(frame, position + 16)
-            position = skip_tagged_fields(frame, position)
-            partitions.append((index, offset, leader_epoch, metadata))
-        position = skip_tagged_fields(frame, position)
-        topics.append((topic, tuple(partitions)))
+        partitions, position = _partitions(frame, position)
+        topics.append((topic, partitions))
     skip_tagged_fields(frame, position)
     return OffsetCommitRequest(
         group_id, generation_id, member_id, group_instance_id, -1, tuple(topics), header.api_version
     )
+
+
+def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetCommitByIdRequest:
+    group_id, position = compact_string(frame, header.body_position)
+    generation_id = _GENERATION.unpack_from(frame, position)[0]
+    member_id, position = compact_string(frame, position + 4)
+    group_instance_id, position = compact_nullable_string(frame, position)
+    topic_count, position = compact_array_length(frame, position)
+    topics = []
+    for _ in range(topic_count):
+        topic_id = frame[position : position + _ID_BYTES]
+        partitions, position = _partitions(frame, position + _ID_BYTES)
+        topics.append((topic_id, partitions))
+    skip_tagged_fields(frame, position)
+    return OffsetCommitByIdRequest(
+        group_id, generation_id, member_id, group_instance_id, tuple(topics), header.api_version
+    )
+
+
+def _partitions(frame: bytes, position: int) -> tuple[tuple[_Partition, ...], int]:
+    """The partitions of a topic in a flexible version, and the position after the topic."""
+    partition_count, position = compact_array_length(frame, position)
+    partitions: list[_Partition] = []
+    for _ in range(partition_count):
+        index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
+        metadata, position = compact_nullable_string(frame, position + 16)
+        position = skip_tagged_fields(frame, position)
+        partitions.append((index, offset, leader_epoch, metadata))
+    return tuple(partitions), skip_tagged_fields(frame, position)
 
 
 def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
@@ -112,11 +146,23 @@ _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
 
 
-def encode_response(version: int, response: OffsetCommitResponse) -> bytes:
+def encode_response(version: int, response: OffsetCommitResponse | OffsetCommitByIdResponse) -> bytes:
+    if isinstance(response, OffsetCommitByIdResponse):
+        return _encode_by_id(response.topics)
     topics = response.topics
     if len(topics) == 1 and len(topics[0][1]) == 1:
         return _encode_one(version, topics[0])
     return _encode_topics(version, topics)
+
+
+def _encode_by_id(topics: tuple[_TopicById, ...]) -> bytes:
+    parts = [_THROTTLE, encode_uvarint(len(topics) + 1)]
+    for topic_id, partitions in topics:
+        parts += (topic_id, encode_uvarint(len(partitions) + 1))
+        parts += [_RESULT_FLEXIBLE.pack(index, error_code) for index, error_code in partitions]
+        parts.append(_NO_TAGS)
+    parts.append(_NO_TAGS)
+    return b"".join(parts)
 
 
 @lru_cache(maxsize=4096)
@@ -144,4 +190,4 @@ def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
     return b"".join(parts)
 
 
-API = Api(8, "OffsetCommit", 2, 9, 8, decode_request, encode_response)
+API = Api(8, "OffsetCommit", 2, 10, 8, decode_request, encode_response)

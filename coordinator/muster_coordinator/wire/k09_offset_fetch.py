@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 1 to 9, flexible from 6.
+"""OffsetFetch (9), versions 1 to 10, flexible from 6.
 
 - v1: offsets from __consumer_offsets (v0, from ZooKeeper, is gone: KIP-896); a group's error stands on every partition
 - v2: null topics ask for all of them; a group's error stands at the top (KIP-88)
@@ -9,22 +9,37 @@
 - v7: require_stable (KIP-447)
 - v8: several groups (KIP-709)
 - v9: member_id and member_epoch (KIP-848)
-
-Not served: v10 (topic ids instead of names), which Kafka 4.1 does not advertise either.
+- v10: topic ids instead of names (KIP-848); a decoded request is then another type
 """
 
 from __future__ import annotations
 
-from muster_coordinator.requests.cluster import OffsetFetchRequests, OffsetFetchResponses
-from muster_coordinator.requests.groups import OffsetFetchRequest, OffsetFetchResponse
+from muster_coordinator.requests.cluster import (
+    OffsetFetchByIdRequests,
+    OffsetFetchByIdResponses,
+    OffsetFetchRequests,
+    OffsetFetchResponses,
+)
+from muster_coordinator.requests.groups import (
+    OffsetFetchByIdRequest,
+    OffsetFetchByIdResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
-_Topic = tuple[str, tuple[tuple[int, int, int, str, int], ...]]
+_Topic = tuple[str | bytes, tuple[tuple[int, int, int, str, int], ...]]
+_Responses = OffsetFetchResponses | OffsetFetchByIdResponses
+_Response = OffsetFetchResponse | OffsetFetchByIdResponse
 
 
 @guarded
-def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> OffsetFetchRequests:
+def decode_request(
+    header: RequestHeader, frame: bytes, client_host: str
+) -> OffsetFetchRequests | OffsetFetchByIdRequests:
+    if header.api_version >= 10:
+        return _decode_by_id(header, frame)
     version = header.api_version
     reader = Reader(frame, header.body_position, header.flexible)
 
@@ -47,13 +62,34 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Off
     return OffsetFetchRequests(tuple([OffsetFetchRequest(*each, require_stable) for each in groups]), require_stable)
 
 
-def encode_response(version: int, response: OffsetFetchResponses) -> bytes:
+def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetFetchByIdRequests:
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def topic() -> tuple[bytes, tuple[int, ...]]:
+        value = (reader.uuid(), reader.array(reader.int32))
+        reader.tagged_fields()
+        return value
+
+    def group() -> tuple[str, str | None, int, tuple[tuple[bytes, tuple[int, ...]], ...] | None]:
+        value = (reader.string(), reader.nullable_string(), reader.int32(), reader.nullable_array(topic))
+        reader.tagged_fields()
+        return value
+
+    groups = reader.array(group)
+    require_stable = reader.boolean()
+    reader.tagged_fields()
+    return OffsetFetchByIdRequests(
+        tuple([OffsetFetchByIdRequest(*each, require_stable) for each in groups]), require_stable
+    )
+
+
+def encode_response(version: int, response: _Responses) -> bytes:
     writer = Writer(API.flexible(version))
     if version >= 3:
         writer.int32(0)
     if version >= 8:
 
-        def group(value: OffsetFetchResponse) -> None:
+        def group(value: _Response) -> None:
             writer.string(value.group_id)
             _topics(writer, version, value)
             writer.int16(value.error_code)
@@ -68,7 +104,7 @@ def encode_response(version: int, response: OffsetFetchResponses) -> bytes:
     return writer.done()
 
 
-def _topics(writer: Writer, version: int, group: OffsetFetchResponse) -> None:
+def _topics(writer: Writer, version: int, group: _Response) -> None:
     # The error of a group: from v2 at its top, and no topics with it.
     topics = () if group.error_code and version >= 2 else group.topics
 
@@ -83,11 +119,14 @@ def _topics(writer: Writer, version: int, group: OffsetFetchResponse) -> None:
         writer.tagged_fields()
 
     def topic(value: _Topic) -> None:
-        writer.string(value[0])
+        if isinstance(value[0], bytes):
+            writer.uuid(value[0])
+        else:
+            writer.string(value[0])
         writer.array(value[1], partition)
         writer.tagged_fields()
 
     writer.array(topics, topic)
 
 
-API = Api(9, "OffsetFetch", 1, 9, 6, decode_request, encode_response)
+API = Api(9, "OffsetFetch", 1, 10, 6, decode_request, encode_response)

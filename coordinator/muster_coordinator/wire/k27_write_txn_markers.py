@@ -1,8 +1,7 @@
-"""WriteTxnMarkers (27), version 1, flexible. Sent by the transaction coordinator of a Kafka cluster.
+"""WriteTxnMarkers (27), versions 1 to 2, flexible. Sent by a transaction coordinator.
 
 - v1: flexible (v0 is gone: KIP-896)
-
-Not served: v2, which adds the transaction version of a marker (KIP-1228) and is not in Kafka 4.1.
+- v2: transaction_version (KIP-1228)
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Wri
         producer_id, producer_epoch, committed = reader.int64(), reader.int16(), reader.boolean()
         topics = reader.array(topic)
         coordinator_epoch = reader.int32()
+        transaction_version = reader.int8() if header.api_version >= 2 else 0
         reader.tagged_fields()
-        return TransactionMarker(producer_id, producer_epoch, committed, coordinator_epoch, topics)
+        return TransactionMarker(producer_id, producer_epoch, committed, coordinator_epoch, topics, transaction_version)
 
     markers = reader.array(marker)
     reader.tagged_fields()
@@ -57,4 +57,4 @@ def encode_response(version: int, response: WriteTxnMarkersResponse) -> bytes:
     return writer.done()
 
 
-API = Api(27, "WriteTxnMarkers", 1, 1, 1, decode_request, encode_response)
+API = Api(27, "WriteTxnMarkers", 1, 2, 1, decode_request, encode_response)

@@ -45,12 +45,13 @@ class Topics:
 
     def __init__(self) -> None:
         self.missing: set[tuple[str, int]] = set()
+        self.ids: dict[str, bytes] = {}
 
     def has(self, topic: str, partition: int) -> bool:
         return (topic, partition) not in self.missing
 
     def id_of(self, topic: str) -> bytes:
-        return topic.encode()[:16].ljust(16, b".")
+        return self.ids.get(topic, topic.encode()[:16].ljust(16, b"."))
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Harness:
         self._apply(self.coordinator.on_timer(key, self.now_ms), None)
 
     def partitions_deleted(self) -> Result:
-        result = self.coordinator.on_event(m.TopicsDeleted(self.topics.has), self.now_ms)
+        result = self.coordinator.on_event(m.TopicsDeleted(self.topics.has, self.topics.id_of), self.now_ms)
         self._apply(result, None)
         return result
 
@@ -309,8 +310,16 @@ class Harness:
         response = self.send(m.TxnOffsetCommitRequest(**{**request, **fields})).response
         return int(response.topics[0][1][0][1])
 
-    def end_txn(self, producer_id: int, committed: bool, producer_epoch: int = 0, coordinator_epoch: int = 0) -> int:
-        return self.send(m.WriteTxnMarkerRequest(producer_id, producer_epoch, committed, coordinator_epoch)).code
+    def end_txn(
+        self,
+        producer_id: int,
+        committed: bool,
+        producer_epoch: int = 0,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> int:
+        marker = m.WriteTxnMarkerRequest(producer_id, producer_epoch, committed, coordinator_epoch, transaction_version)
+        return self.send(marker).code
 
     def fetch(
         self,

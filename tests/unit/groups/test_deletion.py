@@ -309,3 +309,34 @@ def test_deletion_of_further_topics_begins_the_search_anew() -> None:
     while h.timers.pop(DELETE_PARTITIONS_TIMER, None) is not None:
         h.fire(DELETE_PARTITIONS_TIMER)
     assert h.coordinator.offset_count == 0
+
+
+def test_offset_of_another_topic_with_the_same_name_stays(h: Harness) -> None:
+    """[testOnPartitionsDeleted with the id of a topic that was made anew]"""
+    h.topics.ids["t"] = b"the former topic"
+    h.commit("committed")
+    h.txn_commit(1, "pending")
+    h.txn_commit(2, "both", topics=(("t", ((0, 9, -1, ""),)),))
+    h.topics.ids.clear()
+    h.commit("both")
+    h.commit("named")
+    h.topics.missing.add(("t", 0))
+    assert len(h.partitions_deleted().records) == 1
+    h.end_txn(1, committed=True)
+    h.end_txn(2, committed=True)
+    assert {group: h.offset(group) for group in ("committed", "pending", "both", "named")} == {
+        "committed": 5,
+        "pending": 5,
+        "both": 5,
+        "named": -1,
+    }
+    h.topics.ids["t"] = b"the former topic"
+    h.partitions_deleted()
+    assert (h.offset("committed"), h.offset("pending")) == (-1, -1)
+
+
+def test_offset_without_a_topic_id_goes_with_the_topic(h: Harness) -> None:
+    h.commit(api_version=4, retention_time_ms=RETENTION_MS)  # the record of such a commit has no room for the id
+    h.topics.missing.add(("t", 0))
+    assert len(h.partitions_deleted().records) == 1
+    assert h.offset() == -1

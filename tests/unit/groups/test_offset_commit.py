@@ -10,8 +10,9 @@ from tests.unit.groups.harness import START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.offset_commit import encode_offset_commit_key
-from muster_coordinator.records.structs import OffsetCommitRecord
+from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord
 from muster_coordinator.requests import groups as m
 
 
@@ -22,6 +23,18 @@ def h() -> Harness:
 
 def commit_topics(h: Harness, topics: tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]) -> Any:
     return h.send(m.OffsetCommitRequest("g", -1, "", None, -1, topics, 9)).response
+
+
+def test_record_keeps_the_id_of_the_topic(h: Harness) -> None:
+    h.topics.ids["u"] = NO_TOPIC_ID
+    commit_topics(h, (("t", ((0, 1, -1, ""), (1, 2, -1, "m"))), ("u", ((0, 3, -1, ""),))))
+    decoded = [decode_record(key, value) for key, value, _ in h.last.records]
+    assert [record.value.topic_id for record in decoded if isinstance(record, OffsetCommitRecord) and record.value] == [
+        h.topics.id_of("t"),
+        h.topics.id_of("t"),
+        NO_TOPIC_ID,
+    ]
+    assert h.restored().durable_state() == h.coordinator.durable_state()
 
 
 # -- the group ---------------------------------------------------------------------------------------------------------

@@ -165,3 +165,27 @@ def test_stale_producer_epoch_is_refused(h: Harness) -> None:
     assert h.txn_commit(1, producer_epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert h.end_txn(1, committed=True, producer_epoch=3) == ErrorCode.NONE
     assert h.offset() == 5
+
+
+def test_marker_of_a_transaction_with_its_own_epoch_has_a_higher_one(h: Harness) -> None:
+    """[KIP-1228: ProducerStateManagerTest, a late marker of the transaction before]"""
+    h.txn_commit(1, producer_epoch=4)
+    assert h.end_txn(1, committed=True, producer_epoch=4, transaction_version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert h.end_txn(1, committed=True, producer_epoch=3, transaction_version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert h.offset() == -1
+    assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.NONE
+    assert h.offset() == 5
+    assert h.txn_commit(1, producer_epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_marker_of_such_a_transaction_may_be_repeated_until_the_next_one_begins(h: Harness) -> None:
+    """[KAFKA-19999]"""
+    h.txn_commit(1, producer_epoch=4)
+    assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.NONE
+    assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.NONE
+    h.txn_commit(1, producer_epoch=5, offset=9)
+    assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    h.reload()
+    assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert h.end_txn(1, committed=False, producer_epoch=6, transaction_version=2) == ErrorCode.NONE
+    assert h.offset() == 5

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from muster_coordinator.errors import ErrorCode
@@ -55,8 +56,9 @@ def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
     handlers = handler_table(ClusterView(), {}, refuse_early)
     for api in APIS.values():
-        request_type = get_type_hints(api.decode_request)["return"]
-        assert request_type in handlers, api.name
+        decoded = get_type_hints(api.decode_request)["return"]
+        for request_type in get_args(decoded) or (decoded,):
+            assert request_type in handlers, api.name
 
 
 def test_coordinator_is_not_available_before_the_first_image_and_without_a_leader() -> None:
@@ -125,6 +127,15 @@ def test_declared_topics_are_spread_over_the_pods_and_unknown_ones_named() -> No
     assert [t.error_code for t in ask(view, w.MetadataRequest(asked)).topics] == [3, 17]
     by_id = ask(view, w.MetadataRequest((w.MetadataRequestTopic(None, topic_id("orders")),)))
     assert by_id.topics[0].name == "orders"
+
+
+def test_topics_that_are_not_declared_have_no_id() -> None:
+    view = ClusterView()
+    view.update(msgspec.structs.replace(image(), any_topic=True))
+    asked = tuple(w.MetadataRequestTopic(name, bytes(16)) for name in ("orders", "anything"))
+    assert [t.topic_id for t in ask(view, w.MetadataRequest(asked)).topics] == [topic_id("orders"), bytes(16)]
+    unknown = ask(view, w.MetadataRequest((w.MetadataRequestTopic(None, topic_id("anything")),)))
+    assert [t.error_code for t in unknown.topics] == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_list_offsets_finds_empty_logs_and_no_unknown_topics() -> None:

@@ -35,14 +35,29 @@ def since(condition: bool, strategy: st.SearchStrategy[Any], otherwise: Any) -> 
     return strategy if condition else st.just(otherwise)
 
 
-def topics(partition: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def topics(partition: st.SearchStrategy[Any], key: st.SearchStrategy[Any] = TEXT) -> st.SearchStrategy[Any]:
     # Now and then more than 127 elements, a few over and over: a compact length of two bytes.
     many = st.lists(partition, min_size=2, max_size=3).map(lambda few: tuple(few * 65))
-    return some(st.tuples(TEXT, some(partition) | many), 2)
+    return some(st.tuples(key, some(partition) | many), 2)
+
+
+def key_of(topic: Any) -> dict[str, Any]:
+    """How a version names a topic: an id of 16 bytes or a name."""
+    return {"topic_id" if isinstance(topic, bytes) else "name": topic}
 
 
 def offset_commit(v: int) -> st.SearchStrategy[Any]:
     partition = st.tuples(I32, I64, since(v >= 6, I32, -1), MAYBE_TEXT)
+    if v >= 10:
+        return st.builds(
+            g.OffsetCommitByIdRequest,
+            group_id=TEXT,
+            generation_id=I32,
+            member_id=TEXT,
+            group_instance_id=MAYBE_TEXT,
+            topics=topics(partition, UUID),
+            api_version=st.just(v),
+        )
     return st.builds(
         g.OffsetCommitRequest,
         group_id=TEXT,
@@ -62,10 +77,10 @@ def describe_offset_commit(r: Any) -> dict[str, Any]:
         "generation_id": r.generation_id,
         "member_id": r.member_id,
         "group_instance_id": r.group_instance_id,
-        "retention_time": r.retention_time_ms,
+        "retention_time": getattr(r, "retention_time_ms", -1),
         "topics": [
             {
-                "name": name,
+                **key_of(topic),
                 "partitions": [
                     {
                         "partition_index": index,
@@ -76,7 +91,7 @@ def describe_offset_commit(r: Any) -> dict[str, Any]:
                     for index, offset, epoch, metadata in partitions
                 ],
             }
-            for name, partitions in r.topics
+            for topic, partitions in r.topics
         ],
     }
 
@@ -124,10 +139,10 @@ def describe_txn_offset_commit(r: Any) -> dict[str, Any]:
 
 
 def offset_fetch(v: int) -> st.SearchStrategy[Any]:
-    def requests(require_stable: bool) -> st.SearchStrategy[Any]:
-        wanted = topics(I32)
+    def request(require_stable: bool) -> st.SearchStrategy[Any]:
+        wanted = topics(I32, UUID if v >= 10 else TEXT)
         group = st.builds(
-            g.OffsetFetchRequest,
+            g.OffsetFetchByIdRequest if v >= 10 else g.OffsetFetchRequest,
             group_id=TEXT,
             member_id=since(v >= 9, MAYBE_TEXT, None),
             member_epoch=since(v >= 9, I32, -1),
@@ -135,14 +150,15 @@ def offset_fetch(v: int) -> st.SearchStrategy[Any]:
             require_stable=st.just(require_stable),
         )
         groups = some(group) if v >= 8 else st.tuples(group)
-        return st.builds(w.OffsetFetchRequests, groups=groups, require_stable=st.just(require_stable))
+        requests = w.OffsetFetchByIdRequests if v >= 10 else w.OffsetFetchRequests
+        return st.builds(requests, groups=groups, require_stable=st.just(require_stable))
 
-    return since(v >= 7, st.booleans(), False).flatmap(requests)
+    return since(v >= 7, st.booleans(), False).flatmap(request)
 
 
 def describe_offset_fetch(r: Any) -> dict[str, Any]:
     def group(each: Any) -> dict[str, Any]:
-        wanted = each.topics and [{"name": name, "partition_indexes": indexes} for name, indexes in each.topics]
+        wanted = each.topics and [{**key_of(topic), "partition_indexes": indexes} for topic, indexes in each.topics]
         return {
             "group_id": each.group_id,
             "member_id": each.member_id,
@@ -447,6 +463,7 @@ def write_txn_markers(v: int) -> st.SearchStrategy[Any]:
         committed=st.booleans(),
         coordinator_epoch=I32,
         topics=topics(I32),
+        transaction_version=since(v >= 2, I8, 0),
     )
     return st.builds(w.WriteTxnMarkersRequest, markers=some(marker))
 
@@ -460,6 +477,7 @@ def describe_write_txn_markers(r: Any) -> dict[str, Any]:
                 "transaction_result": m.committed,
                 "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in m.topics],
                 "coordinator_epoch": m.coordinator_epoch,
+                "transaction_version": m.transaction_version,
             }
             for m in r.markers
         ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.unit.wire.request_examples import BLOB, I16, I32, I64, MAYBE_TEXT, TEXT, UUID, some, topics
+from tests.unit.wire.request_examples import BLOB, I16, I32, I64, MAYBE_TEXT, TEXT, UUID, key_of, some, topics
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
@@ -14,6 +14,7 @@ from muster_coordinator.requests import groups as g
 
 ERROR = st.sampled_from([int(code) for code in ErrorCode])
 RESULTS = topics(st.tuples(I32, ERROR))
+RESULTS_BY_ID = topics(st.tuples(I32, ERROR), UUID)
 BROKER = st.builds(w.MetadataBroker, node_id=I32, host=TEXT, port=I32, rack=MAYBE_TEXT, is_fenced=st.booleans())
 
 Description = dict[str, Any]
@@ -21,19 +22,20 @@ Description = dict[str, Any]
 
 def results(value: Any) -> list[Description]:
     return [
-        {"name": name, "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions]}
-        for name, partitions in value
+        {**key_of(topic), "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions]}
+        for topic, partitions in value
     ]
 
 
 def offset_fetch(v: int) -> st.SearchStrategy[Any]:
     group = st.builds(
-        g.OffsetFetchResponse,
+        g.OffsetFetchByIdResponse if v >= 10 else g.OffsetFetchResponse,
         group_id=TEXT,
         error_code=st.just(0) | ERROR,
-        topics=topics(st.tuples(I32, I64, I32, TEXT, ERROR)),
+        topics=topics(st.tuples(I32, I64, I32, TEXT, ERROR), UUID if v >= 10 else TEXT),
     )
-    return st.builds(w.OffsetFetchResponses, groups=some(group) if v >= 8 else st.tuples(group))
+    responses = w.OffsetFetchByIdResponses if v >= 10 else w.OffsetFetchResponses
+    return st.builds(responses, groups=some(group) if v >= 8 else st.tuples(group))
 
 
 def describe_offset_fetch(r: Any, v: int) -> Description:
@@ -44,7 +46,7 @@ def describe_offset_fetch(r: Any, v: int) -> Description:
             "error_code": each.error_code,
             "topics": [
                 {
-                    "name": name,
+                    **key_of(topic),
                     "partitions": [
                         {
                             "partition_index": index,
@@ -56,7 +58,7 @@ def describe_offset_fetch(r: Any, v: int) -> Description:
                         for index, offset, epoch, metadata, code in partitions
                     ],
                 }
-                for name, partitions in shown
+                for topic, partitions in shown
             ],
         }
 
@@ -408,7 +410,14 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
     1: (fetch, describe_fetch),
     2: (list_offsets, describe_list_offsets),
     3: (metadata, describe_metadata),
-    8: (lambda v: st.builds(g.OffsetCommitResponse, topics=RESULTS), lambda r, v: {"topics": results(r.topics)}),
+    8: (
+        lambda v: (
+            st.builds(g.OffsetCommitByIdResponse, topics=RESULTS_BY_ID)
+            if v >= 10
+            else st.builds(g.OffsetCommitResponse, topics=RESULTS)
+        ),
+        lambda r, v: {"topics": results(r.topics)},
+    ),
     9: (offset_fetch, describe_offset_fetch),
     10: (find_coordinator, describe_find_coordinator),
     11: (join_group, describe_join_group),

@@ -117,7 +117,11 @@ class GroupHandlers:
             part = gather.part(
                 index,
                 one := m.WriteTxnMarkerRequest(
-                    marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.committed,
+                    marker.coordinator_epoch,
+                    marker.transaction_version,
                 ),
             )
             shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS_TOPIC else None

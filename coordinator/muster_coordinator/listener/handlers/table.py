@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers, SubmitEarly
+from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
 from muster_coordinator.listener.handlers.topics import TopicHandlers
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -19,6 +20,7 @@ def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: 
     cluster = ClusterHandlers(view)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
+    by_id = TopicIdHandlers(view, groups.route)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
         w.MetadataRequest: cluster.metadata,
@@ -28,6 +30,7 @@ def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: 
         w.FetchRequest: topics.fetch,
         w.ProduceRequest: topics.produce,
         w.OffsetFetchRequests: groups.offset_fetch,
+        w.OffsetFetchByIdRequests: by_id.offset_fetch,
         w.DescribeGroupsRequest: groups.describe_groups,
         w.DeleteGroupsRequest: groups.delete_groups,
         w.WriteTxnMarkersRequest: groups.write_txn_markers,
@@ -37,6 +40,7 @@ def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: 
         m.HeartbeatRequest: groups.route,
         m.LeaveGroupRequest: groups.route,
         m.OffsetCommitRequest: groups.route,
+        m.OffsetCommitByIdRequest: by_id.offset_commit,
         m.OffsetDeleteRequest: groups.route,
         m.TxnOffsetCommitRequest: groups.route,
     }

@@ -23,7 +23,7 @@ _NO_SESSION = 0
 _LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
 _OF_AN_EMPTY_LOG = (_LATEST, _EARLIEST, _EARLIEST_LOCAL)
 """The timestamps of ListOffsets to which an empty log has an answer: 0. Others, the largest timestamp (-3) and what is
-in tiered storage (-5) among them, find nothing."""
+in tiered storage (-5) or still to be tiered (-6) among them, find nothing."""
 
 
 class TopicHandlers:

@@ -1,0 +1,131 @@
+"""OffsetCommit and OffsetFetch from version 10 on, which name topics by their ids (KIP-848).
+
+As in Kafka (KafkaApis) the ids become names before a group's coordinator sees the request, and names ids in its
+answer. An id is known where Metadata gives it out: that of a declared topic (ADR 24).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.gather import Gather
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.records.structs import NO_TOPIC_ID
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.shard.ports import Answer
+
+_UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
+_Commits = tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
+_Offsets = tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...]
+
+
+class TopicIdHandlers:
+    """`route` hands a request with names to the shard of its group."""
+
+    def __init__(self, view: ClusterView, route: Callable[[Any, Answer], None]) -> None:
+        self._view = view
+        self._route = route
+
+    def offset_commit(self, request: m.OffsetCommitByIdRequest, exchange: Answer) -> None:
+        names = self._names([topic_id for topic_id, _ in request.topics])
+        named = m.OffsetCommitRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            -1,
+            tuple([(names[each], parts) for each, parts in request.topics if each in names]),
+            request.api_version,
+        )
+        unknown = tuple(
+            [(each, tuple([(p[0], _UNKNOWN) for p in parts])) for each, parts in request.topics if each not in names]
+        )
+        answer = _CommitById(named, names, unknown, exchange)
+        if named.topics:
+            self._route(named, answer)
+        else:
+            answer.answer(m.OffsetCommitResponse(()))  # as in Kafka, whether or not the group is here
+
+    def offset_fetch(self, request: w.OffsetFetchByIdRequests, exchange: Answer) -> None:
+        groups = request.groups
+        gather = Gather(len(groups), lambda parts: exchange.answer(w.OffsetFetchByIdResponses(tuple(parts))))
+        for index, group in enumerate(groups):
+            self._fetch_group(group, gather, index)
+
+    def _fetch_group(self, group: m.OffsetFetchByIdRequest, gather: Gather, index: int) -> None:
+        topics = group.topics or ()
+        names = self._names([topic_id for topic_id, _ in topics])
+        named = m.OffsetFetchRequest(
+            group.group_id,
+            group.member_id,
+            group.member_epoch,
+            None if group.topics is None else tuple([(names[each], parts) for each, parts in topics if each in names]),
+            group.require_stable,
+        )
+        unknown = tuple(
+            [(each, tuple([(p, -1, -1, "", _UNKNOWN) for p in parts])) for each, parts in topics if each not in names]
+        )
+        ids = {name: topic_id for topic_id, name in names.items()}
+        id_of = self._view.id_of if group.topics is None else ids.__getitem__
+        self._route(named, _FetchById(named, id_of, unknown, gather, index))
+
+    def _names(self, topic_ids: list[bytes]) -> dict[bytes, str]:
+        """Topic id -> name, of those that are known."""
+        found = ((topic_id, self._view.name_of(topic_id)) for topic_id in topic_ids)
+        return {topic_id: name for topic_id, name in found if name is not None}
+
+
+class _CommitById:
+    """Implements `shard.ports.Answer` for a commit whose client has named its topics by id."""
+
+    __slots__ = ("_exchange", "_ids", "_request", "_unknown")
+
+    def __init__(
+        self, request: m.OffsetCommitRequest, names: dict[bytes, str], unknown: _Commits, exchange: Answer
+    ) -> None:
+        self._request = request
+        self._ids = {name: topic_id for topic_id, name in names.items()}
+        self._unknown = unknown
+        self._exchange = exchange
+
+    def answer(self, response: m.OffsetCommitResponse) -> None:
+        known = tuple([(self._ids[name], codes) for name, codes in response.topics])
+        self._exchange.answer(m.OffsetCommitByIdResponse(self._unknown + known))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type
+
+
+class _FetchById:
+    """Implements `shard.ports.Answer` for one group of a fetch. Of all topics, those without an id are left out: there
+    is no other way to name them in this version (KafkaApis#fetchAllOffsetsForGroup)."""
+
+    __slots__ = ("_gather", "_id_of", "_index", "_request", "_unknown")
+
+    def __init__(
+        self,
+        request: m.OffsetFetchRequest,
+        id_of: Callable[[str], bytes],
+        unknown: _Offsets,
+        gather: Gather,
+        index: int,
+    ) -> None:
+        self._request = request
+        self._id_of = id_of
+        self._unknown = unknown
+        self._gather = gather
+        self._index = index
+
+    def answer(self, response: m.OffsetFetchResponse) -> None:
+        named = [(self._id_of(name), partitions) for name, partitions in response.topics]
+        known = tuple([each for each in named if each[0] != NO_TOPIC_ID])
+        self._gather.complete(
+            self._index, m.OffsetFetchByIdResponse(response.group_id, response.error_code, known + self._unknown)
+        )
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type

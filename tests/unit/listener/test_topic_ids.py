@@ -1,0 +1,118 @@
+"""Commits and fetches that name their topics by id: names on the way in, ids on the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
+from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, topic_id
+from muster_coordinator.podapi.image import DeclaredTopic, MetadataImage
+from muster_coordinator.records.structs import NO_TOPIC_ID
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.ports import Answer
+
+ORDERS, BILLS, UNKNOWN = topic_id("orders"), topic_id("bills"), b"nobody knows me!"
+AT_ZERO = ((0, 5, -1, "m"),)
+FOUND = ((0, 5, -1, "m", 0),)
+
+
+class Client:
+    """What one pod answers. `coordinator` answers what is handed to a shard; an error code refuses it."""
+
+    def __init__(self) -> None:
+        self.view = ClusterView()
+        topics = (DeclaredTopic("orders", 3), DeclaredTopic("bills", 1))
+        self.view.update(MetadataImage(1, 1, "c", (), 50, (), topics, any_topic=True))
+        self.routed: list[Any] = []
+        self.got: list[Any] = []
+        self.coordinator: Any = None
+        self.handlers = TopicIdHandlers(self.view, self._route)
+
+    def _route(self, request: Any, answer: Answer) -> None:
+        self.routed.append(request)
+        if isinstance(self.coordinator, ErrorCode):
+            answer.refuse(self.coordinator)
+        else:
+            answer.answer(self.coordinator)
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        raise AssertionError(code)
+
+    def commit(self, *topics: tuple[bytes, tuple[tuple[int, int, int, str | None], ...]]) -> Any:
+        self.handlers.offset_commit(m.OffsetCommitByIdRequest("g", 3, "m", "i", topics, 10), self)
+        (response,) = self.got
+        return response.topics
+
+    def fetch(self, *wanted: tuple[tuple[bytes, tuple[int, ...]], ...] | None) -> Any:
+        groups = tuple(m.OffsetFetchByIdRequest(f"g{n}", "m", 4, topics, True) for n, topics in enumerate(wanted))
+        self.handlers.offset_fetch(w.OffsetFetchByIdRequests(groups, True), self)
+        (response,) = self.got
+        return response.groups
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def test_commit_goes_to_the_group_with_names_and_comes_back_with_ids(client: Client) -> None:
+    client.coordinator = m.OffsetCommitResponse((("bills", ((0, 0),)), ("orders", ((0, 12),))))
+    assert client.commit((ORDERS, AT_ZERO), (BILLS, AT_ZERO)) == ((BILLS, ((0, 0),)), (ORDERS, ((0, 12),)))
+    assert client.routed == [m.OffsetCommitRequest("g", 3, "m", "i", -1, (("orders", AT_ZERO), ("bills", AT_ZERO)), 10)]
+
+
+def test_unknown_ids_are_refused_and_the_others_committed(client: Client) -> None:
+    client.coordinator = m.OffsetCommitResponse((("orders", ((0, 0),)),))
+    answer = client.commit((ORDERS, AT_ZERO), (UNKNOWN, AT_ZERO), (NO_TOPIC_ID, AT_ZERO))
+    assert answer == ((UNKNOWN, ((0, 100),)), (NO_TOPIC_ID, ((0, 100),)), (ORDERS, ((0, 0),)))
+    assert client.routed[0].topics == (("orders", AT_ZERO),)
+
+
+def test_commit_of_unknown_ids_only_does_not_ask_the_group(client: Client) -> None:
+    assert client.commit((UNKNOWN, AT_ZERO)) == ((UNKNOWN, ((0, 100),)),)
+    assert client.routed == []
+
+
+def test_refused_commit_says_so_by_id(client: Client) -> None:
+    client.coordinator = ErrorCode.NOT_COORDINATOR
+    assert client.commit((ORDERS, AT_ZERO), (UNKNOWN, AT_ZERO)) == ((UNKNOWN, ((0, 100),)), (ORDERS, ((0, 16),)))
+
+
+def test_fetch_of_several_groups_by_id(client: Client) -> None:
+    client.coordinator = m.OffsetFetchResponse("g0", 0, (("orders", FOUND),))
+    first, second = client.fetch(((ORDERS, (0,)), (UNKNOWN, (0, 1))), ((ORDERS, (0,)),))
+    refused = ((0, -1, -1, "", 100), (1, -1, -1, "", 100))
+    assert first == m.OffsetFetchByIdResponse("g0", 0, ((ORDERS, FOUND), (UNKNOWN, refused)))
+    assert second.topics == ((ORDERS, FOUND),)
+    assert client.routed == [m.OffsetFetchRequest(f"g{n}", "m", 4, (("orders", (0,)),), True) for n in range(2)]
+
+
+def test_fetch_of_all_topics_leaves_out_what_has_no_id(client: Client) -> None:
+    found = tuple((name, FOUND) for name in ("orders", "undeclared", OFFSETS_TOPIC))
+    client.coordinator = m.OffsetFetchResponse("g0", 0, found)
+    (group,) = client.fetch(None)
+    assert group.topics == ((ORDERS, FOUND), (topic_id(OFFSETS_TOPIC), FOUND))
+    assert client.routed[0].topics is None
+
+
+def test_answer_names_what_was_asked_for_though_the_topic_is_gone_by_then(client: Client) -> None:
+    def route(request: m.OffsetFetchRequest, answer: Answer) -> None:
+        client.view.update(MetadataImage(1, 2, "c", (), 50, ()))
+        answer.answer(m.OffsetFetchResponse("g0", 0, (("orders", FOUND),)))
+
+    client.handlers = TopicIdHandlers(client.view, route)
+    (group,) = client.fetch(((ORDERS, (0,)),))
+    assert group.topics == ((ORDERS, FOUND),)
+
+
+def test_refused_group_has_its_error(client: Client) -> None:
+    client.coordinator = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    (group,) = client.fetch(((ORDERS, (0,)),))
+    assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
