@@ -30,6 +30,7 @@ class KafkaConnection(asyncio.Protocol):
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
         self.answers = AnswerQueue(self)
         self.paused_reading = False
+        self._client_ended = False  # it sends no more, and may still read
         self._write_paused = False
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
@@ -55,6 +56,14 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = self._socket = None
         self._drop()
         self._state.closed(self)
+
+    def eof_received(self) -> bool:
+        """The client has closed its side. What it asked for before is answered, as in Kafka, and then this side closes."""
+        self._client_ended = True
+        self.paused_reading = True  # for good: `resume_reading` is told of every answer that leaves
+        self._reader.drop()
+        self.resume_reading()
+        return True
 
     def data_received(self, data: bytes) -> None:
         state, answers = self._state, self.answers
@@ -160,6 +169,10 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
+        if self._client_ended:
+            if not self.answers.pending:
+                self.close()
+            return
         if self._write_paused or len(self.answers.pending) >= self._max_in_flight:
             return
         if self._transport is not None and self.paused_reading:
