@@ -12,11 +12,6 @@ from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.subscription import (
-    CONSUMER_PROTOCOL_TYPE,
-    MalformedSubscriptionError,
-    subscribed_topics,
-)
 from muster_coordinator.requests import groups as m
 
 _MAX_MEMBER_NAME_BYTES = 32_000  # client or instance id; with the suffix it must fit a record's int16 length
@@ -31,21 +26,10 @@ def join_refusal(request: m.JoinGroupRequest, config: GroupConfig) -> m.JoinGrou
     elif not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         code = ErrorCode.INVALID_SESSION_TIMEOUT
     elif len({name for name, _ in request.protocols}) != len(request.protocols):
-        code = ErrorCode.INVALID_REQUEST  # Kafka 4.1 never answers this one
+        code = ErrorCode.INVALID_REQUEST  # Kafka never answers this one
     elif len((request.group_instance_id or request.client_id).encode("utf-8", "replace")) > _MAX_MEMBER_NAME_BYTES:
         code = ErrorCode.INVALID_REQUEST
-    elif request.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        code = _subscription_error(request.protocols)
     return m.JoinGroupResponse(error_code=code, member_id=request.member_id) if code else None
-
-
-def _subscription_error(protocols: tuple[tuple[str, bytes], ...]) -> ErrorCode:
-    try:
-        for _, metadata in protocols:
-            subscribed_topics(metadata)
-    except MalformedSubscriptionError:
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # Kafka 4.1 never answers, and the group is stuck
-    return ErrorCode.NONE
 
 
 def sync_refusal(request: m.SyncGroupRequest, _config: GroupConfig) -> m.SyncGroupResponse | None:

@@ -15,11 +15,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.java_hash_map import java_hash_map_order
 from muster_coordinator.groups.member import Member, Protocols
 from muster_coordinator.groups.states import GroupEvent, GroupState, next_state
-from muster_coordinator.groups.subscription import (
-    CONSUMER_PROTOCOL_TYPE,
-    MalformedSubscriptionError,
-    subscribed_topics,
-)
+from muster_coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.state_machine import Token
 
@@ -330,10 +326,7 @@ class ClassicGroup:
             return None
         topics: set[str] = set()
         for member in self.members.values():
-            try:
-                member_topics = subscribed_topics(member.metadata(self.protocol))
-            except MalformedSubscriptionError:  # a joining member is refused before; a log may still hold one
-                return None
+            member_topics = subscribed_topics(member.metadata(self.protocol))
             if member_topics is None:
                 return None
             topics |= member_topics

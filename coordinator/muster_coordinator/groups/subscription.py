@@ -15,22 +15,18 @@ _INT32 = struct.Struct(">i")
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class MalformedSubscriptionError(ValueError):
-    """Null or over-long arrays or strings. Kafka 4.1 leaves such a JoinGroup unanswered and the group stuck; we
-    refuse it."""
-
-
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topics of one member's subscription; None if the bytes end early, which Kafka accepts as "not known".
+    """Topics of one member's subscription; None, "not known", for bytes that are no subscription.
 
-    Raises MalformedSubscriptionError where a length is negative or points after the end.
+    Kafka takes such a member, too. Kafka 4.1 to 4.3 leave its JoinGroup unanswered if a length is negative or points
+    behind the end; 4.4 answers it.
     """
     size = len(metadata)
     if size < 6:
         return None
     (count,) = _INT32.unpack_from(metadata, 2)
-    if count < 0 or count > size - 6:
-        raise MalformedSubscriptionError(f"{count} topics in {size} bytes")
+    if not 0 <= count <= size - 6:
+        return None
     position = 6
     topics = []
     for _ in range(count):
@@ -39,12 +35,12 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         (length,) = _INT16.unpack_from(metadata, position)
         position += 2
         if length < 0 or position + length > size:
-            raise MalformedSubscriptionError(f"topic of {length} bytes at {position} of {size}")
+            return None
         topics.append(metadata[position : position + length].decode("utf-8", "replace"))
         position += length
     if position + 4 > size:
         return None
     (length,) = _INT32.unpack_from(metadata, position)
     if length >= 0 and position + 4 + length > size:
-        raise MalformedSubscriptionError(f"user data of {length} bytes at {position + 4} of {size}")
+        return None
     return frozenset(topics)
