@@ -200,3 +200,39 @@ async def test_group_goes_on_with_its_members_after_the_pod_was_killed(pod: Solo
     client = await pod.client()
     assert await client.fetch("survivor", TOPIC) == (2, 0)
     await client.close()
+
+
+async def test_consumers_name_topics_that_are_not_declared(tmp_path: Path) -> None:
+    """Those have no id, and clients fetch by name then."""
+    config = ["group.initial.rebalance.delay.ms=100"]
+    async with SoloPod(tmp_path / "data", config=config, any_topic=True) as pod:
+
+        def scenario() -> None:
+            consumer = confluent_consumer(pod, "undeclared")
+            consumer.subscribe(["anything"])
+            until(lambda: len(consumer.assignment()) == 1, lambda: consumer.poll(0.1))
+            consumer.commit(offsets=[TopicPartition("anything", 0, 7)], asynchronous=False)
+            assert consumer.poll(1.0) is None, "neither a message nor an error"
+            consumer.close()
+            again = confluent_consumer(pod, "undeclared")
+            again.assign([TopicPartition("anything", 0)])
+            assert again.poll(1.0) is None
+            assert again.committed([TopicPartition("anything", 0)], timeout=20)[0].offset == 7
+            again.close()
+
+        await asyncio.to_thread(scenario)
+        fetches = await pod.metric("muster_requests_total", api="Fetch")
+        assert 1 <= fetches < 100, "they neither fail to fetch nor spin"
+
+
+async def test_consumer_of_the_new_protocol_is_told_at_once_that_it_is_not_there(pod: SoloPod) -> None:
+    consumer = confluent_consumer(pod, "new-protocol", **{"group.protocol": "consumer"})
+    consumer.subscribe([TOPIC])
+    try:
+        message = await asyncio.to_thread(consumer.poll, DEADLINE_S)
+    finally:
+        await asyncio.to_thread(consumer.close)
+    assert message is not None
+    error = message.error()
+    assert error is not None
+    assert "API version not supported" in error.str()

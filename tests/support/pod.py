@@ -129,9 +129,16 @@ class SoloPod(PodProcess):
     """One pod that leads every partition. The test plays the operator: `elect_all` with ever higher epochs."""
 
     def __init__(
-        self, data_dir: Path, partitions: int = 1, topics: dict[str, int] | None = None, config: Sequence[str] = ()
+        self,
+        data_dir: Path,
+        partitions: int = 1,
+        topics: dict[str, int] | None = None,
+        config: Sequence[str] = (),
+        *,
+        any_topic: bool = False,
     ) -> None:
         super().__init__("pod-0", data_dir, config)
+        self.any_topic = any_topic
         self.partitions = partitions
         self.topics = topics if topics is not None else {"t": 10}
         self.epoch = 0
@@ -173,5 +180,6 @@ class SoloPod(PodProcess):
                 offsets_partitions=self.partitions,
                 leaders=tuple(PartitionLeader(p, 0, self.epoch) for p in range(self.partitions)),
                 topics=tuple(DeclaredTopic(name, count) for name, count in self.topics.items()),
+                any_topic=self.any_topic,
             )
         )

@@ -58,7 +58,7 @@ class KafkaConnection(asyncio.Protocol):
         self._state.closed(self)
 
     def eof_received(self) -> bool:
-        """The client has closed its side. What it asked for before is answered, as in Kafka, and then this side closes."""
+        """The client sends no more. What it asked for before is answered, as in Kafka, and then this side closes."""
         self._client_ended = True
         self.paused_reading = True  # for good: `resume_reading` is told of every answer that leaves
         self._reader.drop()

@@ -177,6 +177,21 @@ class DeleteGroupsResponse(_Message, frozen=True):
     results: tuple[DeleteGroupResponse, ...]
 
 
+# -- ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76), StreamsGroupHeartbeat (88): always refused ----------------
+
+
+class OtherProtocolRequest(_Message, frozen=True):
+    """A member of a group with another protocol than the classic one."""
+
+    group_id: str
+    member_id: str
+
+
+class OtherProtocolResponse(_Message, frozen=True):
+    error_code: int
+    error_message: str | None = None
+
+
 # -- ListOffsets (2), Fetch (1) ---------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,9 @@ from muster_coordinator.wire import (
     k42_delete_groups,
     k47_offset_delete,
     k60_describe_cluster,
+    k68_consumer_group_heartbeat,
+    k76_share_group_heartbeat,
+    k88_streams_group_heartbeat,
 )
 from muster_coordinator.wire.api import Api
 
@@ -50,6 +53,9 @@ MODULES = (
     k42_delete_groups,
     k47_offset_delete,
     k60_describe_cluster,
+    k68_consumer_group_heartbeat,
+    k76_share_group_heartbeat,
+    k88_streams_group_heartbeat,
 )
 
 APIS: dict[int, Api] = {module.API.key: module.API for module in MODULES}

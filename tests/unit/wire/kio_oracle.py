@@ -89,6 +89,8 @@ def _convert(field: Any, value: Any) -> Any:
             return UUID(bytes=value)
         case None if value is not None:
             element = _element(field.type)
+            if isinstance(value, dict):
+                return _build(element, value)
             return tuple(_build(element, each) for each in value)
     return value
 

@@ -504,6 +504,52 @@ def describe_produce(r: Any) -> dict[str, Any]:
     }
 
 
+def other_protocol(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(w.OtherProtocolRequest, group_id=TEXT, member_id=TEXT)
+
+
+def describe_other_protocol(r: Any) -> dict[str, Any]:
+    """Every field with something in it: all of them are to be skipped."""
+    task_ids = [{"subtopology_id": "0", "partitions": (1, 2)}]
+    offsets = [{"subtopology_id": "0", "partition": 1, "offset": 2**40}]
+    pairs = [{"key": "k", "value": "v"}]
+    topic = {"name": "t", "partitions": 3, "replication_factor": 1, "topic_configs": pairs}
+    copartitions = {"source_topics": (1,), "source_topic_regex": (2, 3), "repartition_source_topics": ()}
+    subtopology = {
+        "subtopology_id": "0",
+        "source_topics": ("t", "u"),
+        "source_topic_regex": ("t.*",),
+        "state_changelog_topics": [topic],
+        "repartition_sink_topics": ("v",),
+        "repartition_source_topics": [topic, topic],
+        "copartition_groups": [copartitions],
+    }
+    full = len(r.group_id) % 2 == 0
+    return {
+        "group_id": r.group_id,
+        "member_id": r.member_id,
+        "member_epoch": 7,
+        "endpoint_information_epoch": 8,
+        "instance_id": "i" if full else None,
+        "rack_id": None,
+        "rebalance_timeout": 60_000,
+        "subscribed_topic_names": ("t", "u") if full else None,
+        "subscribed_topic_regex": "t.*" if full else None,
+        "server_assignor": "uniform" if full else None,
+        "topic_partitions": [{"topic_id": b"0123456789abcdef", "partitions": (1, 2)}] if full else None,
+        "topology": {"epoch": 3, "subtopologies": [subtopology]} if full else None,
+        "active_tasks": task_ids if full else None,
+        "standby_tasks": [],
+        "warmup_tasks": None,
+        "process_id": "p",
+        "user_endpoint": {"host": "h", "port": 60_000} if full else None,
+        "client_tags": pairs if full else None,
+        "task_offsets": offsets,
+        "task_end_offsets": None,
+        "shutdown_application": True,
+    }
+
+
 REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[..., dict[str, Any]]]] = {
     0: (produce, describe_produce),
     1: (fetch, describe_fetch),
@@ -524,6 +570,9 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
     42: (delete_groups, describe_delete_groups),
     47: (offset_delete, describe_offset_delete),
     60: (describe_cluster, describe_describe_cluster),
+    68: (other_protocol, describe_other_protocol),
+    76: (other_protocol, describe_other_protocol),
+    88: (other_protocol, describe_other_protocol),
 }
 """API key -> (version -> strategy of requests, request -> description for kio)."""
 

@@ -405,6 +405,30 @@ def describe_produce(r: Any, v: int) -> Description:
     }
 
 
+def other_protocol(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(w.OtherProtocolResponse, error_code=ERROR, error_message=MAYBE_TEXT)
+
+
+def describe_other_protocol(member_id: str | None) -> Callable[[Any, int], Description]:
+    """Beside the error everything is at its default."""
+    return lambda r, v: {
+        "error_code": r.error_code,
+        "error_message": r.error_message,
+        "member_id": member_id,
+        "member_epoch": 0,
+        "heartbeat_interval": 0,
+        "assignment": None,
+        "acceptable_recovery_lag": 0,
+        "task_offset_interval": 0,
+        "status": None,
+        "active_tasks": None,
+        "standby_tasks": None,
+        "warmup_tasks": None,
+        "endpoint_information_epoch": 0,
+        "partitions_by_user_endpoint": None,
+    }
+
+
 RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[Any, int], Description]]] = {
     0: (lambda v: st.builds(w.ProduceResponse, topics=RESULTS, error_message=MAYBE_TEXT), describe_produce),
     1: (fetch, describe_fetch),
@@ -449,5 +473,8 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
         lambda r, v: {"error_code": r.error_code, "topics": results(r.topics)},
     ),
     60: (describe_cluster, describe_describe_cluster),
+    68: (other_protocol, describe_other_protocol(None)),
+    76: (other_protocol, describe_other_protocol(None)),
+    88: (other_protocol, describe_other_protocol("")),
 }
 """API key -> (version -> strategy of responses, (response, version) -> description for kio)."""

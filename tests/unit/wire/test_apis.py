@@ -35,6 +35,9 @@ SERVED = {
     42: ("DeleteGroups", 0, 2),
     47: ("OffsetDelete", 0, 0),
     60: ("DescribeCluster", 0, 2),
+    68: ("ConsumerGroupHeartbeat", 0, 1),
+    76: ("ShareGroupHeartbeat", 1, 1),
+    88: ("StreamsGroupHeartbeat", 0, 0),
 }
 
 

@@ -18,6 +18,7 @@ _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )
+_CLASSIC_ONLY = "Muster has the classic group protocol only: set group.protocol=classic, or use a Kafka cluster."
 
 
 class ClusterHandlers:
@@ -71,6 +72,9 @@ class ClusterHandlers:
                 cluster_authorized_operations=_cluster_operations(request.include_cluster_authorized_operations),
             )
         )
+
+    def other_protocol(self, request: w.OtherProtocolRequest, exchange: Exchange) -> None:
+        exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
 
     def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: Exchange) -> None:
         exchange.answer(

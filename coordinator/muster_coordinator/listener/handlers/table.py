@@ -26,6 +26,7 @@ def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: 
         w.MetadataRequest: cluster.metadata,
         w.DescribeClusterRequest: cluster.describe_cluster,
         w.FindCoordinatorRequest: cluster.find_coordinator,
+        w.OtherProtocolRequest: cluster.other_protocol,
         w.ListOffsetsRequest: topics.list_offsets,
         w.FetchRequest: topics.fetch,
         w.ProduceRequest: topics.produce,
