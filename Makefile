@@ -44,8 +44,8 @@ test-pipeline-kubernetes: $(STAMP) ## the pipeline's CronJob and executors on a 
 	@$(BIN)/python hack/run_tests.py --only pipeline-kubernetes
 
 .PHONY: conformance
-conformance: $(STAMP) ## the same requests to Muster and to a real Kafka 4.1.0: every difference of the answers (Java 17, Maven)
-	@$(BIN)/python -m tests.conformance
+conformance: $(STAMP) ## the same requests to Muster and to a real Kafka, KAFKA=4.3.1: every difference of the answers (Java 17, Maven)
+	@$(BIN)/python -m tests.conformance $(if $(KAFKA),--kafka $(KAFKA))
 
 SEEDS ?= 200
 .PHONY: simulate
@@ -94,7 +94,7 @@ bench-failover: $(STAMP) ## interruption at SIGKILL, SIGTERM and planned moves b
 	@hack/compiled run $(BIN)/python bench/failover.py
 
 .PHONY: bench
-bench: $(STAMP) ## all three; side by side with Kafka 4.1.0, where Java and Maven are
+bench: $(STAMP) ## all three; side by side with Kafka, where Java and Maven are
 	@hack/compiled run $(BIN)/python bench/commits.py --with-kafka
 	@hack/compiled run $(BIN)/python bench/load.py
 	@hack/compiled run $(BIN)/python bench/failover.py

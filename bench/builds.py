@@ -14,7 +14,12 @@ import tempfile
 from pathlib import Path
 
 LOADGEN_SOURCES = Path(__file__).resolve().parent / "loadgen"
-KAFKA_VERSION = "4.1.0"
+KAFKA_VERSION = "4.3.1"
+"""What tests and benchmarks hold Muster against unless they are told otherwise."""
+KAFKA_VERSIONS = ("4.1.0", "4.3.1", "4.4.0")
+KAFKA_WITHOUT_TOOLS = (
+    "4.4.0",
+)  # its kafka-tools needs an artifact that is not on Maven Central: a broker, no commands
 FETCH_TIMEOUT_S = 600.0
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin"
 
@@ -52,22 +57,25 @@ POM = """\
   <groupId>dev.muster</groupId><artifactId>bench</artifactId><version>1</version>
   <dependencies>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+    {tools}
   </dependencies>
 </project>
 """
+TOOLS = """\
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{}</version></dependency>"""
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The directory with Kafka's jars, fetched once by Maven. Raises MissingTool, BenchError."""
     tool("java", "running Kafka needs Java 17: apt-get install openjdk-17-jre-headless")
-    jars = cache() / f"kafka-{KAFKA_VERSION}"
+    jars = kafka_directory(version)
     if not jars.exists():
         maven = tool("mvn", "fetching Kafka needs Maven: apt-get install maven")
-        print(f"fetching Kafka {KAFKA_VERSION} into {jars}", file=sys.stderr)
+        print(f"fetching Kafka {version} into {jars}", file=sys.stderr)
+        tools = "" if version in KAFKA_WITHOUT_TOOLS else TOOLS.format(version)
         jars.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=jars.parent) as work:
-            (Path(work) / "pom.xml").write_text(POM.format(version=KAFKA_VERSION), encoding="utf-8")
+            (Path(work) / "pom.xml").write_text(POM.format(version=version, tools=tools), encoding="utf-8")
             run(
                 [maven, "-q", "-B", "--color=never", "dependency:copy-dependencies", "-DoutputDirectory=libs"],
                 Path(work),
@@ -75,6 +83,11 @@ def kafka_jars() -> Path:
             )
             (Path(work) / "libs").rename(jars)
     return jars
+
+
+def kafka_directory(version: str = KAFKA_VERSION) -> Path:
+    """Where `kafka_jars` keeps that version; it may not be there."""
+    return cache() / f"kafka-{version}"
 
 
 def tool(name: str, otherwise: str) -> str:

@@ -92,5 +92,5 @@ def _lines(log: dict[str, Any]) -> list[str]:
         share = f", {start['ms'] / kafka['ms']:.2f} of Kafka's time" if kafka is not None else ""
         lines.append(f"  {start['tail_records']:>9,} records behind the checkpoints: {start['ms']:,.0f} ms{share}")
     if kafka is not None:
-        lines.append(f"  Kafka 4.1.0: {kafka['ms']:,.0f} ms, {kafka['load_ms']:,.0f} of them after its first answer")
+        lines.append(f"  Kafka: {kafka['ms']:,.0f} ms, {kafka['load_ms']:,.0f} of them after its first answer")
     return lines

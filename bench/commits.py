@@ -59,7 +59,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--duration", type=float, default=10.0, help="seconds to measure each (default 10)")
     parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before measuring (default 3)")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="setting of the pod")
-    parser.add_argument("--with-kafka", action="store_true", help="also Kafka 4.1.0, where Java and Maven are")
+    parser.add_argument("--with-kafka", action="store_true", help=f"also Kafka {builds.KAFKA_VERSION}, where it is")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 

@@ -3,7 +3,7 @@
 stored offsets.
 
 The interruptions are those of `make chaos`: three pods (nodes), 50 partitions, 100 groups that commit every 10 ms, the
-leader of a third of them killed or asked to end. Kafka 4.1.0 runs the same on this machine where Java is and its jars
+leader of a third of them killed or asked to end. Kafka runs the same on this machine where Java is and its jars
 were fetched; otherwise the figures of bench/kafka-failover.json, from another machine, stand beside it and say so.
 Stored offsets: how long the elections of a drain take, and from the start of a pod until it leads everything, with
 several lengths of what lies behind its checkpoints, beside Kafka's start over the same log. The results are also
@@ -140,7 +140,7 @@ def _faults(report: dict[str, Any]) -> str:
         lines.append(_line(f"Muster, {fault}", row))
         if theirs:
             other = report["kafka"][theirs]
-            lines.append(_line(f"Kafka 4.1.0, {fault}", other))
+            lines.append(_line(f"Kafka, {fault}", other))
             pairs = [(row.get(key), other.get(key)) for key in ("interrupted_p50", "interrupted_max")]
             ratios = [f"{mine / other:.3f}" if mine and other else "-" for mine, other in pairs]
             lines.append(f"  Muster's share of Kafka's time: p50 {ratios[0]}, max {ratios[1]}")

@@ -1,4 +1,4 @@
-"""What is measured: one Muster pod in embedded mode, or one Kafka 4.1.0 broker. Each is a context manager."""
+"""What is measured: one Muster pod in embedded mode, or one Kafka broker. Each is a context manager."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builds import BenchError, kafka_jars
+from builds import KAFKA_VERSION, BenchError, kafka_jars
 
 from muster_cli.local.ports import free_ports
 
@@ -104,7 +104,7 @@ def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterato
     node = KafkaNode(directory, partitions=partitions)
     with node.running() as started:
         wait_for_kafka(started, node.bootstrap, topic_partitions, node.output)
-        yield Server("kafka 4.1.0", node.bootstrap, (started.pid,), "page cache, no fsync")
+        yield Server(f"kafka {KAFKA_VERSION}", node.bootstrap, (started.pid,), "page cache, no fsync")
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:

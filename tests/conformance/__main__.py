@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.builds import KAFKA_VERSION, KAFKA_VERSIONS
 from tests.conformance import differences, scripts  # noqa: F401  # importing the scripts registers them
 from tests.conformance.differences import Explanation
 from tests.conformance.registry import SCRIPTS, Script
@@ -25,6 +26,7 @@ from tests.support.kafka_broker import why_no_kafka
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="areas or scripts; all without")
+    parser.add_argument("--kafka", choices=KAFKA_VERSIONS, default=KAFKA_VERSION, help="release (%(default)s)")
     parser.add_argument("--list", action="store_true", help="list areas and scripts, and end")
     parser.add_argument("--show", action="store_true", help="print Kafka's answers too")
     parser.add_argument("--fetch", action="store_true", help="fetch Kafka if it is not here yet, and end")
@@ -39,29 +41,29 @@ def main() -> int:
         for script in chosen:
             print(f"{script.area:<22} {script.name}")
         return 0
-    missing = why_no_kafka()
+    missing = why_no_kafka(options.kafka)
     if missing:
         print(f"skipped: {missing}")
         return 1 if options.require_kafka else 0
     if options.fetch:
         return 0
-    meant = differences.load()
-    report = asyncio.run(_compare(chosen, meant))
+    meant = differences.load(options.kafka)
+    report = asyncio.run(_compare(options.kafka, chosen, meant))
     if options.show:
         for name, answers in report.answers.items():
             print(f"\n{name}", *(f"  {where} = {value}" for where, value in answers.items()), sep="\n")
     return _conclude(report, meant, every_script=not options.names)
 
 
-async def _compare(chosen: Sequence[Script], meant: Sequence[Explanation]) -> Report:
+async def _compare(version: str, chosen: Sequence[Script], meant: Sequence[Explanation]) -> Report:
     directory = Path(tempfile.mkdtemp(prefix="muster-conformance-"))
     report = Report()
     wanted = list(dict.fromkeys(tuple(script.settings.items()) for script in chosen))
     try:
         for number, settings in enumerate(wanted):
-            print(" ".join(["starting Kafka 4.1.0 and Muster", *(f"{k}={v}" for k, v in settings)]), flush=True)
+            print(" ".join([f"starting Kafka {version} and Muster", *(f"{k}={v}" for k, v in settings)]), flush=True)
             of_these = [script for script in chosen if tuple(script.settings.items()) == settings]
-            async with both(directory / str(number), dict(settings)) as servers:
+            async with both(version, directory / str(number), dict(settings)) as servers:
                 await run_all(of_these, servers, meant, report)
     except BaseException:
         print(f"logs: {directory}", file=sys.stderr)

@@ -64,10 +64,14 @@ class Normaliser:
         if name == "members" and items and dataclasses.is_dataclass(items[0]):
             return sorted(items, key=self._member_key)
         if name in _UNORDERED.get(api, ()):
-            return sorted(items, key=_first_text)
+            return sorted(items, key=self._sorting_text)
         if api in ("offset_fetch", "write_txn_markers") and name == "partitions":
             return sorted(items, key=lambda item: int(item.partition_index))
         return list(items)
+
+    def _sorting_text(self, item: Any) -> str:
+        text = _first_text(item)
+        return self._server.names.get(text, text)
 
     def _member_key(self, member: Any) -> tuple[str, str, int]:
         member_id = str(member.member_id)

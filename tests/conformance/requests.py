@@ -58,7 +58,7 @@ def _value(kind: Any, value: Any) -> Any:
         element = typing.get_args(sequence)[0]
         return tuple(_value(element, item) for item in value)
     if isinstance(value, dict):
-        return _entity(kind, value)
+        return _entity(next((option for option in arguments if dataclasses.is_dataclass(option)), kind), value)
     if isinstance(value, int) and isinstance(kind, type) and issubclass(kind, datetime.timedelta):
         return datetime.timedelta(milliseconds=value)
     return value

@@ -23,13 +23,16 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_SIZE),
 }
+OF_KAFKA = {"group.coordinator.rebalance.protocols"}
+"""Settings that Muster does not have: it always is what they make of a broker."""
 
 
 @asynccontextmanager
-async def both(directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[Server, Server]]:
-    """(Kafka, Muster), running and empty; data and logs under `directory`. `more`: further settings."""
-    settings = SETTINGS | dict(more)
-    broker_settings = settings | {
+async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[Server, Server]]:
+    """(Kafka of that version, Muster), running and empty; data and logs under `directory`. `more`: further settings."""
+    broker_settings = SETTINGS | dict(more)
+    settings = {name: value for name, value in broker_settings.items() if name not in OF_KAFKA}
+    broker_settings |= {
         "offsets.topic.num.partitions": str(PARTITIONS),
         "transaction.partition.verification.enable": "false",  # see scripts/transactions.py
         # Requests are handled in the order in which they were sent, over whatever connections.
@@ -37,7 +40,7 @@ async def both(directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[
         "num.io.threads": "1",
     }
     async with (
-        KafkaBroker(directory / "kafka", broker_settings, TOPICS) as broker,
+        KafkaBroker(directory / "kafka", broker_settings, TOPICS, version) as broker,
         SoloPod(
             directory / "muster" / "data", PARTITIONS, TOPICS, [f"{name}={value}" for name, value in settings.items()]
         ) as pod,
@@ -59,4 +62,5 @@ async def _server(kind: str, port: int) -> Server:
     names = {str(topic.topic_id): f"<id of {topic.name}>" for topic in answer.topics}
     names[str(answer.cluster_id)] = "<cluster id>"
     names[str(port)] = "<port>"
-    return Server(kind, port, int(answer.brokers[0].node_id), names)
+    topic_ids = {str(topic.name): topic.topic_id for topic in answer.topics}
+    return Server(kind, port, int(answer.brokers[0].node_id), names, topic_ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,18 +19,22 @@ ANSWER_TIMEOUT_S = 20.0
 SETTLE_S = 0.05
 """How long bytes may need from our socket into the server, before the request behind which the script orders itself."""
 
+UNKNOWN_TOPIC_ID = uuid.UUID(int=77)
+
 NO_ANSWER = "no answer"
 CLOSED = "connection closed"
 
 
 @dataclass(frozen=True)
 class Server:
-    """`kind`: KAFKA or MUSTER. `names` are texts that differ between servers by nature, and what to call them."""
+    """`kind`: KAFKA or MUSTER. `names` are texts that differ between servers by nature, and what to call them.
+    `topic_ids`: by name."""
 
     kind: str
     port: int
     node_id: int
     names: dict[str, str] = field(default_factory=dict)
+    topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 
 
 @dataclass
@@ -137,6 +142,21 @@ class Session:
         except (OSError, asyncio.IncompleteReadError):
             step.outcome = CLOSED
 
+    async def ask_and_end(self, api: str, version: int, **fields: Any) -> None:
+        """Send a request on a connection of its own, close this side of it, and record what comes, until the end."""
+        step = self._step(api, version)
+        client = await self._connect()
+        client.writer.write(encode_request(build(api, version, fields), 7))
+        client.writer.write_eof()
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                _, step.outcome = await client.receive(entity(api, version, "response"))
+                self.note("then", await client.reader.read() or CLOSED)
+        except TimeoutError:
+            step.outcome = NO_ANSWER
+        except (OSError, asyncio.IncompleteReadError):
+            step.outcome = CLOSED
+
     def note(self, what: str, value: object) -> None:
         """Record a fact that the script found out."""
         self.steps.append(Step(f"{len(self.steps) + 1}. {what}", value))
@@ -152,7 +172,7 @@ class Session:
         return client
 
     async def _exchange(self, api: str, version: int, client_id: str, timeout_s: float, fields: dict[str, Any]) -> Any:
-        request = build(api, version, fields)
+        request = build(api, version, self._with_topic_ids(api, fields))
         client = self._idle.pop() if self._idle else await self._connect()
         try:
             async with asyncio.timeout(timeout_s):
@@ -164,6 +184,20 @@ class Session:
             return CLOSED
         self._idle.append(client)
         return response
+
+    def _with_topic_ids(self, api: str, fields: Any) -> Any:
+        """`fields` of a commit or fetch of offsets with the id beside each topic's name: a version has one of them.
+        Topics that do not exist have an id, too, which no server knows."""
+        if api not in ("offset_commit", "offset_fetch"):
+            return fields
+        if isinstance(fields, list | tuple):
+            return [self._with_topic_ids(api, each) for each in fields]
+        if not isinstance(fields, dict):
+            return fields
+        fields = {name: self._with_topic_ids(api, value) for name, value in fields.items()}
+        if "name" in fields:
+            fields.setdefault("topic_id", self.server.topic_ids.get(fields["name"], UNKNOWN_TOPIC_ID))
+        return fields
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 
 import pytest
+from bench.builds import KAFKA_VERSIONS
 from kio.schema.errors import ErrorCode
 from tests.conformance import differences, scripts
 from tests.conformance.__main__ import _conclude
@@ -81,9 +82,17 @@ def test_run_fails_on_what_is_unexplained_and_on_explanations_without_use(capsys
 
 
 def test_every_difference_that_is_meant_has_a_reason_and_scripts_that_exist() -> None:
-    for entry in differences.load():
-        assert len(entry.reason) > 10, entry
-        assert any(fnmatchcase(script.name, entry.scripts) for script in SCRIPTS), entry
+    for release in KAFKA_VERSIONS:
+        for entry in differences.load(release):
+            assert len(entry.reason) > 10, entry
+            assert any(fnmatchcase(script.name, entry.scripts) for script in SCRIPTS), entry
+            assert set(entry.releases) <= set(KAFKA_VERSIONS), entry
+
+
+def test_explanation_counts_for_its_releases_only() -> None:
+    of_one = [entry for entry in differences.load("4.1.0") if entry.releases == ["4.1.0"]]
+    assert of_one
+    assert not [entry for entry in differences.load("4.3.1") if entry in of_one]
 
 
 def test_scripts_are_as_many_and_as_wide_as_promised() -> None:

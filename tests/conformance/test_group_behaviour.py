@@ -206,8 +206,8 @@ def test_deleted_and_expired_offsets_are_counted(h: Harness) -> None:
 
 # -- records of a later Kafka ------------------------------------------------------------------------------------------
 
-# Two tagged fields that nobody knows yet: 0 with three bytes, 1 with four.
-FUTURE_TAGS = bytes((2, 0, 3)) + b"foo" + bytes((1, 4)) + (4000).to_bytes(4, "big")
+# Two tagged fields that nobody knows yet: 8 with three bytes, 9 with four.
+FUTURE_TAGS = bytes((2, 8, 3)) + b"foo" + bytes((9, 4)) + (4000).to_bytes(4, "big")
 
 
 def compact(text: bytes) -> bytes:

@@ -50,7 +50,7 @@ KAFKA_SETTINGS = SETTINGS | {
 }
 SESSION_MS = 120_000  # nobody sends heartbeats while servers restart
 BUSY = "busy"
-DUMP = ("kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files")
+DUMP = ("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files")
 
 # (group, state after a load)
 GROUPS = {

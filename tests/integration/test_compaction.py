@@ -65,7 +65,11 @@ async def _dump(files: list[Path]) -> None:
     for start in range(0, len(files), DUMPED_AT_ONCE):
         part = files[start : start + DUMPED_AT_ONCE]
         code, output = await run_tool(
-            "kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files", ",".join(map(str, part))
+            "org.apache.kafka.tools.DumpLogSegments",
+            "--offsets-decoder",
+            "--deep-iteration",
+            "--files",
+            ",".join(map(str, part)),
         )
         assert code == 0, output[-2000:]
         assert "isvalid: false" not in output

@@ -129,7 +129,13 @@ async def test_kafkas_tool_reads_resharded_logs(tmp_path: Path) -> None:
         if not Path(segment.path).stat().st_size:
             continue
         code, output = await run_tool(
-            *("kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files", segment.path)
+            *(
+                "org.apache.kafka.tools.DumpLogSegments",
+                "--offsets-decoder",
+                "--deep-iteration",
+                "--files",
+                segment.path,
+            )
         )
         assert code == 0, output
         assert "isvalid: false" not in output

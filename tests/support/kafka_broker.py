@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.builds import KAFKA_VERSION, BenchError, MissingTool, cache, kafka_jars
+from bench.builds import KAFKA_VERSION, BenchError, MissingTool, kafka_directory, kafka_jars
 from tests.support.kafka import KafkaClient, schema
 from tests.support.pod import free_ports
 
@@ -37,10 +37,10 @@ PROPERTIES = {
 }
 
 
-def why_no_kafka() -> str:
+def why_no_kafka(version: str = KAFKA_VERSION) -> str:
     """Why Kafka cannot be run here, and what would help; empty when it can. Fetches the jars the first time."""
     try:
-        kafka_jars()
+        kafka_jars(version)
     except (MissingTool, BenchError) as error:
         return str(error)
     return ""
@@ -50,20 +50,20 @@ def why_no_kafka_yet() -> str:
     """The same without fetching anything: for tests, which skip where nobody has fetched Kafka."""
     if not shutil.which("java"):
         return "running Kafka needs Java 17: apt-get install openjdk-17-jre-headless"
-    if not (cache() / f"kafka-{KAFKA_VERSION}").exists():
+    if not kafka_directory().exists():
         return "no Kafka here: `make test` and `make conformance` fetch it, with Maven: apt-get install maven"
     return ""
 
 
-def java(*arguments: str) -> list[str]:
+def java(*arguments: str, version: str = KAFKA_VERSION) -> list[str]:
     """The command that runs a class of Kafka's with these arguments."""
-    return ["java", *JVM_FLAGS, "-cp", f"{kafka_jars()}/*", *arguments]
+    return ["java", *JVM_FLAGS, "-cp", f"{kafka_jars(version)}/*", *arguments]
 
 
-async def run_tool(*arguments: str, timeout_s: float = TOOL_TIMEOUT_S) -> tuple[int, str]:
+async def run_tool(*arguments: str, timeout_s: float = TOOL_TIMEOUT_S, version: str = KAFKA_VERSION) -> tuple[int, str]:
     """(exit code, standard output and error) of a class of Kafka's, without what its logging says about itself."""
     process = await asyncio.create_subprocess_exec(
-        *java(*arguments),
+        *java(*arguments, version=version),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -83,7 +83,14 @@ async def run_tool(*arguments: str, timeout_s: float = TOOL_TIMEOUT_S) -> tuple[
 class KafkaBroker:
     """`settings` are broker properties beside those that a single node needs; `topics` are created at the start."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], topics: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        topics: Mapping[str, int],
+        version: str = KAFKA_VERSION,
+    ) -> None:
+        self.version = version
         self.directory = directory
         self.data_dir = directory / "kafka"
         self.settings = settings
@@ -106,12 +113,20 @@ class KafkaBroker:
             properties.write_text(self._properties(), encoding="utf-8")
             identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
             code, output = await run_tool(
-                "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(properties)
+                "kafka.tools.StorageTool",
+                "format",
+                f"--cluster-id={identity}",
+                "-c",
+                str(properties),
+                version=self.version,
             )
             assert code == 0, output
         with (self.directory / "kafka.log").open("ab") as log:
             self.process = subprocess.Popen(
-                java("kafka.Kafka", str(properties)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                java("kafka.Kafka", str(properties), version=self.version),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         try:
             await self._wait_until_ready()

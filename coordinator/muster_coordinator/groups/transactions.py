@@ -11,6 +11,7 @@ from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
 from muster_coordinator.state_machine import Result, Token, Transaction
 
+_UNKNOWN_VERSION = -1  # Kafka: TransactionVersion.TV_UNKNOWN, which a marker must not have
 _EPOCH_PER_TRANSACTION_SINCE = 2  # transaction version, KIP-890
 
 
@@ -21,6 +22,8 @@ def write_txn_marker(state: GroupTables, request: WriteTxnMarkerRequest, _token:
     From transaction version 2 on the marker has an epoch above that of its transaction (KIP-1228). One with the epoch
     of an open transaction is the late marker of the transaction before; without an open one it is a repetition.
     """
+    if request.transaction_version == _UNKNOWN_VERSION:
+        return Result(response=WriteTxnMarkerResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
     epoch = state.offsets.producer_epochs.get(request.producer_id, -1)
     if request.transaction_version >= _EPOCH_PER_TRANSACTION_SINCE and request.producer_id in state.offsets.pending:
         epoch += 1

@@ -85,6 +85,7 @@ def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetFetchByIdRequest
 
 def encode_response(version: int, response: _Responses) -> bytes:
     writer = Writer(API.flexible(version))
+    groups: tuple[_Response, ...] = response.groups
     if version >= 3:
         writer.int32(0)
     if version >= 8:
@@ -95,9 +96,9 @@ def encode_response(version: int, response: _Responses) -> bytes:
             writer.int16(value.error_code)
             writer.tagged_fields()
 
-        writer.array(response.groups, group)
+        writer.array(groups, group)
         return writer.done()
-    (only,) = response.groups
+    (only,) = groups
     _topics(writer, version, only)
     if version >= 2:
         writer.int16(only.error_code)
@@ -106,7 +107,7 @@ def encode_response(version: int, response: _Responses) -> bytes:
 
 def _topics(writer: Writer, version: int, group: _Response) -> None:
     # The error of a group: from v2 at its top, and no topics with it.
-    topics = () if group.error_code and version >= 2 else group.topics
+    topics: tuple[_Topic, ...] = () if group.error_code and version >= 2 else group.topics
 
     def partition(value: tuple[int, int, int, str, int]) -> None:
         index, offset, leader_epoch, metadata, error_code = value

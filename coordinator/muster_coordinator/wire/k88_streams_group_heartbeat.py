@@ -95,8 +95,9 @@ def encode_response(version: int, response: OtherProtocolResponse) -> bytes:
     writer.string("")  # member_id
     for _ in range(4):
         writer.int32(0)  # member_epoch, heartbeat_interval_ms, acceptable_recovery_lag, task_offset_interval_ms
-    for _ in range(4):
-        writer.null_array()  # status, active, standby and warm-up tasks
+    writer.array((), writer.int8)  # status
+    for _ in range(3):
+        writer.null_array()  # active, standby and warm-up tasks
     writer.int32(0)  # endpoint_information_epoch
     writer.null_array()  # partitions_by_user_endpoint
     return writer.done()

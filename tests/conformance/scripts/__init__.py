@@ -2,6 +2,7 @@
 
 from tests.conformance.scripts import (
     administration,
+    connections,
     defects,
     discovery,
     expiry,
@@ -11,16 +12,19 @@ from tests.conformance.scripts import (
     leaving,
     limits,
     offsets,
+    other_protocols,
     random_walks,
     static_members,
     syncing,
     timers,
+    topic_ids,
     topics,
     transactions,
 )
 
 __all__ = [
     "administration",
+    "connections",
     "defects",
     "discovery",
     "expiry",
@@ -30,10 +34,12 @@ __all__ = [
     "leaving",
     "limits",
     "offsets",
+    "other_protocols",
     "random_walks",
     "static_members",
     "syncing",
     "timers",
+    "topic_ids",
     "topics",
     "transactions",
 ]

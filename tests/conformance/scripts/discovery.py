@@ -9,8 +9,8 @@ from typing import Any
 from tests.conformance.registry import script
 from tests.conformance.session import CLOSED, NO_ANSWER, Session
 
-# The APIs whose versions are Kafka 4.1's. Fetch, ListOffsets and Metadata serve what consumers need.
-GROUP_APIS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 28, 42, 47, 60, 3, 2, 1}
+# The APIs whose versions are Kafka's. Fetch, ListOffsets and Metadata serve what consumers need.
+GROUP_APIS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 27, 28, 42, 47, 60, 68, 76, 88, 3, 2, 1}
 
 
 async def _versions(s: Session, version: int, **fields: Any) -> None:
@@ -43,6 +43,11 @@ def _frame(api_key: int, version: int, body: bytes = b"") -> bytes:
     cases={
         "join_group_10": _frame(11, 10),
         "offset_commit_1": _frame(8, 1),
+        "offset_commit_11": _frame(8, 11),
+        "offset_fetch_11": _frame(9, 11),
+        "write_txn_markers_0": _frame(27, 0),
+        "write_txn_markers_3": _frame(27, 3),
+        "list_offsets_12": _frame(2, 12),
         "offset_fetch_0": _frame(9, 0),
         "negative": _frame(12, -1),
         "heartbeat_5": _frame(12, 5),

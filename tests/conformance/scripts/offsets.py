@@ -9,54 +9,54 @@ from tests.conformance.registry import script
 from tests.conformance.session import Session
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def simple_group_commits_and_fetches(s: Session, version: int) -> None:
     await commit(s, version, topics=[topic("t", (0, 5), (3, 2**40), (9, 0)), topic("u", (1, 1, None), (2, 2, ""))])
-    await fetch(s, min(version, 9), {"t": [0, 3, 9], "u": [1, 2]})
-    await fetch(s, min(version, 9))
+    await fetch(s, version, {"t": [0, 3, 9], "u": [1, 2]})
+    await fetch(s, version)
     await describe(s)
     await s.ask("list_groups", 5)
 
 
-@script(versions=range(1, 10))
+@script(versions=range(1, 11))
 async def fetch_of_an_unknown_group(s: Session, version: int) -> None:
     await fetch(s, version, {"t": [0, 1], "missing": [7]})
     if version >= 2:
         await fetch(s, version)
 
 
-@script(versions=range(1, 10))
+@script(versions=range(1, 11))
 async def fetch_of_partitions_without_an_offset(s: Session, version: int) -> None:
     await commit(s)
     await fetch(s, version, {"t": [0, 1], "u": [0], "missing": [0]})
     await fetch(s, version, {})
 
 
-@script(versions=range(1, 10))
+@script(versions=range(1, 11))
 async def fetch_with_the_empty_group_id(s: Session, version: int) -> None:
     await fetch(s, version, {"t": [0]}, group="")
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def commit_with_the_empty_group_id(s: Session, version: int) -> None:
     await commit(s, version, group_id="")
     await fetch(s, 8, {"t": [0]}, group="")
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def commit_with_a_generation_to_an_unknown_group(s: Session, version: int) -> None:
     await commit(s, version, generation_id_or_member_epoch=1, member_id="x")
     await commit(s, version, generation_id_or_member_epoch=0, member_id="")
     await describe(s)
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def commit_of_unknown_topics_and_partitions(s: Session, version: int) -> None:
     await commit(s, version, topics=[topic("t", (0, 5), (99, 1)), topic("missing", (0, 1))])
     await fetch(s, 7)
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def commit_of_unknown_partitions_only(s: Session, version: int) -> None:
     await commit(s, version, topics=[topic("t", (99, 1)), topic("missing", (0, 1), (1, 1))])
     await describe(s)
@@ -67,7 +67,7 @@ async def commit_of_an_internal_topic(s: Session) -> None:
     await commit(s, topics=[topic("__consumer_offsets", (0, 5))])
 
 
-@script(versions=(2, 5, 9))
+@script(versions=(2, 5, 9, 10))
 async def commit_of_nothing(s: Session, version: int) -> None:
     await commit(s, version, topics=[])
     await describe(s)
@@ -92,13 +92,13 @@ async def commit_of_a_partition_twice(s: Session) -> None:
     await fetch(s)
 
 
-@script(versions=(2, 8, 9))
+@script(versions=(2, 8, 9, 10))
 async def metadata_of_the_largest_size(s: Session, version: int) -> None:
     await commit(s, version, topics=[topic("t", (0, 1, "x" * 4096), (1, 1, "é" * 4096), (2, 1, "😀" * 2048))])
     await fetch(s)
 
 
-@script(versions=(2, 8, 9))
+@script(versions=(2, 8, 9, 10))
 async def metadata_that_is_too_large(s: Session, version: int) -> None:
     large = {0: "x" * 4097, 2: "😀" * 2049, 3: "é" * 4097}
     await commit(s, version, topics=[topic("t", *((i, 2, large.get(i, "m")) for i in range(5)))])
@@ -143,7 +143,7 @@ async def commit_with_retention_time(s: Session, retention_ms: int) -> None:
     await fetch(s)
 
 
-@script(versions=range(2, 10))
+@script(versions=range(2, 11))
 async def member_commits(s: Session, version: int) -> None:
     a = Member(s, "a")
     await stable(a)
@@ -157,7 +157,7 @@ async def member_commits(s: Session, version: int) -> None:
     await fetch(s)
 
 
-@script(versions=(2, 6, 7, 9))
+@script(versions=(2, 6, 7, 9, 10))
 async def commit_while_members_join(s: Session, version: int) -> None:
     a, b = Member(s, "a"), Member(s, "b")
     await stable(a)
@@ -170,7 +170,7 @@ async def commit_while_members_join(s: Session, version: int) -> None:
     await fetch(s)
 
 
-@script(versions=(2, 6, 7, 9))
+@script(versions=(2, 6, 7, 9, 10))
 async def commit_while_the_leader_is_to_assign(s: Session, version: int) -> None:
     a, b = Member(s, "a"), Member(s, "b")
     await form(a, b)
@@ -181,7 +181,7 @@ async def commit_while_the_leader_is_to_assign(s: Session, version: int) -> None
     await fetch(s)
 
 
-@script(versions=(2, 7, 9))
+@script(versions=(2, 7, 9, 10))
 async def commit_to_an_empty_group(s: Session, version: int) -> None:
     a = Member(s, "a")
     await stable(a)
@@ -229,7 +229,7 @@ def _group(group: str, topics: dict[str, list[int]] | None) -> dict[str, Any]:
     return {"group_id": group, "topics": wanted}
 
 
-@script(versions=(8, 9))
+@script(versions=(8, 9, 10))
 async def fetch_of_several_groups(s: Session, version: int) -> None:
     for suffix in ("-1", "-2"):
         await commit(s, group_id=s.group + suffix)
@@ -237,13 +237,13 @@ async def fetch_of_several_groups(s: Session, version: int) -> None:
     await s.ask("offset_fetch", version, groups=groups)
 
 
-@script(versions=(8, 9))
+@script(versions=(8, 9, 10))
 async def fetch_of_one_group_twice(s: Session, version: int) -> None:
     await commit(s)
     await s.ask("offset_fetch", version, groups=[_group(s.group, {"t": [0]}), _group(s.group, {"t": [1]})])
 
 
-@script(versions=(8, 9))
+@script(versions=(8, 9, 10))
 async def fetch_of_no_group(s: Session, version: int) -> None:
     await s.ask("offset_fetch", version, groups=[])
 
@@ -258,7 +258,7 @@ async def fetch_with_a_member_id_and_epoch(s: Session) -> None:
         await s.ask("offset_fetch", 9, groups=[group])
 
 
-@script(versions=(7, 8, 9))
+@script(versions=(7, 8, 9, 10))
 async def fetch_of_stable_offsets(s: Session, version: int) -> None:
     await commit(s)
     await fetch(s, version, {"t": [0, 1]}, require_stable=True)

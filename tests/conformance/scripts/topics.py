@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance.registry import script
 from tests.conformance.session import Session
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
 async def _offsets(s: Session, version: int, timestamp: int, name: str = "t", partition: int = 0, **more: Any) -> None:
@@ -16,47 +16,57 @@ async def _offsets(s: Session, version: int, timestamp: int, name: str = "t", pa
     await s.ask("list_offsets", version, replica_id=-1, topics=topics, timeout=1000)
 
 
-@script(versions=range(1, 11))
+@script(versions=range(1, 12))
 async def list_offsets_earliest(s: Session, version: int) -> None:
     await _offsets(s, version, EARLIEST)
 
 
-@script(versions=range(1, 11))
+@script(versions=range(1, 12))
 async def list_offsets_latest(s: Session, version: int) -> None:
     await _offsets(s, version, LATEST)
 
 
-@script(versions=range(1, 11))
+@script(versions=range(1, 12))
 async def list_offsets_at_a_time(s: Session, version: int) -> None:
     await _offsets(s, version, 1_700_000_000_000)
 
 
-@script(versions=range(7, 11))
+@script(versions=range(7, 12))
 async def list_offsets_of_the_largest_timestamp(s: Session, version: int) -> None:
     await _offsets(s, version, MAX_TIMESTAMP)
 
 
-@script(versions=(8, 10))
+@script(versions=(8, 10, 11))
 async def list_offsets_earliest_local(s: Session, version: int) -> None:
     await _offsets(s, version, EARLIEST_LOCAL)
 
 
-@script(versions=(9, 10))
+@script(versions=(9, 10, 11))
 async def list_offsets_latest_tiered(s: Session, version: int) -> None:
     await _offsets(s, version, LATEST_TIERED)
 
 
-@script(versions=(1, 6, 10))
+@script(versions=(9, 10, 11))
+async def list_offsets_earliest_to_be_tiered(s: Session, version: int) -> None:
+    await _offsets(s, version, EARLIEST_PENDING_UPLOAD)
+
+
+@script(versions=(6, 11))
+async def list_offsets_of_a_timestamp_that_means_nothing(s: Session, version: int) -> None:
+    await _offsets(s, version, -7)
+
+
+@script(versions=(1, 6, 10, 11))
 async def list_offsets_of_an_unknown_topic(s: Session, version: int) -> None:
     await _offsets(s, version, LATEST, name="missing")
 
 
-@script(versions=(1, 6, 10))
+@script(versions=(1, 6, 10, 11))
 async def list_offsets_of_an_unknown_partition(s: Session, version: int) -> None:
     await _offsets(s, version, LATEST, partition=99)
 
 
-@script(versions=(4, 10))
+@script(versions=(4, 10, 11))
 async def list_offsets_of_nothing(s: Session, version: int) -> None:
     await s.ask("list_offsets", version, replica_id=-1, topics=[])
 

@@ -39,7 +39,7 @@ async def _txn_commit(s: Session, version: int = 3, offset: int = 5, number: int
     await s.ask("txn_offset_commit", version, **(fields | changes))
 
 
-async def _end(s: Session, *, committed: bool, number: int = 0, **changes: Any) -> None:
+async def _end(s: Session, *, committed: bool, number: int = 0, version: int = 1, **changes: Any) -> None:
     partitions = [partition_for(s.group, PARTITIONS)]
     marker = {
         "producer_id": _producer(s, number),
@@ -49,7 +49,7 @@ async def _end(s: Session, *, committed: bool, number: int = 0, **changes: Any) 
         "coordinator_epoch": 0,
     }
     # The answer names producer ids; they are the same on both sides.
-    await s.ask("write_txn_markers", 1, markers=[marker | changes])
+    await s.ask("write_txn_markers", version, markers=[marker | changes])
 
 
 @script(versions=range(5))
@@ -71,7 +71,7 @@ async def aborted_transaction(s: Session, version: int) -> None:
     await describe(s)
 
 
-@script(versions=(7, 8, 9))
+@script(versions=(7, 8, 9, 10))
 async def open_transaction_is_not_stable(s: Session, version: int) -> None:
     await commit(s, topics=[topic("u", (0, 3))])
     await _txn_commit(s)
@@ -195,6 +195,89 @@ async def marker_of_a_newer_producer_epoch_aborts(s: Session) -> None:
     await _txn_commit(s, producer_epoch=6, offset=8)
     await _end(s, committed=True, producer_epoch=6)
     await fetch(s)
+
+
+# -- transactions with an epoch each (KIP-890, KIP-1228) --------------------------------------------------------------
+
+OWN_EPOCH: dict[str, Any] = {"version": 2, "transaction_version": 2}
+
+
+@script(cases={"commits": True, "aborts": False})
+async def marker_with_the_next_epoch(s: Session, committed: bool) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    await _end(s, committed=committed, producer_epoch=6, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+    await _txn_commit(s, producer_epoch=5, offset=7)
+    await _txn_commit(s, producer_epoch=6, offset=8)
+    await _end(s, committed=committed, producer_epoch=7, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+
+
+@script(cases={"equal": 5, "lower": 4, "much_higher": 9})
+async def marker_for_a_transaction_of_epoch_5_with_an_epoch(s: Session, epoch: int) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    await _end(s, committed=True, producer_epoch=epoch, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+
+
+@script()
+async def marker_with_the_next_epoch_is_repeated(s: Session) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    for _ in range(3):
+        await _end(s, committed=True, producer_epoch=6, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+    await _end(s, committed=True, producer_epoch=5, **OWN_EPOCH)
+
+
+@script()
+async def late_marker_of_the_transaction_before(s: Session) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    await _end(s, committed=True, producer_epoch=6, **OWN_EPOCH)
+    await _txn_commit(s, producer_epoch=6, offset=9)
+    await _end(s, committed=False, producer_epoch=6, **OWN_EPOCH)
+    await _end(s, committed=True, producer_epoch=6, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+    await _end(s, committed=True, producer_epoch=7, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+
+
+@script()
+async def marker_of_an_unknown_producer_with_its_own_epoch(s: Session) -> None:
+    await commit(s)
+    await _end(s, committed=True, producer_epoch=0, **OWN_EPOCH)
+    await _end(s, committed=True, producer_epoch=0, **OWN_EPOCH)
+    await fetch(s)
+
+
+@script(cases={"0": 0, "1": 1, "3": 3, "unknown": -1})
+async def marker_of_version_2_for_transaction_version(s: Session, transaction_version: int) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    await _end(s, committed=True, producer_epoch=5, version=2, transaction_version=transaction_version)
+    await fetch(s, 9, {"t": [0]}, require_stable=True)
+    await _end(s, committed=True, producer_epoch=5, version=2, transaction_version=transaction_version)
+
+
+@script()
+async def marker_with_the_next_epoch_of_an_old_coordinator(s: Session) -> None:
+    await _txn_commit(s, producer_epoch=5)
+    await _end(s, committed=True, producer_epoch=6, coordinator_epoch=5, **OWN_EPOCH)
+    await _txn_commit(s, producer_epoch=6, offset=8)
+    await _end(s, committed=True, producer_epoch=7, coordinator_epoch=4, **OWN_EPOCH)
+    await fetch(s, 9, {"t": [0]})
+
+
+@script()
+async def markers_of_both_kinds_in_one_request(s: Session) -> None:
+    await _txn_commit(s, producer_epoch=5, number=0, offset=1)
+    await _txn_commit(s, producer_epoch=5, number=1, topics=[topic("u", (0, 2))])
+    places = [{"name": "__consumer_offsets", "partition_indexes": [partition_for(s.group, PARTITIONS)]}]
+    markers = [
+        {"producer_id": _producer(s, n), "producer_epoch": 5 + n, "transaction_result": True, "topics": places}
+        | {"transaction_version": 1 + n}
+        for n in range(2)
+    ]
+    await s.ask("write_txn_markers", 2, markers=markers)
+    await fetch(s, 9, {"t": [0], "u": [0]}, require_stable=True)
 
 
 @script()

@@ -107,7 +107,7 @@ def keep(directory: Path, name: str) -> None:
         segment = directory / "kafka" / f"__consumer_offsets-{partition}" / "00000000000000000000.log"
         target = HERE / f"kafka-4.1.0-{name}-{partition}.log"
         target.write_bytes(segment.read_bytes())
-        command = ["java", "-cp", f"{builds.kafka_jars()}/*", "kafka.tools.DumpLogSegments"]
+        command = ["java", "-cp", f"{builds.kafka_jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
         dump = subprocess.run(
             [*command, "--offsets-decoder", "--files", str(segment)], capture_output=True, text=True, check=True
         ).stdout

@@ -178,6 +178,12 @@ def test_marker_of_a_transaction_with_its_own_epoch_has_a_higher_one(h: Harness)
     assert h.txn_commit(1, producer_epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+def test_marker_that_does_not_say_its_transaction_version_is_refused(h: Harness) -> None:
+    h.txn_commit(1)
+    assert h.end_txn(1, committed=True, transaction_version=-1) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert h.fetch(require_stable=True) == {("t", 0): (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)}
+
+
 def test_marker_of_such_a_transaction_may_be_repeated_until_the_next_one_begins(h: Harness) -> None:
     """[KAFKA-19999]"""
     h.txn_commit(1, producer_epoch=4)

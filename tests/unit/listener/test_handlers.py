@@ -155,6 +155,18 @@ def test_list_offsets_of_an_empty_log(timestamp: int, offset: int) -> None:
     assert response.topics == (("orders", ((0, 0, -1, offset, offset),)),)
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "since"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None), (-(2**63), None)]
+)
+def test_list_offsets_refuses_a_timestamp_that_the_version_does_not_have(timestamp: int, since: int | None) -> None:
+    view = ClusterView()
+    view.update(image())
+    for version in range(1, 12):
+        response = ask(view, w.ListOffsetsRequest(-1, 0, (("orders", ((0, -1, timestamp),)),)), version)
+        ((_, ((_, code, *_),)),) = response.topics
+        assert code == (0 if since is not None and version >= since else ErrorCode.UNSUPPORTED_VERSION)
+
+
 def test_list_offsets_refuses_a_partition_that_is_named_twice() -> None:
     view = ClusterView()
     view.update(image())

@@ -75,6 +75,12 @@ def test_unknown_ids_are_refused_and_the_others_committed(client: Client) -> Non
     assert client.routed[0].topics == (("orders", AT_ZERO),)
 
 
+def test_what_does_not_exist_is_answered_first_in_the_order_of_the_request(client: Client) -> None:
+    client.coordinator = m.OffsetCommitResponse((("bills", ((9, 3),)), ("orders", ((0, 0),))))
+    answer = client.commit((ORDERS, AT_ZERO), (BILLS, ((9, 5, -1, "m"),)), (UNKNOWN, AT_ZERO))
+    assert [topic for topic, _ in answer] == [BILLS, UNKNOWN, ORDERS]
+
+
 def test_commit_of_unknown_ids_only_does_not_ask_the_group(client: Client) -> None:
     assert client.commit((UNKNOWN, AT_ZERO)) == ((UNKNOWN, ((0, 100),)),)
     assert client.routed == []

@@ -420,7 +420,7 @@ def describe_other_protocol(member_id: str | None) -> Callable[[Any, int], Descr
         "assignment": None,
         "acceptable_recovery_lag": 0,
         "task_offset_interval": 0,
-        "status": None,
+        "status": [],
         "active_tasks": None,
         "standby_tasks": None,
         "warmup_tasks": None,

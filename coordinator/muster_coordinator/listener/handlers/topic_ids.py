@@ -19,6 +19,7 @@ from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.shard.ports import Answer
 
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
+_DOES_NOT_EXIST = (_UNKNOWN, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 _Commits = tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
 _Offsets = tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...]
 
@@ -44,7 +45,7 @@ class TopicIdHandlers:
         unknown = tuple(
             [(each, tuple([(p[0], _UNKNOWN) for p in parts])) for each, parts in request.topics if each not in names]
         )
-        answer = _CommitById(named, names, unknown, exchange)
+        answer = _CommitById(named, names, unknown, [topic_id for topic_id, _ in request.topics], exchange)
         if named.topics:
             self._route(named, answer)
         else:
@@ -80,21 +81,35 @@ class TopicIdHandlers:
 
 
 class _CommitById:
-    """Implements `shard.ports.Answer` for a commit whose client has named its topics by id."""
+    """Implements `shard.ports.Answer` for a commit whose client has named its topics by id, in this `order`."""
 
-    __slots__ = ("_exchange", "_ids", "_request", "_unknown")
+    __slots__ = ("_exchange", "_ids", "_order", "_request", "_unknown")
 
     def __init__(
-        self, request: m.OffsetCommitRequest, names: dict[bytes, str], unknown: _Commits, exchange: Answer
+        self,
+        request: m.OffsetCommitRequest,
+        names: dict[bytes, str],
+        unknown: _Commits,
+        order: list[bytes],
+        exchange: Answer,
     ) -> None:
         self._request = request
         self._ids = {name: topic_id for topic_id, name in names.items()}
         self._unknown = unknown
+        self._order = order
         self._exchange = exchange
 
     def answer(self, response: m.OffsetCommitResponse) -> None:
-        known = tuple([(self._ids[name], codes) for name, codes in response.topics])
-        self._exchange.answer(m.OffsetCommitByIdResponse(self._unknown + known))
+        topics = tuple([(self._ids[name], codes) for name, codes in response.topics])
+        if self._unknown:
+            topics = tuple(sorted(self._unknown + topics, key=self._place))
+        self._exchange.answer(m.OffsetCommitByIdResponse(topics))
+
+    def _place(self, topic: tuple[bytes, tuple[tuple[int, int], ...]]) -> tuple[bool, int]:
+        """Topics that do not exist, or of which a partition does not, come first: Kafka answers them before it asks
+        the group."""
+        topic_id, codes = topic
+        return all(code not in _DOES_NOT_EXIST for _, code in codes), self._order.index(topic_id)
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type

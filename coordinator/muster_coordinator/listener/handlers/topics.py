@@ -21,6 +21,8 @@ MAX_WAIT_MS = 30_000
 
 _NO_SESSION = 0
 _LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
+_SINCE = {_LATEST: 1, _EARLIEST: 1, -3: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+"""The version of ListOffsets that has this timestamp; no other negative one means anything."""
 _OF_AN_EMPTY_LOG = (_LATEST, _EARLIEST, _EARLIEST_LOCAL)
 """The timestamps of ListOffsets to which an empty log has an answer: 0. Others, the largest timestamp (-3) and what is
 in tiered storage (-5) or still to be tiered (-6) among them, find nothing."""
@@ -32,27 +34,30 @@ class TopicHandlers:
 
     def list_offsets(self, request: w.ListOffsetsRequest, exchange: Exchange) -> None:
         asked = Counter((topic, each[0]) for topic, partitions in request.topics for each in partitions)
+        version = exchange.version
         exchange.answer(
             w.ListOffsetsResponse(
                 tuple(
-                    (topic, self._offsets(topic, {p: timestamp for p, _, timestamp in partitions}, asked))
+                    (topic, self._offsets(version, topic, {p: timestamp for p, _, timestamp in partitions}, asked))
                     for topic, partitions in request.topics
                 )
             )
         )
 
     def _offsets(
-        self, topic: str, timestamps: dict[int, int], asked: Counter[tuple[str, int]]
+        self, version: int, topic: str, timestamps: dict[int, int], asked: Counter[tuple[str, int]]
     ) -> tuple[tuple[int, int, int, int, int], ...]:
         return tuple(
-            self._offset(topic, partition, timestamp)
+            self._offset(version, topic, partition, timestamp)
             if asked[topic, partition] == 1
             else (partition, ErrorCode.INVALID_REQUEST, -1, -1, -1)
             for partition, timestamp in timestamps.items()
         )
 
-    def _offset(self, topic: str, partition: int, timestamp: int) -> tuple[int, int, int, int, int]:
+    def _offset(self, version: int, topic: str, partition: int, timestamp: int) -> tuple[int, int, int, int, int]:
         """(partition, error_code, timestamp, offset, leader_epoch)."""
+        if timestamp < 0 and (timestamp not in _SINCE or version < _SINCE[timestamp]):
+            return (partition, ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
         if not self._view.has(topic, partition):
             return (partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
         found = 0 if timestamp in _OF_AN_EMPTY_LOG else -1
