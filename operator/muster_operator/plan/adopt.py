@@ -43,8 +43,7 @@ def read_logs(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Fou
     for index, record in records.items():
         if record.status.replicas and all(each.log_id for each in record.status.replicas):
             continue
-        logs = _used_logs(seen, record)
-        told = _Logs(record, logs, missing_pods(seen)).read() if logs else None
+        told = _told(seen, record)
         if isinstance(told, Decision):
             unclear[index] = told
         elif told is not None:
@@ -61,14 +60,31 @@ def missing_pods(seen: Observation) -> str:
     return f"{lacking} more pods" if lacking > 0 else ""
 
 
-def _used_logs(seen: Observation, record: OffsetsPartition) -> Sequence[tuple[PodView, ReplicaStatus]]:
-    """The logs that may count. If a person has named pods in spec.replicas, only those on these pods."""
+def _told(seen: Observation, record: OffsetsPartition) -> OffsetsPartition | Decision | None:
+    """What the used logs say; None: there is none that counts.
+
+    spec.replicas says where replicas shall be, which is not yet where they are. Only where the logs do not agree, or
+    name no set, it is a person's choice between them.
+    """
+    missing = missing_pods(seen)
+    logs = _used_logs(seen, record)
+    told = _Logs(record, logs, missing).read() if logs else None
     asked = record.spec.replicas
+    if isinstance(told, Decision) and told.status.reason in _FOR_A_PERSON and asked:
+        logs = [(pod, view) for pod, view in logs if pod.name in asked]
+        told = _Logs(record, logs, missing).read() if logs else None
+    return told
+
+
+_FOR_A_PERSON = (Reason.TWO_HISTORIES, Reason.UNKNOWN_LOG)
+
+
+def _used_logs(seen: Observation, record: OffsetsPartition) -> Sequence[tuple[PodView, ReplicaStatus]]:
+    """The logs that may count."""
     return [
         (pod, view)
         for pod in seen.pods
         if pod.is_up and (view := pod.replicas.get(record.spec.index)) is not None and view.used
-        if not asked or pod.name in asked
     ]
 
 

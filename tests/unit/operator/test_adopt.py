@@ -125,6 +125,23 @@ def test_majority_of_the_logs_is_enough_and_the_last_replica_is_found_when_it_is
     logs_are_whole(model)
 
 
+def test_logs_count_wherever_they_are_although_a_person_has_asked_for_other_pods() -> None:
+    """What spec.replicas asks for follows: a change of the set."""
+    model = made(pods=5)
+    first = {each.pod for each in model.objects["t-0"].status.replicas}
+    for name in [*model.running]:
+        model.restart(name)
+    model.recreate(partitions=False)
+    others = tuple(name for name in model.running if name not in first)
+    spec = replace(model.objects["t-0"].spec, replicas=(min(first), *others))
+    model.objects["t-0"] = replace(model.objects["t-0"], spec=spec, status=OffsetsPartitionStatus())
+    Operator(model, token=2).settle()
+    assert model.all_led
+    assert {each.pod for each in model.objects["t-0"].status.replicas} == {min(first), *others}
+    assert not any(each.bootstrap for pod in model.running.values() for each in pod.elections if each.partition == 0)
+    logs_are_whole(model)
+
+
 def test_minority_of_the_logs_waits_for_the_other_pods_and_names_them() -> None:
     model = made()
     logs = sets(model)
