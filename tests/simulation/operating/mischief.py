@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tests.simulation.injected import Injected
-from tests.simulation.operating.machine import CLUSTER, NAMESPACE
+from tests.simulation.operating.machine import CLUSTER, NAMESPACE, Kubernetes
 from tests.simulation.operating.objects import Backup
 from tests.simulation.operating.operator import RealOperator
 from tests.simulation.operating.record import TOPIC, Recorded
@@ -20,10 +20,13 @@ BACKUP_EVERY_MS = 700
 
 
 class ApiMischief:
-    def __init__(self, server: ApiServer, recorded: Recorded, operators: Sequence[RealOperator]) -> None:
+    def __init__(
+        self, server: ApiServer, recorded: Recorded, kubernetes: Kubernetes, operators: Sequence[RealOperator]
+    ) -> None:
         self._server = server
         self._world = server.world
         self._recorded = recorded
+        self._kubernetes = kubernetes
         self._operators = operators
         self._random = Random(f"api mischief {server.world.options.seed}")
         self._backups: list[Backup] = []
@@ -34,7 +37,8 @@ class ApiMischief:
         every(options.lag_every_ms, lambda: self._server.end_watches())
 
     def _back_up(self) -> None:
-        self._backups.append(self._server.objects.backup())
+        if self._kubernetes.is_set_up:
+            self._backups.append(self._server.objects.backup())
 
     def _restore(self) -> None:
         """etcd from a backup. Revisions go on, or the operators are started again: Kubernetes demands one of them."""

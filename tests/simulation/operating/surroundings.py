@@ -7,7 +7,7 @@ from functools import partial
 
 from aiohttp import web_app
 from tests.simulation.cluster import Cluster
-from tests.simulation.operating.machine import Kubelets
+from tests.simulation.operating.machine import Kubernetes
 from tests.simulation.operating.mischief import ApiMischief
 from tests.simulation.operating.operator import RealOperator
 from tests.simulation.operating.person import Person
@@ -30,7 +30,7 @@ class Operated:
         wire, recorded = Wire(world), Recorded(self.api)
         self.cluster = Cluster(world, rules, OperatedReplica, partial(OperatedPod, wire=wire, recorded=recorded))
         recorded.follow(self.cluster)
-        Kubelets(self.cluster, self.api, wire)
+        kubernetes = Kubernetes(self.cluster, self.api, wire)
         person = Person(self.api, self.cluster, self._drain)
         pods = list(self.cluster.pods)
         self.stores: Sequence[OperatedStore] = [
@@ -41,7 +41,7 @@ class Operated:
             for index in range(world.options.operators)
         ]
 
-        ApiMischief(self.api, recorded, self.operators)
+        ApiMischief(self.api, recorded, kubernetes, self.operators)
 
     def close(self) -> None:
         """The run is over. aiohttp remembers applications; without that all of the run is collected."""
