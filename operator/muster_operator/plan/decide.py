@@ -30,12 +30,13 @@ def decide(record: OffsetsPartition, facts: ClusterFacts, attempt: Attempt | Non
     if partition.doubled:
         text = f"pods {partition.doubled} have a log with the same id: remove the volume that is a copy"
         return stalled(record.status, Reason.DUPLICATE_LOG, text)
+    partition = partition.on_present_pods()
     led = partition.leader()
-    if led is None or led[1].leader_epoch < record.status.epoch:
+    if led is None or led[1].leader_epoch < partition.status.epoch:
         return _adopt_sets(partition, attempt) or without_leader(partition, attempt)
     pod, view = led
     if not view.is_active:
-        return _loading(record, pod, view)
+        return _loading(partition.record, pod, view)
     return _keep(partition, pod, view, attempt)
 
 

@@ -93,6 +93,13 @@ class PartitionView:
         """The same partition with this status in place of the recorded one."""
         return self if status == self.status else PartitionView(replace(self.record, status=status), self.facts)
 
+    def on_present_pods(self) -> PartitionView:
+        """The same partition with each replica on the pod that has its log now. The image tells pods where the others
+        are, so a replica that is recorded on no pod could not be elected.
+        """
+        replicas, previous = (tuple(each.replica for each in those) for those in (self.replicas, self.previous))
+        return self.with_status(replace(self.status, replicas=replicas, previous_replicas=previous))
+
     def member(self, replica: Replica) -> Member:
         """The replica where its log is now: on the recorded pod, or else on the pod that has the log."""
         pod = self.facts.pods.get(replica.pod)

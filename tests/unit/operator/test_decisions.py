@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
-from muster_coordinator.states import FailureReason, ShardState
+from muster_coordinator.states import FailureReason, ReplicaRole, ShardState
 from muster_operator.api.conditions import Reason, find_condition
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan import planner
@@ -65,6 +65,37 @@ def test_lost_node_of_a_silent_pod_is_a_witness_like_another_pod(model: Model, l
     others = {f"c_{number}": {"lost_peers": frozenset({"c-0"})} for number in (1, 2)[:lost_by]}
     actions = plan(seen(model, c_0={**SILENT, "node_lost": True}, **others), 1.0)
     assert len(elections(actions)) == moves
+
+
+def test_replica_whose_pod_was_not_known_is_recorded_and_published_where_its_log_turns_up(model: Model) -> None:
+    """As after a lost record was taken from the logs of the other pods: before anybody leads, or nobody reaches it."""
+    observation = seen(model)
+    lines = {
+        index: line.replace("c-0/", "/").replace("leader=c-0 ", "") for index, line in record_of(observation).items()
+    }
+    topic = replace(observation.topics[0], status=replace(observation.topics[0].status, leaderships=lines))
+    pods = tuple(
+        with_fields(
+            pod,
+            replicas={
+                index: replace(view, state=ShardState.INITIAL, role=ReplicaRole.NONE, leader_epoch=-1)
+                for index, view in pod.replicas.items()
+            },
+        )
+        for pod in observation.pods
+    )
+    actions = plan(with_fields(observation, pods=pods, topics=(topic,), image=None), 1.0)
+    record = next(each for each in actions if isinstance(each, RecordLeadership))
+    assert all("c-0/" in line and " /" not in line and "=/" not in line for line in record.leaderships.values())
+    image = next(each.image for each in actions if isinstance(each, PublishMetadata))
+    assert {place.pod for place in image.places} == {"c-0", "c-1", "c-2"}
+    assert len(image.places) == 9
+
+
+def record_of(observation: Observation) -> dict[str, str]:
+    found = dict(observation.topics[0].status.leaderships)
+    assert any("c-0/" in line for line in found.values())
+    return found
 
 
 def test_damage_on_a_follower_is_told_once_and_for_as_long_as_its_pod_shows_it(model: Model) -> None:
