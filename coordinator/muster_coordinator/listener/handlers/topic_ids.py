@@ -1,7 +1,7 @@
 """OffsetCommit and OffsetFetch from version 10 on, which name topics by their ids (KIP-848).
 
 As in Kafka (KafkaApis) the ids become names before a group's coordinator sees the request, and names ids in its
-answer. An id is known where Metadata gives it out: that of a declared topic (ADR 24).
+answer. An id is known where Metadata gives it out: that of a declared topic (ADR 27).
 """
 
 from __future__ import annotations
