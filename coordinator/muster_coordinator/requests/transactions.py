@@ -48,7 +48,7 @@ class AddPartitionsRequest(_Message, frozen=True):
     producer_id: int
     producer_epoch: int
     topics: TopicPartitions
-    api_version: int  # v4+: sent for a client of transaction version 2 (KIP-890)
+    api_version: int  # v4+: sent by a broker for a client of transaction version 2 (KIP-890)
     verify_only: bool = False
 
 

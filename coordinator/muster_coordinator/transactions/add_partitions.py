@@ -25,21 +25,21 @@ from muster_coordinator.transactions.states import PREPARED
 from muster_coordinator.transactions.tables import TransactionTables, transaction_record, transaction_timer
 from muster_coordinator.transactions.transitions import EPOCH_BUMP_VERSION, with_partitions
 
-EPOCH_BUMP_SINCE = 4
-"""Version of AddPartitionsToTxn that is only sent for clients of transaction version 2
-(TransactionVersion#transactionVersionForAddPartitionsToTxn)."""
+BY_BROKERS_SINCE = 4
+"""Version of AddPartitionsToTxn that brokers send, for clients of transaction version 2 (Kafka: TransactionVersion)."""
 
 
 def add_partitions(state: TransactionTables, request: AddPartitionsRequest, _token: Token, now_ms: int) -> Result:
     refusal = refuse(request, state.config)
     if refusal is not None:
         return Result(response=refusal)
-    wrong = _unmarkable(state, request.topics)
+    by_broker = request.api_version >= BY_BROKERS_SINCE
+    wrong = _refused_partitions(state, request.topics, by_broker)
     if wrong is not None:
         return Result(response=AddPartitionsResponse(request.transactional_id, wrong))
     if request.verify_only:
         return Result(response=AddPartitionsResponse(request.transactional_id, _verify(state, request)))
-    version = EPOCH_BUMP_VERSION if request.api_version >= EPOCH_BUMP_SINCE else 0
+    version = EPOCH_BUMP_VERSION if by_broker else 0
     code, result = _add(
         state, request.transactional_id, (request.producer_id, request.producer_epoch), request.topics, version, now_ms
     )
@@ -61,22 +61,26 @@ def add_offsets(state: TransactionTables, request: AddOffsetsToTxnRequest, _toke
     return Result(result.records, AddOffsetsToTxnResponse(code), timers=result.timers)
 
 
-def _unmarkable(state: TransactionTables, topics: TopicPartitions) -> TopicErrors | None:
-    """Returns the answer if one of the partitions cannot be marked: then none is added, as in Kafka. None: all can."""
+def _refused_partitions(state: TransactionTables, topics: TopicPartitions, by_broker: bool) -> TopicErrors | None:
+    """Returns the answer if one of the partitions cannot be added: then none is, as in Kafka. None: all can."""
     answer: dict[str, dict[int, int]] = {}
     refused = False
     for topic, partitions in topics:
-        takes = state.topics.takes_markers(topic)
         codes = answer.setdefault(topic, {})
         for partition in partitions:
-            if takes and state.topics.has(topic, partition):
-                codes[partition] = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
-            else:
-                refused = True
-                codes[partition] = int(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if takes else ErrorCode.INVALID_TOPIC_EXCEPTION
-                )
+            code = _partition_error(state, topic, partition, by_broker)
+            refused = refused or code is not ErrorCode.NONE
+            codes[partition] = int(code or ErrorCode.OPERATION_NOT_ATTEMPTED)
     return tuple([(topic, tuple(codes.items())) for topic, codes in answer.items()]) if refused else None
+
+
+def _partition_error(state: TransactionTables, topic: str, partition: int, by_broker: bool) -> ErrorCode:
+    """The topics that can be marked are internal ones, which a client cannot name: for it there is AddOffsetsToTxn."""
+    if not state.topics.takes_markers(topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if not by_broker:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if state.topics.has(topic, partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _producer_error(value: TransactionLogValue, producer: tuple[int, int]) -> ErrorCode:

@@ -9,7 +9,8 @@ from muster_coordinator.state_machine import Token
 
 
 class MarkedTopics(Protocol):
-    """The topics whose partitions take part in transactions: those to which this cluster can write markers."""
+    """The topics whose partitions take part in transactions: those to which this cluster can write markers. They are
+    internal ones: clients write to them through a coordinator only."""
 
     def takes_markers(self, topic: str) -> bool:
         """Whether partitions of `topic` can be marked at all."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.records.structs import UnknownRecord
 from muster_coordinator.records.transaction_log import (
     TransactionLogValue,
@@ -26,7 +27,9 @@ from muster_coordinator.transactions.tables import transaction_record, transacti
 
 START_MS = 1_700_000_000_000
 OFFSETS = "__consumer_offsets"
-PARTITIONS = 10
+PARTITIONS = 5
+GROUP_IN = {partition_for(name, PARTITIONS): name for name in ("g0", "g1", "g2", "g3", "g4")}
+"""For each offsets partition a group that lives there."""
 PARTITION = 3
 """Of the transaction topic."""
 FIRST_ID = (PARTITION + 1) << 40
@@ -49,7 +52,7 @@ class Topics:
         return 0 <= partition < PARTITIONS
 
     def partition_of_group(self, group_id: str) -> tuple[str, int] | None:
-        return (OFFSETS, len(group_id) % PARTITIONS) if self.is_known else None
+        return (OFFSETS, partition_for(group_id, PARTITIONS)) if self.is_known else None
 
 
 @dataclass
@@ -198,12 +201,18 @@ class Harness:
     def add(
         self, producer: Producer, *partitions: int, transactional_id: str = "tx", topic: str = OFFSETS, version: int = 3
     ) -> int:
-        """The code of the first partition."""
+        """The code of the last partition. Version 3: as a client of transaction version 1 adds offsets."""
+        if version < 4:
+            codes = [self.add_offsets(producer, GROUP_IN[each], transactional_id) for each in partitions or (1,)]
+            return codes[-1]
         response = self.send(
             m.AddPartitionsRequest(transactional_id, *producer, ((topic, partitions or (1,)),), version)
         )
         assert response.transactional_id == transactional_id
-        return int(response.topics[0][1][0][1])
+        return int(response.topics[0][1][-1][1])
+
+    def add_offsets(self, producer: Producer, group_id: str, transactional_id: str = "tx") -> int:
+        return int(self.send(m.AddOffsetsToTxnRequest(transactional_id, *producer, group_id)).error_code)
 
     def end(
         self, producer: Producer, committed: bool = True, *, transactional_id: str = "tx", version: int = 4

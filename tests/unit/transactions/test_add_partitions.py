@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.transactions.harness import OFFSETS, START_MS, Harness
+from tests.unit.transactions.harness import GROUP_IN, OFFSETS, START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.transaction_log import TransactionLogValue, TransactionStatus
 from muster_coordinator.requests.transactions import (
-    AddOffsetsToTxnRequest,
     AddPartitionsRequest,
     AddPartitionsResponse,
 )
@@ -20,7 +19,7 @@ AT_REST = TransactionLogValue(7, 4, 60_000, S.COMPLETE_COMMIT, (), START_MS, STA
 
 
 @pytest.mark.parametrize("status", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-@pytest.mark.parametrize(("version", "client_version"), [(0, 0), (3, 0), (4, 2), (5, 2)])
+@pytest.mark.parametrize(("version", "client_version"), [(3, 0), (4, 2), (5, 2)])
 def test_first_partition_begins_a_transaction(status: S, version: int, client_version: int) -> None:
     """shouldRespondWithSuccessOnAddPartitionsWhenStateIsEmpty, ...CompleteCommit, ...CompleteAbort."""
     harness = Harness()
@@ -107,14 +106,14 @@ def test_partition_that_nobody_can_mark_is_refused_and_no_other_is_added() -> No
     """Kafka answers OPERATION_NOT_ATTEMPTED for the others too (KafkaApis#handleAddPartitionsToTxnRequest)."""
     harness = Harness()
     producer = harness.producer()
-    topics = ((OFFSETS, (1, 10)), ("orders", (0, 1)), (OFFSETS, (2, 1)))
-    response = harness.send(AddPartitionsRequest("tx", *producer, topics, 3))
+    topics = ((OFFSETS, (1, 5)), ("orders", (0, 1)), (OFFSETS, (2, 1)))
+    response = harness.send(AddPartitionsRequest("tx", *producer, topics, 5))
     assert response.topics == (
         (
             OFFSETS,
             (
                 (1, ErrorCode.OPERATION_NOT_ATTEMPTED),
-                (10, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 (2, ErrorCode.OPERATION_NOT_ATTEMPTED),
             ),
         ),
@@ -123,44 +122,52 @@ def test_partition_that_nobody_can_mark_is_refused_and_no_other_is_added() -> No
     assert harness.status() is S.EMPTY
 
 
+@pytest.mark.parametrize("version", [0, 3])
+def test_client_cannot_name_a_partition_of_offsets(version: int) -> None:
+    """A broker does not let a client write to an internal topic: AddOffsetsToTxn adds its partitions."""
+    harness = Harness()
+    producer = harness.producer()
+    response = harness.send(AddPartitionsRequest("tx", *producer, ((OFFSETS, (1, 9)),), version))
+    assert response.topics == (
+        (OFFSETS, ((1, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (9, ErrorCode.TOPIC_AUTHORIZATION_FAILED))),
+    )
+    assert harness.status() is S.EMPTY
+
+
 def test_transaction_that_fits_no_record_is_not_written() -> None:
     harness = Harness(TransactionConfig(max_record_bytes=165))
     harness.put(AT_REST)
-    assert harness.add((7, 4), *range(10)) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.add((7, 4), *range(5), version=5) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert harness.value() == AT_REST
-    assert harness.add((7, 4), *range(5)) == ErrorCode.NONE
+    assert harness.add((7, 4), *range(3), version=5) == ErrorCode.NONE
 
 
 # -- AddOffsetsToTxn --------------------------------------------------------------------------------------------------
 
 
-def add_offsets(harness: Harness, producer: tuple[int, int], group_id: str = "group", name: str = "tx") -> int:
-    return int(harness.send(AddOffsetsToTxnRequest(name, *producer, group_id)).error_code)
-
-
 def test_offsets_of_a_group_are_the_partition_that_it_lives_in() -> None:
     harness = Harness()
     producer = harness.producer()
-    assert add_offsets(harness, producer) == ErrorCode.NONE
-    assert (harness.value().partitions, harness.value().client_version) == (((OFFSETS, (5,)),), 0)
+    assert harness.add_offsets(producer, GROUP_IN[3]) == ErrorCode.NONE
+    assert (harness.value().partitions, harness.value().client_version) == (((OFFSETS, (3,)),), 0)
 
 
 def test_offsets_are_refused_like_partitions() -> None:
     harness = Harness()
     producer = harness.producer()
-    assert add_offsets(harness, producer, name="other") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert add_offsets(harness, (producer[0], 9)) == ErrorCode.PRODUCER_FENCED
-    assert add_offsets(harness, producer, name="") == ErrorCode.INVALID_REQUEST
-    add_offsets(harness, producer)
+    assert harness.add_offsets(producer, "g", "other") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert harness.add_offsets((producer[0], 9), "g") == ErrorCode.PRODUCER_FENCED
+    assert harness.add_offsets(producer, "g", "") == ErrorCode.INVALID_REQUEST
+    harness.add_offsets(producer, "g")
     harness.end(producer)
-    assert add_offsets(harness, producer) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert harness.add_offsets(producer, "g") == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_offsets_wait_until_the_pod_knows_the_partitions() -> None:
     harness = Harness()
     producer = harness.producer()
     harness.topics.is_known = False
-    assert add_offsets(harness, producer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.add_offsets(producer, "g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # -- verification -----------------------------------------------------------------------------------------------------

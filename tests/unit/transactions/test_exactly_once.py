@@ -198,13 +198,16 @@ class Client:
         self.cluster.transactions.ask(m.InitProducerIdRequest("tx", TIMEOUT_MS), answered)
 
     def _add(self, partition: int) -> None:
-        def answered(response: m.AddPartitionsResponse | None) -> None:
-            code = ErrorCode.CONCURRENT_TRANSACTIONS if response is None else response.topics[0][1][0][1]
-            self._answered(code)
+        def answered(response: Any) -> None:
+            if isinstance(response, m.AddPartitionsResponse):
+                self._answered(response.topics[0][1][0][1])
+            else:
+                self._answered(ErrorCode.CONCURRENT_TRANSACTIONS if response is None else response.error_code)
 
-        topics = ((OFFSETS, (partition,)),)
-        api_version = 3 if self.version == 1 else 5
-        self.cluster.transactions.ask(m.AddPartitionsRequest("tx", *self.producer, topics, api_version), answered)
+        request: object = m.AddOffsetsToTxnRequest("tx", *self.producer, GROUPS[partition])
+        if self.version == 2:
+            request = m.AddPartitionsRequest("tx", *self.producer, ((OFFSETS, (partition,)),), 5)
+        self.cluster.transactions.ask(request, answered)
 
     def _write(self, partition: int) -> None:
         def answered(response: g.TxnOffsetCommitResponse | None) -> None:

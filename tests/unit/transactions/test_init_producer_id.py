@@ -88,7 +88,7 @@ def test_second_producer_aborts_the_transaction_of_the_first_and_fences_it() -> 
     after that of its producer (KAFKA-19367)."""
     harness = Harness()
     first = harness.producer()
-    harness.add(first, 2, 5)
+    harness.add(first, 2, 4)
     assert harness.init() == InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert (harness.status(), harness.value().producer_epoch) == (S.PREPARE_ABORT, first[1] + 1)
     assert harness.end(first)[0] == ErrorCode.PRODUCER_FENCED

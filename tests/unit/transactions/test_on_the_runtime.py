@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from tests.support.replicas import LIMIT_S, AnyTopic, ReplicaPod, ReplicaPods
 from tests.unit.shard.fake_world import World
-from tests.unit.transactions.harness import FIRST_ID, OFFSETS, PARTITION, Topics
+from tests.unit.transactions.harness import FIRST_ID, GROUP_IN, OFFSETS, PARTITION, Topics
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
@@ -83,8 +83,7 @@ def ask(world: World, request: object) -> Any:
 
 def ongoing(world: World) -> m.InitProducerIdResponse:
     producer = ask(world, m.InitProducerIdRequest("tx", 60_000))
-    topics = ((OFFSETS, (GROUP_PARTITION,)),)
-    ask(world, m.AddPartitionsRequest("tx", producer.producer_id, producer.producer_epoch, topics, 3))
+    ask(world, m.AddOffsetsToTxnRequest("tx", producer.producer_id, producer.producer_epoch, GROUP_IN[GROUP_PARTITION]))
     assert isinstance(producer, m.InitProducerIdResponse)
     return producer
 
@@ -168,8 +167,8 @@ async def begin(pod: ReplicaPod, name: str = "tx") -> tuple[int, int]:
     response = await ask_pod(pod, m.InitProducerIdRequest(name, 60_000))
     assert response.error_code == ErrorCode.NONE
     producer = (response.producer_id, response.producer_epoch)
-    added = await ask_pod(pod, m.AddPartitionsRequest(name, *producer, ((OFFSETS, (GROUP_PARTITION,)),), 3))
-    assert added.topics == ((OFFSETS, ((GROUP_PARTITION, ErrorCode.NONE),)),)
+    added = await ask_pod(pod, m.AddOffsetsToTxnRequest(name, *producer, GROUP_IN[GROUP_PARTITION]))
+    assert added.error_code == ErrorCode.NONE
     return producer
 
 
@@ -299,9 +298,12 @@ class Client:
         self.producer = (response.producer_id, response.producer_epoch)
 
     async def commit_offset(self, offset: int) -> None:
-        topics = ((OFFSETS, (GROUP_PARTITION,)),)
-        add = m.AddPartitionsRequest("tx", *self.producer, topics, 3 if self.version == 1 else 5)
-        await call(self.transactions, add, lambda got: got.topics[0][1][0][1] == ErrorCode.NONE)
+        if self.version == 1:
+            offsets = m.AddOffsetsToTxnRequest("tx", *self.producer, GROUP_IN[GROUP_PARTITION])
+            await call(self.transactions, offsets, lambda got: got.error_code == ErrorCode.NONE)
+        else:
+            add = m.AddPartitionsRequest("tx", *self.producer, ((OFFSETS, (GROUP_PARTITION,)),), 5)
+            await call(self.transactions, add, lambda got: got.topics[0][1][0][1] == ErrorCode.NONE)
         commit = g.TxnOffsetCommitRequest("tx", "g", *self.producer, -1, "", None, (("t", ((0, offset, -1, ""),)),), 3)
         await call(self.groups, commit, lambda got: got.topics[0][1][0][1] == ErrorCode.NONE)
 
