@@ -74,8 +74,9 @@ class ShardSettings:
 
     delete_offsets_of_removed_topics: int = _setting(0, None, 0, 1)
     """1: when a topic is removed from the declared ones, or loses partitions, the offsets that groups committed for
-    it are deleted, as a Kafka broker does when a topic is deleted. 0: they stay until they expire, so that an edit
-    that removes too much costs nothing."""
+    it are deleted, as a Kafka broker does when a topic is deleted; those with the id of another topic of that name,
+    such as a broker's, stay (ADR 24). 0: all stay until they expire, so that an edit that removes too much costs
+    nothing."""
 
     checkpoint_interval_bytes: int = _setting(524_288, None, 65_536)
     """A checkpoint of a partition's state is taken when its log has grown by this many bytes since the last one, and by

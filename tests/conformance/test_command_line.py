@@ -150,3 +150,20 @@ async def test_delete_offsets_and_groups(cluster: Cluster) -> None:
     assert (await cluster.run("--list")).split() == ["live"]
     _, refused = await run_tool(*group_command(f"127.0.0.1:{cluster.pod.kafka_port}", ("--delete", "--group", "live")))
     assert "not empty" in refused or "GroupNotEmpty" in refused, refused
+
+
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        ("org.apache.kafka.tools.VerifiableConsumer", "--group-protocol", "consumer"),
+        ("org.apache.kafka.tools.VerifiableShareConsumer",),
+    ],
+    ids=["consumer", "share"],
+)
+async def test_java_consumer_of_another_protocol_gives_up(cluster: Cluster, consumer: tuple[str, ...]) -> None:
+    """It waits for a message otherwise, and none ever comes. What it is told it would write to its log."""
+    address = f"127.0.0.1:{cluster.pod.kafka_port}"
+    more = ("--bootstrap-server", address, "--topic", "t", "--group-id", "another", "--max-messages", "1")
+    _, output = await run_tool(*consumer, *more)
+    assert '"name":"shutdown_complete"' in output, output
+    assert (await cluster.run("--list")).split() == ["idle", "live"]

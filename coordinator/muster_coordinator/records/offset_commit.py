@@ -39,10 +39,8 @@ _NO_TAGS = b"\x00"
 _TOPIC_ID_TAG = 0
 _TOPIC_ID_BYTES = 16
 _TAGGED_TOPIC_ID = b"\x01\x00\x10"  # one tagged field: the tag 0, 16 bytes
-_SIZES_WITHOUT_METADATA = (
-    _WITHOUT_METADATA.size + len(_NO_TAGS),
-    _WITHOUT_METADATA.size + len(_TAGGED_TOPIC_ID) + _TOPIC_ID_BYTES,
-)
+_PLAIN = Struct(">hqibqb")  # like _WITHOUT_METADATA, with no tagged field
+_PLAIN_WITH_ID = Struct(">hqibq3s16s")
 
 
 def encode_offset_commit_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -91,15 +89,15 @@ def decode_offset_commit_key(key: bytes) -> tuple[str, str, int]:
 
 def decode_offset_commit_value(value: bytes) -> OffsetCommitValue:
     """Raises UnsupportedValueVersionError, RecordDecodeError."""
-    if len(value) in _SIZES_WITHOUT_METADATA and value.startswith(b"\x00\x04"):
-        _, offset, leader_epoch, metadata_length, commit_ms = _WITHOUT_METADATA.unpack_from(value)
-        if metadata_length == _EMPTY_STRING:
-            tagged = value[_WITHOUT_METADATA.size :]
-            if tagged == _NO_TAGS:
-                return OffsetCommitValue(offset, leader_epoch, "", commit_ms)
-            if tagged.startswith(_TAGGED_TOPIC_ID):
-                topic_id = shared_topic_id(tagged[len(_TAGGED_TOPIC_ID) :])
-                return OffsetCommitValue(offset, leader_epoch, "", commit_ms, NO_TIMESTAMP, topic_id)
+    # Nearly all values, without the detour over a cursor.
+    if len(value) == _PLAIN_WITH_ID.size and value.startswith(b"\x00\x04"):
+        _, offset, leader_epoch, metadata_length, commit_ms, tagged, topic_id = _PLAIN_WITH_ID.unpack(value)
+        if metadata_length == _EMPTY_STRING and tagged == _TAGGED_TOPIC_ID:
+            return OffsetCommitValue(offset, leader_epoch, "", commit_ms, NO_TIMESTAMP, shared_topic_id(topic_id))
+    elif len(value) == _PLAIN.size and value.startswith(b"\x00\x04"):
+        _, offset, leader_epoch, metadata_length, commit_ms, tagged_fields = _PLAIN.unpack(value)
+        if metadata_length == _EMPTY_STRING and not tagged_fields:
+            return OffsetCommitValue(offset, leader_epoch, "", commit_ms)
     if len(value) < 2:
         raise RecordDecodeError(f"OffsetCommitValue of {len(value)} bytes")
     version = int.from_bytes(value[:2], "big", signed=True)
