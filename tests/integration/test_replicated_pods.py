@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from contextlib import aclosing
@@ -204,6 +205,38 @@ async def test_clients_find_the_new_leader_before_any_pod_has_a_new_image(tmp_pa
                     await asyncio.sleep(POLL_S)
         assert await client.fetch(group) == 1
         await client.close()
+
+
+async def test_copied_log_is_refused_by_all_pods_until_the_copy_is_gone(tmp_path: Path) -> None:
+    """Pod 3 comes back with what was on the volume of pod 1. The other three are a majority without both."""
+    async with ReplicatedPods(tmp_path, count=5, partitions=1) as pods:
+        committer = Committer(pods, group_of(0, 1))
+        await committer.further()
+        original, copy = pods.pods[1], pods.pods[3]
+        for pod in (original, copy):
+            await asyncio.get_running_loop().run_in_executor(None, pod.terminate)
+        target = copy.data_dir / "__consumer_offsets-0"
+        shutil.rmtree(target)
+        shutil.copytree(original.data_dir / "__consumer_offsets-0", target)
+        await original.start()
+        await copy.start()
+        await pods.push_image()
+        for pod in (1, 3):
+            async with asyncio.timeout(LIMIT_S):
+                while (status := await pods.status(0, pod)).reason != "DuplicateLog":
+                    await asyncio.sleep(POLL_S)
+            assert status.state is ShardState.FAILED
+            assert status.log_id == pods.log_ids[0][1]
+            assert "is on pods pod-1, pod-3: remove the volume that is a copy" in status.message
+            refused = Election(0, pods.leaders[0][1] + 1, pods.log_ids[0], force=True)
+            (result,) = (await pods.pods[pod].api.elect(ElectionsRequest((refused,)))).results
+            assert result.status is CallStatus.DAMAGED
+        await committer.further()
+        await committer.stop()
+        copy.kill()
+        await pods.caught_up(0)
+        await pods.elect(0, 1, force=True)
+        await check(pods, committer)
 
 
 async def test_draining_pod_leads_on_until_its_partitions_are_moved_then_ends(tmp_path: Path) -> None:
