@@ -51,7 +51,7 @@ class Opening:
         self._workers = workers
         self._events = events
         self._locks: dict[int, asyncio.Lock] = {}
-        self._noted_by: dict[int, int] = {}  # partition -> incarnation that notes the power loss
+        self._noted_by: dict[str, int] = {}  # log id -> incarnation that notes the power loss
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
     def _lock(self, partition: int) -> asyncio.Lock:
@@ -63,11 +63,11 @@ class Opening:
             if host.core is not None or self._health.cannot_write:
                 return
             await self._workers.blocking(self._directory.open_log, host.replica)
+            promised = host.replica.promised
+            if self._directory.lost_power and promised.used:
+                self._noted_by.setdefault(host.replica.log_id, promised.incarnation + 1)
             await self._start(host)
             self._health.log_was_tried(host.partition)
-            if self._directory.lost_power and host.replica.promised.used:
-                self._noted_by[host.partition] = host.replica.promised.incarnation + 1
-                host.lost_data()
 
     async def _start(self, host: ReplicaHost) -> None:
         await host.storage_ended()
@@ -77,6 +77,8 @@ class Opening:
         state = await self._workers.blocking(log_state, host.replica)
         if host.core is None and not self._health.cannot_write and not self._health.why_idle(host.partition):
             host.start(state)
+            if not self._has_noted(host):  # the core before was given up before it had stored that, or there was none
+                host.lost_data()
 
     async def open_all(self) -> None:
         """Recover every log before it is asked for. Each replica takes part as soon as its log is open.
@@ -111,7 +113,8 @@ class Opening:
         """Or its log is damaged: then it begins anew in any case; or people have to look at it."""
         if host.partition in self._health.damage or host.partition in self._health.stopped:
             return True
-        return host.replica.is_open and host.replica.promised.incarnation >= self._noted_by.get(host.partition, 0)
+        replica = host.replica
+        return replica.is_open and replica.promised.incarnation >= self._noted_by.get(replica.log_id, 0)
 
     def start_again(self, host: ReplicaHost) -> None:
         """Its core was given up: with one of what is durable, when all that was appended is."""
@@ -122,6 +125,8 @@ class Opening:
             async with self._lock(host.partition):
                 await all_durable(host.replica, self._turns)
                 await self._start(host)
+            if self._directory.lost_power:
+                await self._note_power_loss()
         except DamagedLogError as error:
             self._health.log_damaged(host.partition, error)
         except OSError as error:

@@ -260,6 +260,7 @@ class ReplicaManager:
 
     def doubled(self, partition: int, pods: str) -> None:
         """`pods` have the log of the replica here: it takes no part until only this pod has it (`pods` is "")."""
+        self.health.doubled.pop(partition, None)
         host = self.hosts.get(partition)
         if host is None:
             return
@@ -267,10 +268,8 @@ class ReplicaManager:
             reason = f"log {host.replica.log_id} is on pods {pods}: remove the volume that is a copy"
             self.health.doubled[partition] = reason
             host.give_up(reason, CallStatus.DAMAGED)
-        else:
-            self.health.doubled.pop(partition, None)
-            if host.replica.is_open:
-                self._opening.start_again(host)
+        elif host.replica.is_open:
+            self._opening.start_again(host)
         self._events.partition_changed(partition)
 
     def submit_early(self, partition: int, request: Any, answer: Answer) -> None:

@@ -273,6 +273,23 @@ async def test_power_loss_of_all_under_flush_os_waits_for_a_person(new_pods: New
     await pods.caught_up()
 
 
+async def test_power_loss_is_noted_by_whichever_core_is_the_first_to_begin(new_pods: NewPods) -> None:
+    """None began when the log was opened, because another pod had the same log then."""
+    pods = await new_pods(3, storage={"flush_os": True})
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    await pods[2].lose_power("boot-2")
+    await pods[2].start()
+    pods[2].up.doubled(0, "pod-2, pod-9")
+    await pods.until(lambda: pods[2].up.is_settled)
+    assert pods[2].up.replicas[0].promised.incarnation == 0
+    pods[2].up.doubled(0, "")
+    await pods.until(lambda: pods[2].up.replicas[0].promised.incarnation == 1)
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 1
+    assert await pods[0].fetch() == 10
+
+
 async def test_young_log_that_a_power_loss_emptied_under_flush_os_does_not_vote(new_pods: NewPods) -> None:
     """Nothing of it was written back: its promise alone says that it was used. Pods 0 and 1 acked what pod 2 lacks."""
     pods = await new_pods(3, storage={"flush_os": True})
