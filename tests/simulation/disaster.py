@@ -6,23 +6,45 @@ nothing at all nobody is elected.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.simulation.cluster import Partition
+from tests.simulation.operating.record import OperatedStore
 from tests.simulation.planned import PlannedStore
+from tests.simulation.replica import Replica
 from tests.simulation.store import Store
 
-__all__ = ["Disaster"]
+__all__ = ["Disaster", "flip_bit", "lose_volume"]
 
 PATIENCE_MS = 3_000
 STEP_MS = 200
 
 
-class Disaster:
-    """Strikes once."""
+def flip_bit(replica: Replica) -> None:
+    replica.storage.flip_bit()
 
-    def __init__(self, partition: Partition, store: Store | PlannedStore, at_ms: int) -> None:
+
+def lose_volume(replica: Replica) -> None:
+    """With all other replicas of the pod."""
+    for one in replica.pod.replicas:
+        one.partition.checker.lost_ids.add(one.storage.log_id)
+    replica.pod.lose_volume()
+
+
+class Disaster:
+    """Strikes once. `take`: what happens to the data of a replica whose pod is down."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        store: Store | PlannedStore | OperatedStore,
+        at_ms: int,
+        take: Callable[[Replica], None],
+    ) -> None:
         self._partition = partition
         self._world = partition.world
         self._store = store
+        self._take = take
         self._leaderless_ms = 0
         self._world.at(at_ms, self._strike)
 
@@ -40,7 +62,7 @@ class Disaster:
             replica = self._partition.replica_of(log_id)
             if replica is not None:
                 replica.pod.crash()
-                replica.storage.flip_bit()
+                self._take(replica)
                 self._world.at(random.randint(1, 300), replica.pod.start)
         self._watch()
 

@@ -123,6 +123,7 @@ def for_operating(options: Options) -> Options:
         rogue_every_ms=random.choice((0, 0, 700, 2_500)),
         rogue_sets=0.0,
         learn_every_ms=0,
+        disaster=options.replicas > 1 and options.partitions == 1 and random.random() < 0.2,
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 from tests.simulation.client import Caller, Client
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.consumer import Consumer, histories_of
-from tests.simulation.disaster import Disaster
+from tests.simulation.disaster import Disaster, flip_bit, lose_volume
 from tests.simulation.history import History
 from tests.simulation.injected import Injected
 from tests.simulation.mischief import Mischief
@@ -78,7 +78,8 @@ class Simulation:
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
         Mischief(self.cluster, api, self.stores, self.operators)
         if options.disaster:
-            Disaster(*pairs[0], self.world.random.randint(options.safety_ms // 2, options.safety_ms))
+            at_ms = self.world.random.randint(options.safety_ms // 2, options.safety_ms)
+            Disaster(*pairs[0], at_ms, lose_volume if options.operating else flip_bit)
 
     def run(self) -> Outcome:
         options = self.world.options

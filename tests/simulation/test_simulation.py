@@ -32,6 +32,8 @@ SEEDS = 200
 PART = 25
 STRUCK_SEEDS = 100
 REPLAYED = (3, 6, 9, 14)
+ONLY_REAL_OPERATORS = (Injected.STORE_RESTORED, Injected.STATUS_LOST)
+"""They strike in `operating/test_operating.py`."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
@@ -90,7 +92,7 @@ def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
     struck: Counter[Injected] = Counter()
     for seed in range(STRUCK_SEEDS):
         struck += simulate(draw_options(seed)).injected
-    assert [kind.value for kind in Injected if kind not in struck] == []
+    assert [kind.value for kind in Injected if kind not in struck and kind not in ONLY_REAL_OPERATORS] == []
 
 
 @pytest.mark.parametrize("name", CANARIES)

@@ -21,7 +21,7 @@ from muster_operator.kube import store as kube_store
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.objects import status_body
 from muster_operator.kube.store import KubeStore
-from muster_operator.plan import decide, metadata, objects, planner, set_change
+from muster_operator.plan import decide, failover, metadata, objects, planner, set_change
 from muster_operator.plan.actions import Action, Elect
 from muster_operator.plan.decision import Decision
 from muster_operator.plan.observation import PodView
@@ -132,6 +132,12 @@ def _content_leader(self: PartitionView) -> tuple[PodView, Any] | None:
     return None if led is None else (led[0], replace(led[1], needs_higher_epoch=False))
 
 
+def _a_word_is_for_ever(partition: PartitionView) -> bool:
+    return partition.record.spec.allow_data_loss is not None and any(
+        failover._may_lead(partition, each, loss=True) for each in failover._left(partition, loss=True)
+    )
+
+
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 _learn = PodSession.learn_elections
@@ -169,5 +175,6 @@ OPERATOR_FAULTS = {
     "sets that the log names are not taken over": HostFault(
         100, decide, "_adopt_sets", lambda partition, attempt: None
     ),
+    "a word about a loss holds for ever": HostFault(100, failover, "_loss_is_allowed", _a_word_is_for_ever),
     "a leader that needs a higher epoch is left alone": HostFault(100, PartitionView, "leader", _content_leader),
 }

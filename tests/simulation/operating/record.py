@@ -53,6 +53,7 @@ class Recorded:
         self._status: dict[int, OffsetsPartitionStatus] = {}
         self._lines: dict[str, str] = {}
         self._issued: dict[tuple[int, int], set[tuple[str, Sets]]] = {}  # what was recorded, by partition and epoch
+        self._led: dict[tuple[int, int], int] = {}  # the highest led epoch when an epoch was recorded first
         self._called: dict[tuple[int, int], str] = {}
         self._words: dict[int, int] = {}  # the highest epoch of which a person allowed the loss
         server.on_write.append(self._written)
@@ -106,6 +107,7 @@ class Recorded:
                 raise Violation(f"the record of partition {index} goes back: {line} after {before}")
             self.server.world.log(f"recorded of {index}: {_short(record)}")
             sets = Sets(log_ids(record.replicas), log_ids(record.previous_replicas))
+            self._led.setdefault((int(index), record.epoch), record.led_epoch)
             self._issued.setdefault((int(index), record.epoch), set()).add((record.leader or "", sets))
             if all(all(each) for each in sets.each):
                 self._partitions[int(index)].named.update(sets.each)
@@ -143,8 +145,9 @@ class Recorded:
         index, epoch = call.partition, call.epoch
         if pod not in {leader for leader, _ in self._issued.get((index, epoch), ())}:
             self._is_broken(f"pod {pod} is elected with loss in epoch {epoch} of partition {index}: not recorded")
-        if index not in self._words:
-            self._is_broken(f"epoch {epoch} of partition {index} accepts a loss that nobody allowed")
+        word, led = self._words.get(index, -1), self._led.get((index, epoch), -1)
+        if word < max(led, 0):
+            self._is_broken(f"epoch {epoch} of {index} accepts a loss; the word is about {word}, led was {led}")
         self._partitions[index].checker.accepts_loss(epoch)
 
     def resigns(self, pod: str, call: Resignation) -> None:
