@@ -95,8 +95,8 @@ class Broker:
 class Ours:
     """The state machine, whose markers are written at once."""
 
-    def __init__(self) -> None:
-        self.harness = Harness()
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
 
     def init(self, name: str, producer: Producer) -> Outcome:
         answer = self.harness.init(name, producer, TIMEOUT_MS)
@@ -114,7 +114,7 @@ class Ours:
         assert isinstance(found, m.DescribedTransaction)
         if found.state == "Empty":
             return found.state, found.producer_id
-        partitions = tuple(p for _, indexes in found.topics for p in indexes)
+        partitions = tuple(sorted(p for _, indexes in found.topics for p in indexes))
         return found.state, found.producer_id, found.producer_epoch, partitions
 
 
@@ -122,7 +122,7 @@ class Walk:
     """`pairs`: the producers that both have answered, ours and the broker's."""
 
     def __init__(self, broker: Broker, name: str, seed: int) -> None:
-        self.broker, self.ours, self.name = broker, Ours(), name
+        self.broker, self.ours, self.name = broker, Ours(Harness()), name
         self.chance = random.Random(seed)
         self.pairs: list[tuple[Producer, Producer]] = []
         self.ids: dict[int, int] = {-1: -1}  # producer ids of the broker -> ours
@@ -169,7 +169,7 @@ class Walk:
         self.trail[-1] += f" -> {got}"
 
 
-async def _coordinator_is_there(broker: Broker) -> None:
+async def coordinator_is_there(broker: Broker) -> None:
     """The first producer makes the broker create its topic."""
     async with asyncio.timeout(WAIT_S):
         while (await broker.init("first", NO_PRODUCER))[0]:
@@ -183,7 +183,7 @@ async def test_producers_are_answered_as_by_a_broker(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": str(PARTITIONS)}
     async with KafkaBroker(tmp_path, settings, {"t": 1}) as running:
         client = await KafkaClient.connect(running.port)
-        await _coordinator_is_there(Broker(client))
+        await coordinator_is_there(Broker(client))
         for seed in range(WALKS):
             await Walk(Broker(client), f"tx-{seed}", seed).run()
         await client.close()

@@ -4,8 +4,7 @@ Key: version i16 (0) | transactionalId str.
 Value: version i16 | producerId i64 | producerEpoch i16 | transactionTimeout i32 | status i8 | partitions narray of
 (topic str, array of i32) | lastUpdateTimestamp i64 | startTimestamp i64 | tagged fields (1): 0 previousProducerId i64,
 1 nextProducerId i64, 2 clientTransactionVersion i16. Version 1 is flexible. Written: value 1, as by every broker since
-transaction.version 1. Brokers read the tagged fields 0 and 1, and never write them: there a transaction that ends with
-another producer id forgets it when its coordinator moves.
+transaction.version 1. Kafka 4.1 did not write the tagged fields 0 and 1 yet.
 Source: TransactionLogKey.json, TransactionLogValue.json, TransactionLog.scala.
 """
 
@@ -48,9 +47,9 @@ class TransactionStatus(IntEnum):
 class TransactionLogValue(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """State of one transactional id. Times are ms since 1970; `start_ms` -1: no transaction has begun.
 
-    `previous_producer_id`: the one before this record, if that was another one. `next_producer_id`: the one that a
-    transaction which ends takes then, because the epochs of its own are used up. Both are -1 if there is none.
-    `client_version`: the transaction version of the client that began or ended the transaction (0 or 2, KIP-890).
+    `previous_producer_id`: the producer id of the record before. `next_producer_id`: the one that a transaction which
+    ends takes then, because the epochs of its own are used up. Both are -1 if there is none. `client_version`: the
+    transaction version of the client that began or ended the transaction (0 or 2, KIP-890).
     """
 
     producer_id: int

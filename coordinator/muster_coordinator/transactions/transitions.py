@@ -26,7 +26,9 @@ def is_exhausted(epoch: int) -> bool:
 
 def created(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionLogValue:
     """A transactional id that was unknown."""
-    return TransactionLogValue(producer_id, 0, timeout_ms, TransactionStatus.EMPTY, (), now_ms, -1)
+    return TransactionLogValue(
+        producer_id, 0, timeout_ms, TransactionStatus.EMPTY, (), now_ms, -1, previous_producer_id=producer_id
+    )
 
 
 def initialised(
@@ -92,11 +94,10 @@ def completed(value: TransactionLogValue, now_ms: int) -> TransactionLogValue:
 
 
 def _follows(value: TransactionLogValue, event: TransactionEvent, now_ms: int, **fields: Any) -> TransactionLogValue:
-    rotated = fields.get("producer_id", value.producer_id) != value.producer_id
     return replace(
         value,
         status=next_status(value.status, event),
-        previous_producer_id=value.producer_id if rotated else -1,
+        previous_producer_id=value.producer_id,
         last_update_ms=now_ms,
         **fields,
     )

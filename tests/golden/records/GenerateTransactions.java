@@ -1,15 +1,13 @@
 import java.util.*;
-import kafka.coordinator.transaction.*;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.coordinator.transaction.*;
 import org.apache.kafka.coordinator.transaction.generated.*;
 import org.apache.kafka.server.common.TransactionVersion;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** Prints the records that Kafka's transaction coordinator writes, step by step.
  *
- * With the jars of org.apache.kafka:kafka_2.13:4.1.0 in libs: java -cp "libs/*" GenerateTransactions.java
+ * With the jars of org.apache.kafka:kafka_2.13:4.3.1 in libs: java -cp "libs/*" GenerateTransactions.java
  */
 public class GenerateTransactions {
     static final String OFFSETS = "__consumer_offsets";
@@ -23,18 +21,17 @@ public class GenerateTransactions {
     static void begin(String scenario, long producerId, int epoch, TransactionState state) {
         name = scenario;
         now = 1700000000000L;
-        txn = new TransactionMetadata("tx-ä", producerId, -1L, -1L, (short) epoch, (short) -1, 60000, state, CollectionConverters.asScala(new HashSet<TopicPartition>()), -1L, now, TransactionVersion.TV_0);
+        txn = new TransactionMetadata("tx-ä", producerId, -1L, -1L, (short) epoch, (short) -1, 60000, state, new HashSet<TopicPartition>(), -1L, now, TransactionVersion.TV_0);
     }
 
     /** Writes the record of a transition, and makes the transition. */
     static void step(String what, TxnTransitMetadata to) {
-        put(name + "." + what, TransactionLog$.MODULE$.valueToBytes(to, TransactionVersion.TV_2));
+        put(name + "." + what, TransactionLog.valueToBytes(to, TransactionVersion.TV_2));
         txn.completeTransitionTo(to);
     }
 
     static void init(String what, Short expected) {
-        scala.Option<Object> epoch = expected == null ? scala.Option.empty() : scala.Option.apply((Object) expected);
-        step(what, txn.prepareIncrementProducerEpoch(60000, epoch, tick()).toOption().get());
+        step(what, txn.prepareIncrementProducerEpoch(60000, Optional.ofNullable(expected), tick()));
     }
 
     static void rotate(String what, long id) { step(what, txn.prepareProducerIdRotation(id, 30000, tick(), false)); }
@@ -42,7 +39,7 @@ public class GenerateTransactions {
     static void add(String what, TransactionVersion version, int... partitions) {
         Set<TopicPartition> added = new HashSet<>();
         for (int p : partitions) added.add(new TopicPartition(OFFSETS, p));
-        step(what, txn.prepareAddPartitions(CollectionConverters.asScala(added).toSet(), tick(), version));
+        step(what, txn.prepareAddPartitions(added, tick(), version));
     }
 
     static void end(String what, TransactionState state, TransactionVersion version, long nextId, boolean nothing) {
@@ -53,8 +50,8 @@ public class GenerateTransactions {
 
     public static void main(String[] x) {
         TransactionVersion v0 = TransactionVersion.TV_0, v2 = TransactionVersion.TV_2;
-        put("key", TransactionLog$.MODULE$.keyToBytes("tx-ä"));
-        put("key-of-producer-ids", TransactionLog$.MODULE$.keyToBytes(""));
+        put("key", TransactionLog.keyToBytes("tx-ä"));
+        put("key-of-producer-ids", TransactionLog.keyToBytes(""));
         put("producer-ids", MessageUtil.toVersionPrefixedBytes((short) 1, new TransactionLogValue().setProducerId((1L << 40) + 1000).setProducerEpoch((short) -1).setTransactionTimeoutMs(0).setTransactionStatus((byte) 0).setTransactionPartitions(null).setTransactionLastUpdateTimestampMs(1700000000000L).setTransactionStartTimestampMs(-1)));
         TransactionLogValue all = new TransactionLogValue().setProducerId(9).setProducerEpoch((short) 3).setTransactionTimeoutMs(60000).setTransactionStatus((byte) 1).setTransactionLastUpdateTimestampMs(1700000000001L).setTransactionStartTimestampMs(1700000000000L).setTransactionPartitions(List.of(new TransactionLogValue.PartitionsSchema().setTopic("t-ü").setPartitionIds(List.of(0, 7)), new TransactionLogValue.PartitionsSchema().setTopic(OFFSETS).setPartitionIds(List.of(200))));
         put("value-0", MessageUtil.toVersionPrefixedBytes((short) 0, all));

@@ -86,6 +86,9 @@ class Harness:
         self.last = Result()
         self.coordinator = self.new()
         self.follower = self.new()
+        self.start()
+
+    def start(self) -> None:
         self._apply(self.coordinator.on_loaded(self.now_ms))
 
     def new(self) -> TransactionCoordinator:
@@ -119,13 +122,13 @@ class Harness:
         self.timers.clear()
         self.coordinator = self.new()
         replay(self.coordinator, self.log)
-        self._apply(self.coordinator.on_loaded(self.now_ms))
+        self.start()
 
     def lead_again(self) -> None:
         """The leader goes and comes back with the state that it had."""
         self.coordinator.on_unloaded()
         self.timers.clear()
-        self._apply(self.coordinator.on_loaded(self.now_ms))
+        self.start()
 
     def lose_records(self, count: int) -> None:
         """The last records never reached the log: the leader steps down, and another one loads what is there."""

@@ -27,7 +27,7 @@ def test_first_partition_begins_a_transaction(status: S, version: int, client_ve
     harness.now_ms += 10
     assert harness.add((7, 4), 2, 1, 2, version=version) == ErrorCode.NONE
     assert harness.value() == TransactionLogValue(
-        7, 4, 60_000, S.ONGOING, ((OFFSETS, (1, 2)),), START_MS + 10, START_MS + 10, client_version=client_version
+        7, 4, 60_000, S.ONGOING, ((OFFSETS, (1, 2)),), START_MS + 10, START_MS + 10, 7, client_version=client_version
     )
 
 
@@ -135,7 +135,7 @@ def test_client_cannot_name_a_partition_of_offsets(version: int) -> None:
 
 
 def test_transaction_that_fits_no_record_is_not_written() -> None:
-    harness = Harness(TransactionConfig(max_record_bytes=165))
+    harness = Harness(TransactionConfig(max_record_bytes=177))
     harness.put(AT_REST)
     assert harness.add((7, 4), *range(5), version=5) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert harness.value() == AT_REST

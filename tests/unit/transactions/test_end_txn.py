@@ -43,6 +43,7 @@ def test_decision_is_one_record_and_the_answer_does_not_wait_for_markers(
         PARTITIONS,
         START_MS + 10,
         START_MS,
+        7,
         client_version=2 if version == 5 else 0,
     )
     harness.finish()
@@ -154,7 +155,7 @@ def test_v2_abort_before_the_first_partition_only_moves_the_epoch(status: S) -> 
     harness.now_ms += 10
     assert harness.end((7, 4), committed=False, version=5) == (E.NONE, 7, 5)
     assert harness.value() == TransactionLogValue(
-        7, 5, 60_000, S.COMPLETE_ABORT, (), START_MS + 10, START_MS + 10, client_version=2
+        7, 5, 60_000, S.COMPLETE_ABORT, (), START_MS + 10, START_MS + 10, 7, client_version=2
     )
     harness.advance(10_000)
     assert harness.writer.asked == []

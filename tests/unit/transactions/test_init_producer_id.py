@@ -20,7 +20,7 @@ def test_new_id_starts_at_epoch_0() -> None:
     """shouldInitPidWithEpochZeroForNewTransactionalId."""
     harness = Harness()
     assert harness.init() == InitProducerIdResponse(ErrorCode.NONE, FIRST_ID, 0)
-    assert harness.value() == TransactionLogValue(FIRST_ID, 0, 60_000, S.EMPTY, (), START_MS, -1)
+    assert harness.value() == TransactionLogValue(FIRST_ID, 0, 60_000, S.EMPTY, (), START_MS, -1, FIRST_ID)
 
 
 def test_producer_without_a_transactional_id_gets_ids_and_leaves_nothing_behind() -> None:
@@ -66,7 +66,7 @@ def test_next_producer_gets_the_next_epoch_and_its_own_time_out(status: S) -> No
     harness.put(replace(AT_REST, status=status))
     harness.now_ms += 10
     assert harness.init(timeout_ms=30_000) == InitProducerIdResponse(ErrorCode.NONE, 7, 5)
-    assert harness.value() == TransactionLogValue(7, 5, 30_000, S.EMPTY, (), START_MS + 10, -1)
+    assert harness.value() == TransactionLogValue(7, 5, 30_000, S.EMPTY, (), START_MS + 10, -1, 7)
 
 
 @pytest.mark.parametrize("committed", [True, False])
