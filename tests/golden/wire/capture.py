@@ -1,8 +1,9 @@
-"""Captures what real Kafka clients send, as golden bytes: `python -m tests.golden.wire.capture`.
+"""Captures what real Kafka clients send, as golden bytes: `python -m tests.golden.wire.capture [CLIENT ...]`.
 
-A stand-in coordinator on loopback answers three clients with this repository's own encoders, well enough that each
-joins a group, commits, reads the offset back and leaves. The first request of every (API, version) of each client goes
-to `requests.json`, one hex frame without its length prefix. Not run by the tests: clients come and go, bytes stay.
+A stand-in coordinator on loopback answers the clients with this repository's own encoders, well enough that each joins
+a group, commits, reads the offset back and leaves. The first request of every (API, version) of each client goes to
+`requests.json`, one hex frame without its length prefix; those of clients that are not named stay. Not run by the
+tests: clients come and go, bytes stay. Kafka's own client needs a JDK.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import subprocess
+import sys
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
+
+from bench.builds import KAFKA_VERSION, kafka_jars
 
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as g
@@ -168,7 +173,13 @@ async def aiokafka(bootstrap: str) -> None:
     await consumer.stop()
 
 
+def kafka_clients(bootstrap: str) -> None:
+    source = Path(__file__).with_name("GoldenClient.java")
+    subprocess.run(["java", "-cp", f"{kafka_jars()}/*", str(source), bootstrap, GROUP, TOPIC], check=True, timeout=50)
+
+
 CLIENTS = {
+    "kafka-clients": lambda bootstrap: kafka_clients(bootstrap),
     "confluent-kafka": lambda bootstrap: confluent(bootstrap),
     "kafka-python": lambda bootstrap: kafka_python(bootstrap),
     "aiokafka": lambda bootstrap: asyncio.run(aiokafka(bootstrap)),
@@ -186,10 +197,12 @@ async def capture(name: str) -> dict[str, str]:
 
 
 def main() -> None:
-    found = {}
-    for name in CLIENTS:
-        found[f"{name} {distribution_version(name)}"] = asyncio.run(capture(name))
-        print(name, *found[f"{name} {distribution_version(name)}"], sep="\n  ")
+    chosen = sys.argv[1:] or list(CLIENTS)
+    found = {client: seen for client, seen in json.loads(TARGET.read_text()).items() if client.split()[0] not in chosen}
+    for name in chosen:
+        release = KAFKA_VERSION if name == "kafka-clients" else distribution_version(name)
+        found[f"{name} {release}"] = asyncio.run(capture(name))
+        print(name, *found[f"{name} {release}"], sep="\n  ")
     TARGET.write_text(json.dumps(found, indent=1) + "\n")
 
 

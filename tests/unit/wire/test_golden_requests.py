@@ -41,6 +41,13 @@ def test_commit_of_librdkafka() -> None:
     assert request == g.OffsetCommitRequest("golden-group", 1, "rdkafka-1", None, -1, topics, api_version=9)
 
 
+def test_commit_of_kafkas_own_client() -> None:
+    """Its classic consumer names topics, also where ids are served."""
+    request = of("kafka-clients", "OffsetCommit v9")
+    assert (request.group_id, request.topics) == ("golden-group", (("orders", ((0, 45, -1, "x"),)),))
+    assert of("kafka-clients", "ListOffsets v11").topics == (("orders", ((0, 0, -1),)),)
+
+
 def test_commit_of_kafka_python() -> None:
     request = of("kafka-python", "OffsetCommit v8")
     assert (request.group_id, request.topics) == ("golden-group", (("orders", ((0, 43, -1, "x"),)),))
