@@ -127,7 +127,7 @@ def test_kubectl_get_shows_the_columns_that_a_person_looks_for(namespace: str) -
     shown = kubectl("get", "coordinatorclusters,offsetstopics,offsetspartitions", "-n", namespace).stdout
     headers = [line.split() for line in shown.splitlines() if line.startswith("NAME")]
     assert headers == [
-        ["NAME", "READY", "PODS", "PARTITIONS", "LED", "STATE", "AGE"],
+        ["NAME", "READY", "PODS", "UPDATED", "PARTITIONS", "LED", "STATE", "AGE"],
         ["NAME", "READY", "CLUSTER", "PARTITIONS", "REPLICATION", "LED", "STATE", "RESHARD", "AGE"],
         ["NAME", "READY", "LEADER", "EPOCH", "STATE", "FOLLOWING", "AGE"],
     ]

@@ -171,12 +171,14 @@ def test_kustomize_base_is_taken_by_the_api_server(custom_resources: None) -> No
     assert sorted(set(kinds)) == [
         "ClusterRole",
         "ClusterRoleBinding",
-        "CustomResourceDefinition",
         "Deployment",
         "Namespace",
         "Role",
         "RoleBinding",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
     kubectl("apply", "--dry-run=server", "-f", str(REPOSITORY / "config/rbac.yaml"), "-n", "default")
+    kubectl("apply", "--dry-run=server", "-f", str(REPOSITORY / "config/deletion-protection.yaml"))
     kubectl("apply", "--dry-run=server", "-f", str(REPOSITORY / "config/operator.yaml"), "-n", "default")

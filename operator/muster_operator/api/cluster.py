@@ -176,6 +176,16 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     resources: Resources = Resources()
     pod_template: PodTemplate = PodTemplate()
     rollout: Rollout = Rollout()
+    deletion_policy: Annotated[
+        Literal["Retain", "Delete"],
+        Meta(
+            description="Retain: the volumes of the pods stay when this resource is deleted, and a cluster of the same"
+            " name goes on from them. Delete: they are deleted with it."
+        ),
+    ] = "Retain"
+    deletion_protection: Annotated[
+        bool, Meta(description="Refuse to delete this resource (by config/deletion-protection.yaml).")
+    ] = False
     suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects no leader.")] = (
         False
     )

@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions, generated from the models: `python -m muster_operator.api.crds [DIRECTORY]`.
+"""CustomResourceDefinitions, generated from the models: `python -m muster_operator.api.crds [DIRECTORY ...]`.
 
-Writes crds/<plural>.yaml, which is checked in; a test compares the two.
+Writes <plural>.yaml into crds/ and into the chart of the definitions, which are checked in; a test compares them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,11 @@ def _definition(kind: Kind) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{models.GROUP}", "labels": {"app.kubernetes.io/part-of": "muster"}},
+        "metadata": {
+            "name": f"{kind.plural}.{models.GROUP}",
+            "labels": {"app.kubernetes.io/part-of": "muster"},
+            "annotations": {"helm.sh/resource-policy": "keep"},
+        },
         "spec": {
             "group": models.GROUP,
             "scope": "Namespaced",
@@ -202,13 +206,13 @@ def _column(column: Column) -> dict[str, Any]:
     return {**shown, "priority": column.priority} if column.priority else shown
 
 
-def main(directory: str = "crds") -> None:
-    """Write every definition into the directory."""
-    target = Path(directory)
-    target.mkdir(parents=True, exist_ok=True)
-    for plural, definition in definitions():
-        (target / f"{plural}.yaml").write_text(render(definition), encoding="utf-8")
+def main(*directories: str) -> None:
+    """Write every definition into each directory."""
+    for target in map(Path, directories or ("crds", "charts/muster-crds/templates")):
+        target.mkdir(parents=True, exist_ok=True)
+        for plural, definition in definitions():
+            (target / f"{plural}.yaml").write_text(render(definition), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:])

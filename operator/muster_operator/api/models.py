@@ -121,6 +121,13 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = 104_857_600
     reshard: Reshard | None = None
+    deletion_protection: Annotated[
+        bool,
+        Meta(
+            description="Refuse to delete this resource (by config/deletion-protection.yaml). The logs stay on the"
+            " volumes in any case, and a topic that is created again goes on from them."
+        ),
+    ] = False
 
 
 class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -124,8 +124,8 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             # The operator replaces pods, one at a time, after it has moved their leaders (ADR 5).
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": _selector(cluster)},
-            # The log is the data: neither scaling down nor deleting the cluster may drop it.
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            # The log is the data: scaling down never drops it, and deleting the cluster only if that is declared.
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": spec.deletion_policy, "whenScaled": "Retain"},
             "template": {
                 "metadata": {
                     "labels": {**spec.pod_template.labels, **own_labels(cluster)},

@@ -14,6 +14,7 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState, Replica
 from muster_operator.plan.adopt import missing_pods
 from muster_operator.plan.decision import Decision, stalled
+from muster_operator.plan.hints import patch
 from muster_operator.plan.observation import Observation, PodView
 
 
@@ -23,7 +24,12 @@ def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
     factor, pods = topic.spec.replication_factor, seen.cluster.spec.pods
     if factor <= pods:
         return ""
-    return f"replicationFactor {factor} needs {factor} pods, and CoordinatorCluster {seen.name} has {pods}"
+    more = patch("coordinatorcluster", seen.cluster.metadata, {"pods": factor})
+    fewer = patch("offsetstopic", topic.metadata, {"replicationFactor": 3 if pods >= 3 else 1})
+    return (
+        f"replicationFactor {factor} needs {factor} pods, and CoordinatorCluster {seen.name} has {pods}. Have more"
+        f" pods: {more}; or fewer copies: {fewer}"
+    )
 
 
 def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Mapping[int, Decision]:

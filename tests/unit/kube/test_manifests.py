@@ -261,3 +261,12 @@ def test_pod_whose_container_ended_does_not_run() -> None:
 def test_disruption_budget_lets_pods_go_that_serve_nobody() -> None:
     (budget,) = built("PodDisruptionBudget", cluster())
     assert (budget["spec"]["maxUnavailable"], budget["spec"]["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+@pytest.mark.parametrize(("policy", "when_deleted"), [({}, "Retain"), ({"deletionPolicy": "Delete"}, "Delete")])
+def test_volumes_stay_when_the_cluster_is_deleted_unless_that_is_declared(
+    policy: dict[str, str], when_deleted: str
+) -> None:
+    (stateful_set,) = built("StatefulSet", cluster(**policy))
+    retention = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
+    assert retention == {"whenDeleted": when_deleted, "whenScaled": "Retain"}

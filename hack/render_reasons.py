@@ -1,0 +1,50 @@
+"""Renders docs/reasons.md: every reason that a condition, a status or an Event of the operator can have.
+
+python hack/render_reasons.py            print the page
+python hack/render_reasons.py --write    write docs/reasons.md
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reasons.md"
+SOURCE = ROOT / "operator" / "muster_operator" / "api" / "conditions.py"
+
+HEAD = """# Reasons
+
+Rendered from the code by `hack/render_reasons.py`; a test holds this page true, and another one that each reason is
+reached by a test. These words are stable: conditions, `status.reason`, Events, log lines and metrics use them. The
+message next to a reason says what it is about and, where a person has to act, has the command.
+
+| reason | what it says |
+|---|---|
+"""
+
+
+def reasons() -> dict[str, str]:
+    """The reasons with their docstrings, in the order of the code."""
+    body = ast.parse(SOURCE.read_text(encoding="utf-8")).body
+    enum = next(each for each in body if isinstance(each, ast.ClassDef) and each.name == "Reason")
+    found: dict[str, str] = {}
+    for each in enum.body:
+        match each:
+            case ast.Assign(value=ast.Constant(value=str(word))):
+                found[word] = ""
+            case ast.Expr(value=ast.Constant(value=str(text))) if found:
+                found[next(reversed(found))] = " ".join(text.split())
+    return found
+
+
+def page() -> str:
+    return HEAD + "".join(f"| `{word}` | {text} |\n" for word, text in reasons().items())
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        print(page(), end="")
