@@ -189,6 +189,7 @@ class ReplicaHost:
             now_ms,
             self._settings.replication,
             partial(randint, period, 2 * period) if period else None,
+            may_nominate=lambda: not self._storage.why_full(),
         )
         self._work = StorageWork(
             self.replica,

@@ -65,10 +65,14 @@ class Turns(Protocol):
 
 
 class Storage(Protocol):
-    """The pod's data directory. The methods block."""
+    """The pod's data directory. The methods block, but `why_full`."""
 
     pace: Pace
     """Of the disk that has the journal and the promises."""
+
+    def why_full(self) -> str:
+        """Why no replica here should begin to lead, "" if there is room. Does not wait for the disk."""
+        ...
 
     def begin_copy(self, replica: StoredReplica) -> LogCopy:
         """Returns an empty log beside that of `replica`. Raises OSError."""

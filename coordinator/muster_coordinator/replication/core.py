@@ -51,7 +51,7 @@ M = TypeVar("M", Append, Fetch, Seal)
 
 class ReplicaCore:
     """`nomination_delay_ms`: draws how long to wait for operator and leader before nominating itself, in [T, 2T];
-    None: never.
+    None: never. `may_nominate`: asked each time when that has passed, whether this pod could append.
     """
 
     def __init__(
@@ -64,11 +64,13 @@ class ReplicaCore:
         settings: ReplicationSettings,
         nomination_delay_ms: Callable[[], int] | None = None,
         rules: Rules = RULES,
+        *,
+        may_nominate: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = Context(partition, log_id, promise, log, settings, rules)
         self._context.now_ms = now_ms
         self._follower = Follower(self._context)
-        self._leadership = Leadership(self._context, self._follower, nomination_delay_ms)
+        self._leadership = Leadership(self._context, self._follower, nomination_delay_ms, may_nominate)
         self._deferred: deque[Continue] = deque()
 
     # -- what the host may look at ------------------------------------------------------------------------------------

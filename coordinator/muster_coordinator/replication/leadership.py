@@ -23,10 +23,17 @@ from muster_coordinator.replication.sets import Sets
 class Leadership:
     """`leader` and `candidate` are None unless this replica is one; an ACTIVE leader may be a candidate again.
 
-    `nomination_delay_ms`: see `ReplicaCore`. `highest_epoch`: that any replica was seen to have promised.
+    `nomination_delay_ms`, `may_nominate`: see `ReplicaCore`. `highest_epoch`: that any replica was seen to have
+    promised.
     """
 
-    def __init__(self, context: Context, follower: Follower, nomination_delay_ms: Callable[[], int] | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        follower: Follower,
+        nomination_delay_ms: Callable[[], int] | None,
+        may_nominate: Callable[[], bool],
+    ) -> None:
         self.candidate: Candidate | None = None
         self.leader: Leader | None = None
         self.highest_epoch = context.promise.epoch
@@ -37,6 +44,7 @@ class Leadership:
         self._learners: tuple[str, ...] = ()
         self._tickets = 0
         self._nomination_delay_ms = nomination_delay_ms
+        self._may_nominate = may_nominate
         self._nominate_after_ms = nomination_delay_ms() if nomination_delay_ms is not None else 0
 
     @property
@@ -210,4 +218,6 @@ class Leadership:
             return
         self.quiet_since_ms = context.now_ms
         self._nominate_after_ms = self._nomination_delay_ms()
+        if not self._may_nominate():
+            return
         self._begin_election(ElectionCall(context.promise.epoch + 1, sets), nominated=True)

@@ -14,7 +14,7 @@ from tests.support.replicas import Asked, ReplicaPods
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.replication import effects as fx
-from muster_coordinator.replication.messages import Append, Message, Sealed
+from muster_coordinator.replication.messages import Append, Message, Question, Sealed
 from muster_coordinator.requests import groups as m
 from muster_coordinator.states import ShardState
 
@@ -276,6 +276,21 @@ async def test_self_nominated_replica_leads_without_an_operator(new_pods: NewPod
     leader = next(pod for pod in pods.pods if pod.leads())
     assert await leader.fetch() == 3
     assert leader.shard().epoch > 1
+
+
+async def test_replica_on_a_full_disk_does_not_nominate_itself(
+    new_pods: NewPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = await new_pods(3, self_nomination_ms=100)
+    await pods.caught_up()
+    monkeypatch.setattr(pods[1].disk, "free_bytes", lambda path: 0)
+    sent: list[str] = []
+    pods.network.drop = lambda message: bool(isinstance(message, Question) and sent.append(message.sender))
+    log_id = pods[1].log_id()
+    await pods[0].kill()
+    await pods.until(pods[2].leads)
+    assert log_id not in sent
+    assert pods[1].up.replicas[0].promised.leader == pods[2].log_id()
 
 
 async def test_operator_that_is_heard_keeps_replicas_from_nominating_themselves(new_pods: NewPods) -> None:
