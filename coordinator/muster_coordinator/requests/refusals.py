@@ -1,4 +1,4 @@
-"""Error responses to the requests of the group coordinator, each with the code where its API puts it."""
+"""Error responses to the requests of the coordinators, each with the code where its API puts it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import transactions as t
 
 
 def _every_partition(topics: tuple[tuple[str, tuple[Any, ...]], ...], code: int) -> tuple[Any, ...]:
@@ -36,6 +37,14 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     m.OffsetDeleteRequest: lambda r, code: m.OffsetDeleteResponse(error_code=code),
     m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),
     m.WriteTxnMarkerRequest: lambda r, code: m.WriteTxnMarkerResponse(error_code=code),
+    t.InitProducerIdRequest: lambda r, code: t.InitProducerIdResponse(code),
+    t.AddPartitionsRequest: lambda r, code: t.AddPartitionsResponse(
+        r.transactional_id, _every_partition(r.topics, code)
+    ),
+    t.AddOffsetsToTxnRequest: lambda r, code: t.AddOffsetsToTxnResponse(code),
+    t.EndTxnRequest: lambda r, code: t.EndTxnResponse(code),
+    t.DescribeTransactionRequest: lambda r, code: t.DescribedTransaction(code, r.transactional_id),
+    t.ListTransactionsRequest: lambda r, code: t.ListTransactionsResponse(code),
 }
 
 

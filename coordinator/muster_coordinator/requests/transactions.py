@@ -59,6 +59,15 @@ class AddPartitionsResponse(_Message, frozen=True):
     topics: TopicErrors
 
 
+class AddPartitionsToTxnRequest(_Message, frozen=True):
+    transactions: tuple[AddPartitionsRequest, ...]  # exactly one before v4
+
+
+class AddPartitionsToTxnResponse(_Message, frozen=True):
+    transactions: tuple[AddPartitionsResponse, ...]  # exactly one before v4
+    error_code: int = 0  # of the request; v4+
+
+
 class AddOffsetsToTxnRequest(_Message, frozen=True):
     transactional_id: str
     producer_id: int
@@ -107,6 +116,14 @@ class DescribedTransaction(_Message, frozen=True):
     producer_id: int = 0
     producer_epoch: int = 0
     topics: TopicPartitions = ()
+
+
+class DescribeTransactionsRequest(_Message, frozen=True):
+    transactional_ids: tuple[str, ...]
+
+
+class DescribeTransactionsResponse(_Message, frozen=True):
+    transactions: tuple[DescribedTransaction, ...]
 
 
 class ListTransactionsRequest(_Message, frozen=True):

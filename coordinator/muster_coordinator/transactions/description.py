@@ -46,13 +46,17 @@ def describe_transaction(
 
 def list_transactions(state: TransactionTables, request: ListTransactionsRequest, _token: Token, now_ms: int) -> Result:
     """State names must be exact, unlike those of ListGroups."""
-    unknown = tuple([name for name in dict.fromkeys(request.states) if name not in _KNOWN_STATES])
     found = [
         ListedTransaction(transactional_id, value.producer_id, STATE_NAMES[value.status])
         for transactional_id, (_, value) in state.ids.items()
         if _is_asked_for(value, request, now_ms)
     ]
-    return Result(response=ListTransactionsResponse(ErrorCode.NONE, unknown, tuple(found)))
+    return Result(response=ListTransactionsResponse(ErrorCode.NONE, unknown_states(request.states), tuple(found)))
+
+
+def unknown_states(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that are no state of Kafka, each once."""
+    return tuple([name for name in dict.fromkeys(names) if name not in _KNOWN_STATES])
 
 
 def _is_asked_for(value: TransactionLogValue, request: ListTransactionsRequest, now_ms: int) -> bool:

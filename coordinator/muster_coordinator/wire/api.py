@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.wire.errors import WireError
 
 _T = TypeVar("_T")
@@ -62,3 +63,11 @@ def guarded(decode: Callable[[RequestHeader, bytes, str], _T]) -> Callable[[Requ
             raise WireError(f"the request ends too early, after {len(frame)} bytes") from error
 
     return guard
+
+
+def producer_error(code: int, *, knows_fenced: bool) -> int:
+    """The code for a client that knows PRODUCER_FENCED, or for an earlier one, which takes INVALID_PRODUCER_EPOCH for
+    the same (KafkaApis)."""
+    if code == ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return code

@@ -1,0 +1,37 @@
+"""EndTxn (26), versions 0 to 5, flexible from 3.
+
+- v1: as v0; a throttled answer is sent at once (KIP-219)
+- v2: PRODUCER_FENCED. An earlier client is answered INVALID_PRODUCER_EPOCH in its place
+- v3: flexible
+- v4: TRANSACTION_ABORTABLE (KIP-890)
+- v5: sent by clients of transaction version 2; producer_id and producer_epoch of the next transaction (KIP-890)
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.requests.transactions import EndTxnRequest, EndTxnResponse
+from muster_coordinator.wire.api import Api, RequestHeader, guarded, producer_error
+from muster_coordinator.wire.codec import Reader, Writer
+
+_FENCED_SINCE = 2
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> EndTxnRequest:
+    reader = Reader(frame, header.body_position, header.flexible)
+    request = EndTxnRequest(reader.string(), reader.int64(), reader.int16(), reader.boolean(), header.api_version)
+    reader.tagged_fields()
+    return request
+
+
+def encode_response(version: int, response: EndTxnResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+    writer.int32(0)
+    writer.int16(producer_error(response.error_code, knows_fenced=version >= _FENCED_SINCE))
+    if version >= 5:
+        writer.int64(response.producer_id)
+        writer.int16(response.producer_epoch)
+    return writer.done()
+
+
+API = Api(26, "EndTxn", 0, 5, 3, decode_request, encode_response)
