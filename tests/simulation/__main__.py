@@ -2,29 +2,34 @@
 
 A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
 `WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
-failure looks like.
+failure looks like. Without one of those of the model (``faults``), seeds run real pods as ``profiles`` draws them.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.pool import Pool
 
-from tests.simulation.faults import CANARIES, FAULTS, Fault
+import structlog
+from tests.simulation.faults import CANARIES, FAULTS
+from tests.simulation.host_faults import HOST_FAULTS
 from tests.simulation.injected import Injected
 from tests.simulation.minimise import minimise
 from tests.simulation.options import Options
-from tests.simulation.simulator import Failure, Outcome
+from tests.simulation.profiles import draw
+from tests.simulation.simulator import Failure, Outcome, simulate
 
 TRACE_LINES = 60
 PROGRESS_EVERY = 500
-NO_FAULT = Fault(seeds=0)
+OF_THE_MODEL = FAULTS | CANARIES
 
 
 def main() -> int:
@@ -33,20 +38,40 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
     parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
-    parser.add_argument("--fault", choices=[*FAULTS, *CANARIES], help="plant this one")
+    parser.add_argument("--fault", choices=[*HOST_FAULTS, *OF_THE_MODEL], help="plant this one")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
-    fault = (FAULTS | CANARIES).get(arguments.fault, NO_FAULT)
+    fault: str = arguments.fault or ""
     print(f"commit {_commit()}")
     if arguments.seed is not None:
-        return _run_one(fault, fault.draw(arguments.seed).with_text(arguments.options))
+        return _run_one(fault, _draw(fault, arguments.seed).with_text(arguments.options))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    with Pool(arguments.processes) as pool:
+    with Pool(arguments.processes, _hush) as pool:
         failed = _run_all(pool, fault, arguments.options, seeds)
-    return _explain(fault, fault.draw(failed).with_text(arguments.options)) if failed is not None else 0
+    return _explain(fault, _draw(fault, failed).with_text(arguments.options)) if failed is not None else 0
 
 
-def _run_all(pool: Pool, fault: Fault, changed: str, seeds: range) -> int | None:
+def _hush() -> None:
+    """What killed processes log when they are collected."""
+    warnings.simplefilter("ignore")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def _draw(fault: str, seed: int) -> Options:
+    return OF_THE_MODEL[fault].draw(seed) if fault in OF_THE_MODEL else draw(seed)
+
+
+def _simulate(fault: str, options: Options) -> Outcome:
+    """Raises Failure."""
+    if fault in OF_THE_MODEL:
+        return OF_THE_MODEL[fault].run(options)
+    if fault:
+        with HOST_FAULTS[fault].plant():
+            return simulate(options)
+    return simulate(options)
+
+
+def _run_all(pool: Pool, fault: str, changed: str, seeds: range) -> int | None:
     """The first seed that fails; all are run."""
     print(f"seeds {seeds.start} to {seeds.stop - 1}")
     started = time.monotonic()
@@ -65,9 +90,9 @@ def _run_all(pool: Pool, fault: Fault, changed: str, seeds: range) -> int | None
     return failed[0] if failed else None
 
 
-def _run(fault: Fault, changed: str, seed: int) -> tuple[int, Outcome | str]:
+def _run(fault: str, changed: str, seed: int) -> tuple[int, Outcome | str]:
     try:
-        return seed, fault.run(fault.draw(seed).with_text(changed))
+        return seed, _simulate(fault, _draw(fault, seed).with_text(changed))
     except Failure as failure:
         return seed, failure.reason
 
@@ -90,18 +115,18 @@ def _most(outcomes: list[Outcome], name: str) -> int:
     return max((getattr(one, name) for one in outcomes), default=-1)
 
 
-def _run_one(fault: Fault, options: Options) -> int:
+def _run_one(fault: str, options: Options) -> int:
     print(f"options {options}", flush=True)
     try:
-        print(fault.run(options))
+        print(_simulate(fault, options))
     except Failure as failure:
         _print_failure(failure)
         return 1
     return 0
 
 
-def _explain(fault: Fault, options: Options) -> int:
-    smallest = minimise(options, fault.run)
+def _explain(fault: str, options: Options) -> int:
+    smallest = minimise(options, partial(_simulate, fault))
     drawn = asdict(options)
     fewer = " ".join(f"{name}={value}" for name, value in asdict(smallest).items() if value != drawn[name])
     print(

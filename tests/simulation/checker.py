@@ -15,14 +15,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.injected import Injected
 from tests.simulation.machine import Machine, decode_batch
 from tests.simulation.storage import DiskLog, Storage
 from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
+from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.replication.effects import Promise
@@ -60,6 +63,7 @@ class Checker:
         self._ledger: dict[int, Batch] = {}
         self._ordered: list[Batch] = []
         self._offsets: dict[tuple[str, str, int], int] = {}
+        self._deleted: dict[tuple[object, ...], tuple[int, int]] = {}  # key -> offset and epoch of its tombstone
         self._reference = Machine(Random(0))
         self._states: dict[int, DurableState] = {}
         self._checked: dict[str, int] = {}  # log id -> up to where its log was compared
@@ -79,6 +83,8 @@ class Checker:
         if epoch in self.epochs_opened:
             raise Violation(f"epoch {epoch} is opened by {self.epochs_opened[epoch]} and by {log_id}")
         self.epochs_opened[epoch] = log_id
+        world = self._partition.world
+        world.injected[Injected.NOMINATION] += world.options.nomination_ms > 0 and epoch not in self._partition.called
         if epoch in self._loss_epochs:
             self._restart(replica)
             return
@@ -93,7 +99,7 @@ class Checker:
         holder = self._partition.replica_of(log_id)
         return log_id in self.lost_ids or (holder is not None and holder.storage.promise.epoch >= epoch)
 
-    def active(self, replica: Replica, epoch: int, opened: tuple[int, DurableState]) -> None:
+    def active(self, replica: Replica, epoch: int, opened: tuple[int, DurableState] | None = None) -> None:
         """``opened``: offset and state behind the leader-change record, which is committed now. What requests appended
         behind that may not be.
         """
@@ -101,7 +107,8 @@ class Checker:
         if self.epochs_opened.get(epoch) != log_id:
             raise Violation(f"{log_id} is ACTIVE in epoch {epoch}, which {self.epochs_opened.get(epoch)} opened")
         self.active_epochs.append(epoch)
-        self._compare_state_at(replica, *opened)
+        if opened is not None:
+            self._compare_state_at(replica, *opened)
 
     # -- loss that a person allowed -----------------------------------------------------------------------------------
 
@@ -109,6 +116,7 @@ class Checker:
         if not self.loss_allowed:
             raise Violation(f"epoch {epoch} accepts a loss that nobody allowed")
         self._loss_epochs.add(epoch)
+        self._partition.world.injected[Injected.LOSS_ACCEPTED] += 1
 
     def _restart(self, replica: Replica) -> None:
         """The committed log is from now on what this leader has, and what it adds."""
@@ -167,7 +175,8 @@ class Checker:
         self._ledger[batch.base_offset] = batch
         self._ordered.append(batch)
         self.committed_end = batch.end_offset
-        for change, _, _ in decode_batch(batch.data).changes:
+        for change, offset, _ in decode_batch(batch.data).changes:
+            self._follow_tombstone(change, offset, batch.epoch)
             if isinstance(change, GroupMetadataRecord):
                 self._partition.members.committed(change.group_id, change.value, batch.epoch)
             elif isinstance(change, OffsetCommitRecord) and change.value is not None:
@@ -175,6 +184,47 @@ class Checker:
         self._reference.replay(batch)
         if batch.end_offset % STATE_EVERY == 0:
             self._states[batch.end_offset] = self._reference.state()
+
+    def _follow_tombstone(self, change: object, offset: int, epoch: int) -> None:
+        """The last record of its key, if that is a tombstone."""
+        match change:
+            case OffsetCommitRecord(value=value):
+                key: tuple[object, ...] = (change.group_id, change.topic, change.partition)
+            case GroupMetadataRecord(value=value):
+                key = (change.group_id,)
+            case _:
+                return
+        if value is None:
+            self._deleted[key] = offset, epoch
+        else:
+            self._deleted.pop(key, None)
+
+    def check_horizon(self, replica: Replica) -> None:
+        """The log of `replica` has every tombstone that is the last word of its key, at or above its horizon: who has
+        less of the log goes on from there, and would keep what was deleted.
+        """
+        log = replica.log
+        missing = [
+            (key, offset)
+            for key, (offset, epoch) in self._deleted.items()
+            if log.horizon <= offset < log.end and log.epoch_before(offset + 1) == epoch
+        ]
+        if not missing:
+            return
+        have = {offset for batch in log.batches for _, offset, _ in decode_batch(batch.data).changes}
+        for key, offset in missing:
+            if offset not in have:
+                raise Violation(
+                    f"{replica.name} lacks the tombstone of {key} at {offset}, its horizon is {log.horizon}"
+                )
+
+    def archived(self, log_id: str, batches: Sequence[RecordBatch]) -> None:
+        """A segment is in the archive: committed, and as whole as the log that it was fetched from."""
+        for batch in batches:
+            known = self._ledger.get(batch.base_offset)
+            found = Batch(batch.base_offset, batch.end_offset, batch.leader_epoch, bytes(batch.data))
+            if known is None or not _is_rest_of(found, known):
+                raise Violation(f"{log_id} archives {found}, committed is {known}")
 
     def _follow_offset(self, change: OffsetCommitRecord, batch: Batch) -> None:
         assert change.value is not None

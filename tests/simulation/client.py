@@ -19,6 +19,7 @@ from muster_coordinator.requests import groups as m
 __all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 
 PATIENCE_MS = 900
+DESCRIBE_VERSION = 6
 TOPIC = "t"
 
 
@@ -41,8 +42,11 @@ class Caller:
         def finish(response: Any) -> None:
             if not request.cancelled:
                 request.cancelled = True
+                fences.answers(response, closed_from)
                 then(response)
 
+        fences = self.partition.fences
+        closed_from = fences.closed_from
         request = Request(message, answered)
         replicas = self.partition.replicas
         target = self._store.record.leader
@@ -92,16 +96,28 @@ class Client:
         self._next()
 
     def _read(self) -> None:
-        start = self._history.start()
+        history, start = self._history, self._history.start()
 
-        def answered(response: m.OffsetFetchResponse | None) -> None:
-            if response is None:
-                self._next()
-                return
-            self._history.read(fetched_version(response), start)
+        def answered(response: m.OffsetFetchResponse | m.DescribedGroup | m.ListGroupsResponse | None) -> None:
+            match response:
+                case None:
+                    self._next()
+                    return
+                case m.OffsetFetchResponse():
+                    history.read(fetched_version(response), start)
+                case m.DescribedGroup():
+                    history.described(response.error_code == ErrorCode.NONE, start)
+                case m.ListGroupsResponse():
+                    history.described(self._group in {one.group_id for one in response.groups}, start)
             self._done()
 
-        self._caller.call(fetch_request(self._group), answered)
+        how = self._world.random.random()
+        if how < 0.7:
+            self._caller.call(fetch_request(self._group), answered)
+        elif how < 0.85:
+            self._caller.call(m.DescribeGroupRequest(self._group, DESCRIBE_VERSION), answered)
+        else:
+            self._caller.call(m.ListGroupsRequest(), answered)
 
     def _write(self) -> None:
         version, start = self._try_version()
@@ -119,7 +135,11 @@ class Client:
     def _delete(self) -> None:
         """The offset alone, or with the group. A group that is not there has none."""
         version, start = self._try_version()
-        self._history.tries(-version)
+        whole = self._world.random.random() < 0.5
+        if whole:
+            self._history.tries_to_leave(version)
+        else:
+            self._history.tries(-version)
 
         def answered(response: m.OffsetDeleteResponse | m.DeleteGroupResponse | None) -> None:
             if response is None:
@@ -129,14 +149,15 @@ class Client:
             self._history.acknowledged(version, start)
             self._done()
 
-        if self._world.random.random() < 0.5:
+        if whole:
             self._caller.call(m.DeleteGroupRequest(self._group), answered)
         else:
             self._caller.call(m.OffsetDeleteRequest(self._group, ((TOPIC, (0,)),)), answered)
 
     def _write_in_transaction(self) -> None:
         """Acknowledged once the marker is: a COMMIT, or an ABORT, after which nothing is known to be written."""
-        version, start = self._try_version()
+        version, start = self._history.tried + 1, self._history.start()
+        self._history.prepares(version)
         commits = self._world.random.random() < 0.8
         marker = m.WriteTxnMarkerRequest(self._producer, 0, commits, 0)
 
@@ -145,6 +166,7 @@ class Client:
                 self._next()
                 return
             assert response.error_code == ErrorCode.NONE, response
+            self._history.ended(commits=commits)
             if commits:
                 self._history.acknowledged(version, start)
             self._done()
@@ -154,6 +176,7 @@ class Client:
                 self._next()
                 return
             assert response.topics == ((TOPIC, ((0, 0),)),), response
+            self._history.ends(commits=commits)
             self._caller.call(marker, marked)
 
         topics = ((TOPIC, ((0, version, -1, None),)),)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.simulation.checker import Checker
 from tests.simulation.files import FileDisk
-from tests.simulation.history import History
+from tests.simulation.history import FenceHistory, History
 from tests.simulation.members import Members
 from tests.simulation.pod import Pod
+from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.process import HostedPod
 from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.replica import Replica
@@ -21,7 +23,7 @@ from muster_coordinator.replication.settings import ReplicationSettings
 
 __all__ = ["Cluster", "Partition"]
 
-NewPod = Callable[[str, World, type[Disk]], Pod]
+NewPod = Callable[[str, World, SharedArchive], HostedPod]
 
 
 class Partition:
@@ -34,10 +36,12 @@ class Partition:
         self.settings = settings
         self.members = Members()
         self.checker = Checker(self)
-        self.replicas: dict[str, Replica] = {}
-        self._by_id: dict[str, Replica] = {}
+        self.replicas: dict[str, Any] = {}
+        self._by_id: dict[str, Any] = {}
         self.histories: list[History] = []
         self.named: set[tuple[str, ...]] = set()
+        self.called: set[int] = set()  # epochs of elections that somebody called
+        self.fences = FenceHistory(f"fence {index}")
 
     def replica_of(self, log_id: str) -> Replica | None:
         found = self._by_id.get(log_id)
@@ -74,23 +78,30 @@ class Partition:
 class Cluster:
     """Partition ``i`` begins on the pods from ``i`` on, so that leaders differ."""
 
-    def __init__(self, world: World, rules: Rules, replica_class: type[Replica], new_pod: NewPod | None = None) -> None:
+    def __init__(self, world: World, rules: Rules, replica_class: Any, new_pod: NewPod | None = None) -> None:
         """`new_pod`: with it pods and replicas are of this kind; without, as the options say."""
         options = world.options
         self.world = world
         settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
         new_disk = FileDisk if options.files else Disk
         names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
-        if new_pod is None:
-            new_pod = HostedPod if options.product else Pod
-            replica_class = HostedReplica if options.product else replica_class
-        self.pods: dict[str, Pod] = {name: new_pod(name, world, new_disk) for name in names}
+        self.archive = SharedArchive(world)
+        if new_pod is not None:
+            self.pods: dict[str, Any] = {name: new_pod(name, world, self.archive) for name in names}
+        elif options.product:
+            self.pods = {name: HostedPod(name, world, self.archive) for name in names}
+            replica_class = HostedReplica
+        else:
+            self.pods = {name: Pod(name, world, new_disk) for name in names}
         self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
         for partition in self.partitions:
             for pod in self.pods.values():
                 replica = replica_class(pod, partition)
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
+        world.listeners["data_loss_accepted"] = [
+            lambda event: self.partitions[event["partition"]].checker.accepts_loss(event["epoch"])
+        ]
         for pod in self.pods.values():
             pod.peers = [other for other in self.pods.values() if other is not pod]
             pod.start()

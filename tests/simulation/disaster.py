@@ -21,7 +21,7 @@ STEP_MS = 200
 
 
 def flip_bit(replica: Replica) -> None:
-    replica.storage.flip_bit()
+    replica.flip_bit()
 
 
 def lose_volume(replica: Replica) -> None:

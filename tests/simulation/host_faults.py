@@ -69,8 +69,8 @@ def _failed_and_forgotten(self: Any, error: Exception) -> None:
 HOST_FAULTS = {
     "promise is not stored": HostFault(1, StoredReplica, "store_promise", lambda self, promise: None),
     "promise is reported before it is stored": HostFault(1, StorageWork, "begin", _begin_and_report),
-    "journal writes nothing": HostFault(1, JournalWriter, "_write", lambda self, staged: 0.0),
+    "journal writes nothing": HostFault(10, JournalWriter, "_write", lambda self, staged: 0.0),
     "checkpoint does not wait for the commit": HostFault(10, Checkpointer, "_at_hand", _at_hand),
-    "failed write is forgotten": HostFault(7, StorageHealth, "storage_failed", _failed_and_forgotten),
-    "recovery of the storage does nothing": HostFault(41, JournalWriter, "recover", _at_once),
+    "failed write is forgotten": HostFault(10, StorageHealth, "storage_failed", _failed_and_forgotten),
+    "recovery of the storage does nothing": HostFault(10, JournalWriter, "recover", _at_once),
 }

@@ -2,8 +2,8 @@
 
 Time is the process's own monotonic clock, so it drifts as that does. A process that is killed never runs another
 callback: no `finally`, no cancellation, as after SIGKILL. A frozen process runs them when it thaws. Functions given to
-an executor run on the world's queue too, after a random delay, one event for the call and one for its result, so that a
-crash can come before, between and after.
+an executor run on the world's queue too, one event for the call and one for its result, which comes as much later as
+the call waited for the disk. So a crash can come before, between and after.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 result = func(*args)
             except Exception as raised:
                 error = raised
-            self._at(0.0, lambda: self.enter(lambda: _settle(future, result, error)))
+            self._at(self._thread_delay_s(), lambda: self.enter(lambda: _settle(future, result, error)))
 
-        self._at(self._thread_delay_s(), call)
+        self._at(0.0, call)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

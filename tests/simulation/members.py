@@ -36,10 +36,12 @@ class Members:
     def __init__(self) -> None:
         self.removed: set[tuple[str, str, int]] = set()  # (group, member, epoch of the leader that removed it)
         self._recorded: dict[str, tuple[GroupMetadataValue, set[str]]] = {}
+        self._ever: set[tuple[str, str, int]] = set()  # (group, member, generation) that a committed record had
 
     def forget(self) -> None:
         """The committed log begins anew: a person allowed loss."""
         self._recorded.clear()
+        self._ever.clear()
 
     def committed(self, group: str, value: GroupMetadataValue | None, epoch: int) -> None:
         """The next record of ``group`` in the committed log was written in ``epoch``."""
@@ -57,12 +59,30 @@ class Members:
             self._recorded.pop(group, None)
         else:
             self._recorded[group] = value, members
+            self._ever.update((group, member, value.generation) for member in members)
 
     def synced(self, group: str, member: str, generation: int) -> None:
-        """SyncGroup of this member was answered with its assignment."""
-        value, members = self._recorded.get(group, (None, set()))
-        if value is None or value.generation < generation or (value.generation == generation and member not in members):
+        """SyncGroup of this member was answered with its assignment. The group may have gone on since."""
+        if (group, member, generation) not in self._ever:
+            value = self._recorded.get(group)
             raise Violation(f"{group} assigned to {member} in {generation}, committed is {value}")
+
+    def answered(self, message: Any, response: Any, epoch: int, live_generation: int) -> None:
+        """A leader of `epoch`, whose group has this generation now (-1: there is none), answers a client."""
+        match message, response:
+            case m.SyncGroupRequest(), m.SyncGroupResponse(error_code=ErrorCode.NONE):
+                self.synced(message.group_id, message.member_id, message.generation_id)
+            case ((m.SyncGroupRequest() | m.HeartbeatRequest()), _):
+                self._may_turn_away(message, epoch, response.error_code, live_generation)
+            case m.OffsetCommitRequest(), m.OffsetCommitResponse() if message.member_id:
+                for _, codes in response.topics:
+                    for _, code in codes:
+                        self._may_turn_away(message, epoch, code, live_generation)
+            case _:
+                pass
+
+    def _may_turn_away(self, message: Any, epoch: int, code: int, live_generation: int) -> None:
+        self.turned_away(message.group_id, message.member_id, message.generation_id, epoch, code, live_generation)
 
     def turned_away(
         self, group: str, member: str, generation: int, epoch: int, code: int, live_generation: int
@@ -93,6 +113,11 @@ class LiveGroups:
         """The leader goes on in `epoch`: its next records may lack the members that it removed before."""
         self._epoch = epoch
         self._members.removed.update((group, member, epoch) for group, member in self._gone)
+
+    def lead_on(self, epoch: int) -> None:
+        """Before an operation: it leads in `epoch`, which may be another one than at the last."""
+        if epoch != self._epoch:
+            self.lead(epoch)
 
     def heard(self, message: Any, response: Any) -> None:
         """What keeps a session alive: a heartbeat that is right, also in a rebalance, and a commit that is taken."""

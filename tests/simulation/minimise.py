@@ -12,6 +12,17 @@ __all__ = ["minimise"]
 
 QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"disaster": False},
+    {"archive_every_ms": 0, "archive_errors": 0.0},
+    {"errors_every_ms": 0},
+    {"promise_every_ms": 0},
+    {"old_duplicates": 0.0},
+    {"corrupt": 0.0},
+    {"slow_link_every_ms": 0},
+    {"away_every_ms": 0},
+    {"remove_every_ms": 0},
+    {"fence_every_ms": 0},
+    {"static": 0.0},
+    {"segment_bytes": 4_000},
     {"encode": False},
     {"files": False},
     {"plan": False},

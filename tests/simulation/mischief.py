@@ -125,7 +125,7 @@ class Mischief:
         replica = self._random.choice(pod.replicas)
         if replica.partition.may_lose(replica):
             pod.crash()
-            if replica.storage.flip_bit():
+            if replica.flip_bit():
                 self._world.injected[Injected.BIT_FLIPPED] += 1
                 self._world.log(f"{replica.name} has a flipped bit")
             self._start_later(pod, 300)

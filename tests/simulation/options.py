@@ -73,6 +73,18 @@ class Options:
     two_leases: bool = False  # real operators act at the same time
     restore_every_ms: int = 0  # etcd, from a backup
     lose_status_every_ms: int = 0  # of an object
+    segment_bytes: int = 4_000
+    archive_every_ms: int = 0  # pause of the archiver; 0: there is none
+    archive_errors: float = 0.0  # of a call to the archive
+    errors_every_ms: int = 0  # some calls to some files of one disk fail, or are short
+    promise_every_ms: int = 0  # a promise file is damaged
+    old_duplicates: float = 0.0  # of a message: some earlier one comes again
+    corrupt: float = 0.0  # of a message: a bit of it flips
+    slow_link_every_ms: int = 0  # one direction between two pods gets slow
+    away_every_ms: int = 0  # a pod is away for long
+    remove_every_ms: int = 0  # a replica outside of its set is removed
+    fence_every_ms: int = 0
+    static: float = 0.0  # of the members: they have an instance id
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -87,27 +99,14 @@ class Options:
             kind = type(known[name])
             known[name] = value == "True" if kind is bool else kind(value)
         options = Options(**known)
-        if options.operating:
-            return options if self.operating else for_operating(options)
-        return for_product(options) if options.product else options
+        if options.operating and not self.operating:
+            return for_operating(options)
+        return for_product(options) if options.product and not self.product else options
 
 
 def for_product(options: Options) -> Options:
-    """With real pods, and without the faults and clients that the harness cannot give them yet."""
-    return replace(
-        options,
-        product=True,
-        members=0,
-        plan=False,
-        files=False,
-        encode=False,
-        lazy=False,
-        flush_os=False,
-        flip_every_ms=0,
-        clean_every_ms=0,
-        nomination_ms=0,
-        disaster=False,
-    )
+    """With real pods; what belongs to the model of a pod is off."""
+    return replace(options, product=True, plan=False, files=False, encode=False, lazy=False)
 
 
 def for_operating(options: Options) -> Options:
@@ -116,6 +115,11 @@ def for_operating(options: Options) -> Options:
     return replace(
         for_product(options),
         operating=True,
+        members=0,
+        flush_os=False,
+        flip_every_ms=0,
+        clean_every_ms=0,
+        nomination_ms=0,
         safety_ms=random.choice((4_000, 8_000, 12_000)),
         two_leases=options.operators > 1 and random.random() < 0.4,
         restore_every_ms=random.choice((0, 0, 3_000)),

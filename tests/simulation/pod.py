@@ -98,6 +98,11 @@ class Pod:
             if self.world.options.flush_os and power:
                 self.world.injected[Injected.CACHE_LOST] += replica.storage.lose_power()
 
+    def heal(self) -> None:
+        self.frozen_until = self.slow_until = self.broken_until = -1
+        self.full = False
+        self.start()
+
     def lose_volume(self) -> None:
         """What comes back are other replicas."""
         self.disk.wipe()

@@ -95,6 +95,9 @@ class Replica:
         self._effects.clear()
         self._end_shard()
 
+    def flip_bit(self) -> bool:
+        return self.storage.flip_bit()
+
     def tick(self) -> None:
         self._event(lambda core: core.tick(self.pod.now_ms()))
 

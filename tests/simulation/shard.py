@@ -12,7 +12,6 @@ from tests.simulation.members import LiveGroups
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import RecordBatch
-from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.ports import NO_PRODUCER
 from muster_coordinator.shard.replayed import ReplayedState
@@ -178,25 +177,9 @@ class SimulatedShard:
         request.answer(response)
 
     def _check(self, message: Any, response: Any) -> None:
-        members = self._replica.partition.members
-        match message, response:
-            case m.SyncGroupRequest(), m.SyncGroupResponse(error_code=ErrorCode.NONE):
-                members.synced(message.group_id, message.member_id, message.generation_id)
-            case ((m.SyncGroupRequest() | m.HeartbeatRequest()), _):
-                self._check_turned_away(message, response.error_code)
-            case m.OffsetCommitRequest(), m.OffsetCommitResponse() if message.member_id:
-                for _, codes in response.topics:
-                    for _, code in codes:
-                        self._check_turned_away(message, code)
-            case _:
-                pass
-
-    def _check_turned_away(self, message: Any, code: int) -> None:
-        group = self.coordinator.group(message.group_id)
+        group = self.coordinator.group(getattr(message, "group_id", ""))
         live_generation = -1 if group is None else group.generation
-        self._replica.partition.members.turned_away(
-            message.group_id, message.member_id, message.generation_id, self._epoch, code, live_generation
-        )
+        self._replica.partition.members.answered(message, response, self._epoch, live_generation)
 
 
 class _Answer:

@@ -6,15 +6,17 @@ import gc
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from tests.simulation.client import Caller, Client
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.consumer import Consumer, histories_of
 from tests.simulation.disaster import Disaster, flip_bit, lose_volume
+from tests.simulation.fences import FenceClient
 from tests.simulation.history import History
 from tests.simulation.injected import Injected
 from tests.simulation.mischief import Mischief
@@ -24,6 +26,7 @@ from tests.simulation.operator import Operator
 from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.options import Options
 from tests.simulation.planned import Objects, PlannedOperator, PlannedStore
+from tests.simulation.pods.mischief import PodMischief
 from tests.simulation.replica import Replica
 from tests.simulation.store import Api, Record, Store
 from tests.simulation.world import Violation, World
@@ -62,8 +65,9 @@ class Failure(Exception):
 
 
 class Simulation:
-    def __init__(self, options: Options, rules: Rules, replica_class: type[Replica]) -> None:
+    def __init__(self, options: Options, rules: Rules, replica_class: type[Replica], worlds: list[World]) -> None:
         self.world = World(options)
+        worlds.append(self.world)
         api: Api | ApiServer
         self._operated: Operated | None = None
         if options.operating:
@@ -76,7 +80,9 @@ class Simulation:
             self.stores, self.operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
-        Mischief(self.cluster, api, self.stores, self.operators)
+        mischief = PodMischief if options.product else Mischief
+        mischief(self.cluster, api, self.stores, self.operators)
+        self.fences = [FenceClient(*pair) for pair in pairs if options.fence_every_ms]
         if options.disaster:
             at_ms = self.world.random.randint(options.safety_ms // 2, options.safety_ms)
             Disaster(*pairs[0], at_ms, lose_volume if options.operating else flip_bit)
@@ -94,7 +100,9 @@ class Simulation:
         checkers = [partition.checker for partition in self.cluster.partitions]
         for partition in self.cluster.partitions:
             for replica in partition.replicas.values():
-                if replica.core is not None and replica.core.leading_epoch < 0:
+                if options.product:
+                    replica.compare_now()
+                elif replica.core is not None and replica.core.leading_epoch < 0:
                     partition.checker.compare_state(replica)
         return Outcome(
             sum(len(checker.active_epochs) for checker in checkers),
@@ -117,14 +125,13 @@ class Simulation:
         self.world.log("the faults stop")
         self.world.faults = False
         self.world.blocked.clear()
+        self.world.slow.clear()
         holder = self.operators[-1].name  # of the lease, with the highest fencing token
         for operator in self.operators:
             if operator.name != holder:  # two at once are a fault too: they may undo for ever what the other one does
                 operator.end()
         for pod in self.cluster.pods.values():
-            pod.frozen_until = pod.slow_until = pod.broken_until = -1
-            pod.full = False
-            pod.start()
+            pod.heal()
         self._answered_at_heal = [client.answered for client in self.clients]
 
     def _pending(self) -> str:
@@ -133,6 +140,9 @@ class Simulation:
             pending = _pending_of(partition, store.record)
             if pending:
                 return f"partition {partition.index}: {pending}"
+        for fence in self.fences:
+            if fence.is_closed:
+                return f"partition {fence.partition.index} is closed"
         for client, before in zip(self.clients, self._answered_at_heal, strict=True):
             if client.answered <= before + 2:
                 return f"{client.name} is not served"
@@ -205,9 +215,8 @@ def _pending_of(partition: Partition, record: Record) -> str:
 
 def simulate(options: Options, rules: Rules | None = None, replica_class: type[Replica] = Replica) -> Outcome:
     """Raises Failure. Equal arguments, equal run."""
-    with _quiet(), _failing(options) as trace:
-        simulation = Simulation(options, rules or Rules(), replica_class)
-        trace.append(simulation.world)
+    with _failing(options) as trace, _quiet(trace):
+        simulation = Simulation(options, rules or Rules(), replica_class, trace)
         try:
             return simulation.run()
         finally:
@@ -216,12 +225,17 @@ def simulate(options: Options, rules: Rules | None = None, replica_class: type[R
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Real files are opened thousands of times; what they would log is in no trace. A run is short, and nearly all of
-    it lives until its end: the garbage collector would only look for nothing.
+def _quiet(worlds: list[World]) -> Iterator[None]:
+    """What a pod logs is in no trace; the world hears of its errors. A run is short, and nearly all of it lives until
+    its end: the garbage collector would only look for nothing.
     """
     before, collects = structlog.get_config(), gc.isenabled()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+    def heard(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        worlds[0].heard(event)
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[heard], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     gc.disable()
     try:
         yield

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
+from typing import Any
 
 from tests.simulation.injected import Injected
 from tests.simulation.options import Options
@@ -14,6 +16,8 @@ from tests.simulation.options import Options
 __all__ = ["Violation", "World"]
 
 STOP_EVERY_MS = 10
+KEPT = 100
+"""Old messages between two processes from which one may come again."""
 
 
 class Violation(Exception):
@@ -37,7 +41,11 @@ class World:
         self._last_arrival: dict[tuple[str, str], int] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
+        self.listeners: dict[str, list[Callable[[MutableMapping[str, Any]], None]]] = {}  # of errors, by event
         self._digest = blake2b(digest_size=8)
+        self._violation: Violation | None = None
+        self._sent: dict[tuple[str, str], list[Callable[[], None]]] = {}  # some of all that was sent
+        self.slow: dict[tuple[str, str], tuple[int, int]] = {}  # (from, to) -> (until when, how much)
 
     @property
     def trace_hash(self) -> str:
@@ -56,11 +64,27 @@ class World:
         while self._queue and self._queue[0][0] <= end_ms:
             self.now_ms, _, run = heapq.heappop(self._queue)
             run()
+            if self._violation is not None:
+                raise self._violation
             if stop is not None and self.now_ms - asked_ms >= STOP_EVERY_MS:
                 asked_ms = self.now_ms
                 if stop():
                     return
         self.now_ms = max(self.now_ms, end_ms)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Around checks that production code calls, which may catch what they raise: the run ends all the same."""
+        try:
+            yield
+        except Violation as violation:
+            self._violation = self._violation or violation
+            raise
+
+    def heard(self, event: MutableMapping[str, Any]) -> None:
+        """An error that some process logs."""
+        for listener in self.listeners.get(event["event"], ()):
+            listener(event)
 
     def log(self, text: str) -> None:
         line = f"{self.now_ms:>7} {text}"
@@ -98,13 +122,38 @@ class World:
             if random.random() < options.duplicates:
                 self.injected[Injected.DUPLICATE] += 1
                 copies = 2
+            if random.random() < options.old_duplicates:
+                self._send_again(source, target)
+        self._keep(source, target, deliver)
         for _ in range(copies):
-            delay = random.randint(0, options.delay_ms_max)
+            delay = random.randint(0, options.delay_ms_max) + self._slowness(source, target)
             if self.faults and random.random() < options.long_delay:
                 self.injected[Injected.DELAY] += 1
                 delay += random.randint(0, options.long_delay_ms)
             self._note_order(source, target, self.now_ms + delay)
             self.at(delay, deliver)
+
+    def _keep(self, source: str, target: str, deliver: Callable[[], None]) -> None:
+        """Each message that was ever sent may come again."""
+        if self.options.old_duplicates:
+            kept = self._sent.setdefault((source, target), [])
+            if len(kept) < KEPT:
+                kept.append(deliver)
+            else:
+                kept[self.random.randrange(KEPT)] = deliver
+
+    def _send_again(self, source: str, target: str) -> None:
+        kept = self._sent.get((source, target))
+        if kept:
+            self.injected[Injected.OLD_DUPLICATE] += 1
+            self.at(self.random.randint(0, self.options.long_delay_ms), self.random.choice(kept))
+
+    def _slowness(self, source: str, target: str) -> int:
+        until_ms, delay_ms = self.slow.get((source, target), (-1, 0))
+        if self.now_ms >= until_ms:
+            return 0
+        self.injected[Injected.SLOW_LINK] += 1
+        return delay_ms
 
     def _note_order(self, source: str, target: str, arrival_ms: int) -> None:
         last_ms = self._last_arrival.get((source, target), -1)

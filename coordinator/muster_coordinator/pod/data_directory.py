@@ -67,8 +67,9 @@ class DataDirectory:
         disk: Disk,
         settings: StorageSettings,
         health: StorageHealth,
-        new_log_id: Callable[[], str] = new_log_id,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
+        """`random_bytes`: for new log ids."""
         self.replicas: dict[int, StoredReplica] = {}
         self.lost_power = False
         self.pace = Pace()
@@ -77,7 +78,7 @@ class DataDirectory:
         self._settings = settings
         self._log_settings = LogSettings(segment_bytes=settings.segment_bytes)
         self._health = health
-        self._new_log_id = new_log_id
+        self._random_bytes = random_bytes
         self._removed = RemovedLogs(disk, data_dir)
         self._recovering = threading.Lock()  # the journal's history is handed out to one log at a time
         self._journal: Journal | None = None
@@ -186,7 +187,7 @@ class DataDirectory:
         self._removed.forget(partition)
         PartitionLog.create(self._disk, directory)
         self._refuse_foreign_log(partition, directory)
-        promise = PromiseFile.create(self._disk, directory, self._new_log_id())
+        promise = PromiseFile.create(self._disk, directory, new_log_id(self._random_bytes))
         replica = StoredReplica(self._disk, directory, partition, promise, self.journal)
         self.open_log(replica)
         return replica

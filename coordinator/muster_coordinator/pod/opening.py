@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from random import Random
 
 import structlog
 
@@ -20,14 +21,15 @@ from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.storage_health import StorageHealth
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.pod.workers import PodWorkers
-from muster_coordinator.records.batch import read_batch
+from muster_coordinator.records.batch import CorruptBatchError, read_batch
+from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.received_batches import sets_of
 from muster_coordinator.replica.storage_work import all_durable
 from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.sets import Sets
-from muster_coordinator.tuning.pacing import POLL_S
+from muster_coordinator.tuning.pacing import POLL_S, Urgency
 
 logger = structlog.get_logger(__name__)
 
@@ -43,6 +45,7 @@ class Opening:
         turns: Turns,
         workers: PodWorkers,
         events: PodEvents,
+        random: Random,
     ) -> None:
         self._hosts = hosts
         self._directory = directory
@@ -50,6 +53,7 @@ class Opening:
         self._turns = turns
         self._workers = workers
         self._events = events
+        self._random = random
         self._locks: dict[int, asyncio.Lock] = {}
         self._noted_by: dict[str, int] = {}  # log id -> incarnation that notes the power loss
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
@@ -74,7 +78,11 @@ class Opening:
         stopped = self._health.stopped.get(host.partition, "")
         if stopped and not host.replica.stopped:  # it could not be written when that was found
             await self._workers.blocking(host.replica.stop, stopped)
-        state = await self._workers.blocking(log_state, host.replica)
+        try:
+            state = await self._workers.blocking(log_state, host.replica, self._random.getrandbits(31))
+        except DamagedLogError as error:
+            self._health.log_damaged(host.partition, error)
+            raise
         if host.core is None and not self._health.cannot_write and not self._health.why_idle(host.partition):
             host.start(state)
             if not self._has_noted(host):  # the core before was given up before it had stored that, or there was none
@@ -128,7 +136,7 @@ class Opening:
             if self._directory.lost_power:
                 await self._note_power_loss()
         except DamagedLogError as error:
-            self._health.log_damaged(host.partition, error)
+            logger.error("log_not_opened", partition=host.partition, error=str(error))
         except OSError as error:
             self._health.storage_failed(error)
 
@@ -149,6 +157,8 @@ class Opening:
                     logger.warning("log_set_aside", partition=host.partition, reason=reason)
                     host.role.log_changes()
                     await self._workers.blocking(self._directory.begin_anew, host.replica)
+                    host.replica.name_in_journal()
+                    self._turns.write(Urgency.COMMIT)
                     await self._start(host)
         except (DamagedLogError, OSError) as error:
             logger.error("replica_not_rebuilt", partition=host.partition, error=str(error))
@@ -156,7 +166,7 @@ class Opening:
             self._rebuilt.discard(host.partition)
 
 
-def log_state(replica: StoredReplica) -> LogState:
+def log_state(replica: StoredReplica, copy_mark: int = 0) -> LogState:
     """Blocks. All that the log holds must be durable. Raises DamagedLogError, OSError."""
     log = replica.log
     file = replica.open_checkpoint(None)
@@ -172,14 +182,17 @@ def log_state(replica: StoredReplica) -> LogState:
         found = _sets_of_epoch(log, max(start, log.start_offset), end) + found
         if found and start <= committed:
             break
-    return LogState(log.end_offset, entries, found, log.cleaned_to.tombstone_horizon)
+    return LogState(log.end_offset, entries, found, log.cleaned_to.tombstone_horizon, copy_mark)
 
 
 def _sets_of_epoch(log: PartitionLog, start: int, end: int) -> list[tuple[int, Sets]]:
     found: list[tuple[int, Sets]] = []
     for raw in _first_batches(log, start, end):
-        batch = read_batch(raw)
-        sets = sets_of(batch) if batch.is_control else None
+        try:
+            batch = read_batch(raw)
+            sets = sets_of(batch) if batch.is_control else None
+        except (CorruptBatchError, RecordDecodeError, UnsupportedValueVersionError) as error:
+            raise DamagedLogError(log.directory, 0, f"a batch of the epoch that begins at {start}: {error}") from error
         if sets is not None:
             found.append((batch.base_offset, sets))
         if not found or not found[-1][1].previous_replicas:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from random import Random, SystemRandom
 from typing import Any
 
 from muster_coordinator.calls import CallResult, CallStatus
@@ -36,13 +37,13 @@ from muster_coordinator.pod.workers import PodWorkers
 from muster_coordinator.replica.early_requests import PATIENCE_MS
 from muster_coordinator.replica.host import HostSettings, ReplicaHost
 from muster_coordinator.replica.load_turns import LoadTurns
-from muster_coordinator.replica.log_id import new_log_id
 from muster_coordinator.replica.log_reads import LogReads
 from muster_coordinator.replica.ports import Peers
 from muster_coordinator.replica.role import ShardFactory
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.messages import Message
 from muster_coordinator.replication.sets import Sets
+from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.metrics import RunCounts, ShardMetrics
 from muster_coordinator.shard.ports import Answer, Clock
 from muster_coordinator.state_machine import StateMachine
@@ -63,6 +64,7 @@ class ManagerSettings:
     checkpointer: CheckpointerSettings | None = None
     archiver: ArchiverSettings | None = None
     self_nomination_ms: int = 0
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
 
 
 class ReplicaManager:
@@ -82,11 +84,12 @@ class ReplicaManager:
         new_machine: Callable[[], StateMachine],
         events: PodEvents,
         must_restart: Callable[[], None],
-        new_log_id: Callable[[], str] = new_log_id,
+        random: Random | None = None,
     ) -> None:
         """`must_restart` is called when only a new process may go on with the logs (`StorageHealth.must_restart`).
-        `new_log_id`: the identity of a log that is created; no two logs of a cluster may have the same.
+        `random`: of log ids and of the times of self-nomination; by default the operating system's.
         """
+        random = random or SystemRandom()
         self.draining = False
         self.metrics = metrics = ShardMetrics()
         self.hosts, self.shards = partitions.hosts, partitions.shards
@@ -94,14 +97,14 @@ class ReplicaManager:
         self._clock = clock
         self._events = events
         self._workers = workers = PodWorkers()
-        self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health, new_log_id)
+        self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health, random.randbytes)
         self.replicas = directory.replicas
         self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed, clock.monotonic_s)
         self._turns = turns = Turns(writer, clock, metrics)
-        self._opening = opening = Opening(self.hosts, directory, health, turns, workers, events)
+        self._opening = opening = Opening(self.hosts, directory, health, turns, workers, events, random)
         self._new_host = partial(
             ReplicaHost,
-            settings=HostSettings(settings.self_nomination_ms),
+            settings=HostSettings(settings.self_nomination_ms, settings.replication),
             clock=clock,
             metrics=metrics,
             peers=peers,
@@ -114,6 +117,7 @@ class ReplicaManager:
             opening=opening,
             failures=health,
             events=events,
+            random=random,
         )
         self._removing = Removing(partitions, directory, writer, turns, workers, opening)
         self._recovery = StorageRecovery(health, self.hosts, writer, turns, opening, events, must_restart)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from random import randint
+from random import Random
 from typing import Any, Protocol
 
 import structlog
@@ -100,6 +100,7 @@ class ReplicaHost:
         opening: Opening,
         failures: StorageFailures,
         events: PartitionEvents,
+        random: Random,
     ) -> None:
         self.replica = replica
         self.partition = replica.partition
@@ -120,6 +121,7 @@ class ReplicaHost:
         self._opening = opening
         self._failures = failures
         self._events = events
+        self._random = random
         self._effects: deque[fx.Effect] = deque()
         self._carrying = False
         self._changed = False  # something that a status shows
@@ -166,14 +168,17 @@ class ReplicaHost:
 
     @property
     def log_wanted(self) -> bool:
-        """Background work that holds `log_lock` should release it."""
-        return self.core is None or (self._work is not None and self._work.wants_log)
+        """Background work that holds `log_lock` should release it: for a cut, a swap, or an election's load, which a
+        cleaned log would stop.
+        """
+        shard = self.shard
+        loads = shard is not None and shard.state is ShardState.LOADING
+        return loads or self.core is None or (self._work is not None and self._work.wants_log)
 
     def cleaned(self) -> None:
-        """The log's tombstone horizon may have moved; nothing was removed for it yet."""
+        """The log's tombstone horizon may have moved, for which nothing was removed yet, or segments were replaced."""
         if self.core is not None:
-            log = self.core.log
-            log.horizon = max(log.horizon, self.replica.log.cleaned_to.tombstone_horizon)
+            self.core.log.cleaned(self.replica.log.cleaned_to.tombstone_horizon)
 
     # -- life of the core ---------------------------------------------------------------------------------------------
 
@@ -188,7 +193,7 @@ class ReplicaHost:
             log,
             now_ms,
             self._settings.replication,
-            partial(randint, period, 2 * period) if period else None,
+            partial(self._random.randint, period, 2 * period) if period else None,
             may_nominate=lambda: not self._storage.why_full(),
         )
         self._work = StorageWork(

@@ -37,6 +37,10 @@ this in a fraction of a millisecond, and starting a replay for each commit costs
 _UNKNOWN = -1
 
 
+class LogCleanedError(Exception):
+    """Tombstones were removed from the log before they were replayed: the state would keep what they deleted."""
+
+
 class Standby:
     """`replayed`: the state is that of the log up to this offset; -1: nothing was loaded yet.
 
@@ -71,15 +75,25 @@ class Standby:
         """The replay that is under way. It continues where it stopped."""
         self._reached = replayed  # by that replay
         self._epoch = self._epoch_of_state()
+        self._cleanings = replica.log.cleanings  # when the replay that is under way began, or the last one
+        self._outdated = False
         self._ticks = replica.partition % GATHER_TICKS  # so that not all partitions replay at once
 
     @property
     def fits(self) -> bool:
         """The log has the records that the state was made of: equal epochs at equal offsets mean equal logs up to
-        there."""
+        there. And no tombstone went from it that the state has not seen."""
+        if self._outdated or self._lacks_tombstones(self.replayed if self._steps is None else self._reached):
+            return False
         if self.replayed <= 0:
             return True
         return self.replayed <= self._replica.end_offset and self._epoch_of_state() == self._epoch
+
+    def _lacks_tombstones(self, offset: int) -> bool:
+        """True if the log was cleaned since, and the state has seen it up to `offset` only: the rule of
+        checkpoints."""
+        log = self._replica.log
+        return log.cleanings != self._cleanings and 0 < offset < log.cleaned_to.tombstone_horizon
 
     def _epoch_of_state(self) -> int:
         return self._replica.log.epochs.epoch_at(self.replayed - 1) if self.replayed > 0 else _UNKNOWN
@@ -166,6 +180,8 @@ class Standby:
             yield
         except DamagedLogError as error:
             self._on_error(error)
+        except LogCleanedError as error:
+            logger.info("standby_dropped", partition=self._replica.partition, reason=str(error))
         except Exception:  # it may go on to follow, but must not lead: an election will fail with the reason
             logger.exception("standby_failed", partition=self._replica.partition)
             self.failed = True
@@ -190,19 +206,32 @@ class Standby:
         replica = self._replica
         try:
             start = self.replayed
+            self._check_cleaned(start)
             if start == NOTHING:
                 start = self._reached = yield from restore_checkpoint(replica, self.state)
-            batches = self._noted(self._batches(start, target))
+            batches = self._noted(start, self._batches(start, target))
             end = yield from replay_log(replica.log, self.state, self._metrics, start, target, batches=batches)
             self.replayed = self._reached = max(end, target)
             self._epoch = self._epoch_of_state()
         finally:
             self._steps = None
 
-    def _noted(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def _noted(self, start: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        end = start
         for batch in batches:
+            self._check_cleaned(end)
             self._reached = batch.base_offset
             yield batch
+            end = batch.end_offset
+        self._check_cleaned(end)
+
+    def _check_cleaned(self, replayed: int) -> None:
+        """The log was read up to `replayed`. Raises LogCleanedError."""
+        log = self._replica.log
+        if self._lacks_tombstones(replayed):
+            self._outdated = True
+            raise LogCleanedError(f"the log was cleaned when it was replayed to {replayed} only")
+        self._cleanings = log.cleanings
 
     def _batches(self, start: int, target: int) -> Iterator[RecordBatch]:
         """Returns the batches of the log between `start` and `target`, and perhaps more: first those that arrived

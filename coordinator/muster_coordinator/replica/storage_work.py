@@ -132,3 +132,5 @@ class StorageWork:
             self.wants_log = False
             await all_durable(self._replica, self._turns)
             await self._workers.blocking(self._storage.swap, self._replica, copy, self._horizon)
+            self._replica.name_in_journal()
+            self._turns.write(Urgency.COMMIT)

@@ -106,7 +106,12 @@ class StoredReplica:
         """
         self.close_log()
         copy.swap_in(horizon, swap_count(self._disk, self.directory) + 1)
+        self._begin_history()
         self.open_log(settings)
+
+    def _begin_history(self) -> None:
+        """The log is a new one. What the journal lost before is of other logs."""
+        self._history = replace(self.journal.recovered(self.partition, self._journal_id), doubt="")
 
     def begin_anew(self, reason: str, settings: LogSettings) -> None:
         """Set the damaged log aside and open an empty one. The promise stays, and says that data was lost before the
@@ -116,8 +121,14 @@ class StoredReplica:
         promised.store(promised.epoch, promised.leader, promised.incarnation + 1, True)
         self.close_log()
         set_aside(self._disk, self.directory, swap_count(self._disk, self.directory), reason)
-        self._history = None
+        self._begin_history()
         self.open_log(settings)
+
+    def name_in_journal(self) -> None:
+        """Stage in the journal where a log ends that did not grow there: a start that finds the journal damaged further
+        in front then does not take it that records of this log are missing. All of it must be durable.
+        """
+        self.journal.stage_truncation(self.partition, self.log.end_offset)
 
     def discard_checkpoint(self) -> None:
         """Remove the checkpoint durably. Raises OSError."""

@@ -92,7 +92,7 @@ class Candidate:
         self._best: Sealed | None = None  # of another replica; None: its own
         self._chosen_sets: Sets | None = None
         self._copy: LogState | None = None
-        self._copy_horizon = 0  # that of the source when the copy began
+        self._copy_mark = 0  # that of the source when the copy began
         self._progress_ms = self._sent_ms = context.now_ms
         self._ending_leader = ""  # whose seal is waited for besides a majority's, for a moment
         self._sealing_since_ms = 0
@@ -245,7 +245,7 @@ class Candidate:
         common = log.agreement(0, best.end_offset, best.runs)
         if context.rules.needs_full_copy(common, best.horizon):
             context.check_cut(common, loss_epoch)
-            self._begin_copy(best.horizon)
+            self._begin_copy()
             return
         end = context.rules.candidate_end(common, log.end, best.end_offset)
         if end >= log.end:
@@ -253,11 +253,11 @@ class Candidate:
         else:
             context.cut(end, loss_epoch, self._fetch)
 
-    def _begin_copy(self, horizon: int) -> None:
-        """A full one; anew, should the source be cleaned above what is copied."""
+    def _begin_copy(self) -> None:
+        """A full one; anew, should the source be cleaned before all below its horizon was fetched."""
 
         def begun() -> None:
-            self._copy, self._copy_horizon = LogState(), horizon
+            self._copy = LogState()
             self._fetch()
 
         self._context.store(StartCopy(), begun)
@@ -288,10 +288,10 @@ class Candidate:
             self._failed(CallStatus.NO_MAJORITY, f"{best.sender} lost what it had when it was sealed")
             return
         if self._context.rules.needs_full_copy(fetched.start, fetched.horizon):
-            whole = self._copy is not None and (fetched.start == 0 or fetched.horizon == self._copy_horizon)
-            self._copy_horizon = fetched.horizon
+            whole = self._copy is not None and (fetched.start == 0 or fetched.copy_mark == self._copy_mark)
+            self._copy_mark = fetched.copy_mark
             if not whole:
-                self._begin_copy(fetched.horizon)
+                self._begin_copy()
                 return
         extend_log(
             self._context,

@@ -198,13 +198,11 @@ class Leader:
     def _lacks_tombstones(self, peer: ReplicaProgress, offset: int) -> bool:
         """True if nothing may be sent from `offset` on: then a full copy begins, or begins anew."""
         context = self._context
-        horizon = context.log.horizon
-        if not context.rules.needs_full_copy(offset, horizon):
+        if not context.rules.needs_full_copy(offset, context.log.horizon):
             return False
-        if peer.sync and (offset == 0 or horizon == peer.copy_horizon):
-            peer.copy_horizon = horizon
+        if peer.sync and peer.copy_mark == context.log.copy_mark:
             return False
-        peer.begin_copy(horizon)
+        peer.begin_copy(context.log.copy_mark)
         return True
 
     def _heard(self, peer: ReplicaProgress, answer: Ack | Mismatch) -> bool:

@@ -15,7 +15,12 @@ from muster_coordinator.replication.sets import Sets
 
 
 class LogState:
-    """`end`: logical end; `durable_end`: what survives a crash; `horizon`: tombstones below it may be gone."""
+    """`end`: logical end; `durable_end`: what survives a crash; `horizon`: tombstones below it may be gone.
+
+    `copy_mark`: while it is the same, ranges below the horizon that were read one after the other go together in a full
+    copy. It changes when the log was cleaned in between, or opened again: then an earlier range may have a value whose
+    tombstone a later one lacks.
+    """
 
     def __init__(
         self,
@@ -23,11 +28,13 @@ class LogState:
         epochs: Iterable[Run] = (),
         sets: Iterable[tuple[int, Sets]] = (),
         horizon: int = 0,
+        copy_mark: int = 0,
     ) -> None:
         """`sets`: (offset, sets) of the leader-change and set records of the log. All that is given is durable."""
         self.end = end
         self.durable_end = end
         self.horizon = horizon
+        self.copy_mark = copy_mark
         self.generation = 0  # changes when offsets may come to mean other records
         self._epochs = EpochCache(epochs)
         self._sets = list(sets)
@@ -78,6 +85,11 @@ class LogState:
             if batch.sets is not None:
                 self._sets.append((batch.base_offset, batch.sets))
         self.end = end
+
+    def cleaned(self, horizon: int) -> None:
+        """Segments of the log were replaced, or are about to be and tombstones below `horizon` to go with them."""
+        self.horizon = max(self.horizon, horizon)
+        self.copy_mark += 1
 
     def truncate(self, end: int) -> None:
         self.end = end

@@ -94,7 +94,7 @@ class Fetch(_Message, frozen=True):
 
 class Fetched(_Message, frozen=True):
     """The range [start, end); less records than offsets where the log was compacted. `previous_epoch`: of the
-    offset before `start`, -1 at the start of the log.
+    offset before `start`, -1 at the start of the log. `copy_mark`: see `LogState`.
     """
 
     start: int
@@ -103,6 +103,7 @@ class Fetched(_Message, frozen=True):
     runs: tuple[Run, ...]
     batches: tuple[Batch, ...]
     horizon: int
+    copy_mark: int = 0
 
 
 class Append(_Message, frozen=True):

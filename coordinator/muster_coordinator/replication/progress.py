@@ -20,7 +20,7 @@ class ReplicaProgress:
         self.match_end = -1
         self.probing = False
         self.sync = 0  # number of the full copy that is under way
-        self.copy_horizon = 0  # that of the leader's log when the copy began
+        self.copy_mark = 0  # that of the leader's log when the copy began
         self.reading = False
         self.chunks = 0  # read from the log, sent, and not acked
         self.sent_ms = now_ms
@@ -43,9 +43,11 @@ class ReplicaProgress:
         self.chunks = 0
         self.next_offset = offset
 
-    def begin_copy(self, horizon: int) -> None:
-        """`horizon`: of the leader's log. Should it rise above what is copied, the copy begins anew."""
-        self.copy_horizon = horizon
+    def begin_copy(self, copy_mark: int) -> None:
+        """`copy_mark`: of the leader's log. Should it change before all below the horizon is read, the copy begins
+        anew.
+        """
+        self.copy_mark = copy_mark
         self._last_sync += 1
         self.sync = self._last_sync
         self.probing = False

@@ -48,9 +48,13 @@ def answer_question(context: Context, message: Question, live_leader: str) -> No
 
 def answer_fetch(context: Context, message: Fetch) -> None:
     """A chunk of the log, or nothing where it does not reach so far (any more)."""
+    copy_mark = context.log.copy_mark
 
     def read(end: int, batches: tuple[Batch, ...]) -> None:
         log = context.log
+        if log.copy_mark != copy_mark:  # it was cleaned meanwhile: what of that was read is not known
+            answer_fetch(context, message)
+            return
         context.send(
             Fetched(
                 context.log_id,
@@ -62,6 +66,7 @@ def answer_fetch(context: Context, message: Fetch) -> None:
                 runs=log.runs(message.start, end),
                 batches=batches,
                 horizon=log.horizon,
+                copy_mark=log.copy_mark,
             )
         )
 

@@ -17,10 +17,11 @@ from tests.simulation.operating.loop import WiredLoop
 from tests.simulation.operating.machine import api_address, kafka_address, peer_address
 from tests.simulation.operating.record import Recorded
 from tests.simulation.operating.wire import Wire
+from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.process import HostedPod
-from tests.simulation.pods.replica import DATA, HostedReplica, HostedStorage
-from tests.simulation.storage import Disk, DiskLog
+from tests.simulation.pods.replica import DATA, HostedReplica
 from tests.simulation.world import Violation, World
+from tests.unit.log.fake_disk import FakeDisk
 
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod import control
@@ -33,7 +34,7 @@ from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.replica.ports import Peers
-from muster_coordinator.replication.messages import Ack, Message
+from muster_coordinator.replication.messages import Message
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.shard.fencing import Fencing
 
@@ -57,12 +58,12 @@ class PodRun:
 
     def deliver(self, do: Callable[[], None]) -> None:
         if self.is_alive:
-            self._pod.when_thawed(self._run, lambda: self._pod.enter(do))
+            self._pod.when_thawed(self._run, lambda: self._pod.loop.enter(do))
 
 
 class OperatedPod(HostedPod):
-    def __init__(self, name: str, world: World, new_disk: type[Disk], *, wire: Wire, recorded: Recorded) -> None:
-        super().__init__(name, world, new_disk)
+    def __init__(self, name: str, world: World, archive: SharedArchive, *, wire: Wire, recorded: Recorded) -> None:
+        super().__init__(name, world, archive)
         self._wire = wire
         self._recorded = recorded
         self._control: control.Pod | None = None
@@ -74,8 +75,8 @@ class OperatedPod(HostedPod):
         self._control = None
         return WiredLoop(
             partial(self._at, self.run),
-            lambda: self.now_ms() / 1000,
-            self._faults.thread_delay_s,
+            self.clock.monotonic_s,
+            self._thread_delay_s,
             partial(self._failed, self.run),
             self._wire,
             self._process,
@@ -119,10 +120,10 @@ class OperatedPod(HostedPod):
         """Run `do` on the loop of the present process."""
         self._enter(do)
 
-    def crash(self, *, power: bool = False, failed: bool = False) -> None:
+    def crash(self, *, power: bool = False) -> None:
         if not self.up:
             return
-        super().crash(power=power, failed=failed)
+        super().crash(power=power)
         self._wire.ended(self._process, silent=power and self.random.random() < 0.5)
 
     def drain(self) -> None:
@@ -200,8 +201,8 @@ class _LossyNetwork(PeerNetwork):
         pod, world = self._pod, self._pod.world
         if not pod.is_running:
             return
-        if isinstance(message, Ack):
-            next(one for one in pod.replicas if one.partition.index == partition).acked(message)
+        with world.noting():
+            pod.replica_of(partition).sends(message)
         if world.faults and pod.random.random() < world.options.loss:
             world.injected[Injected.LOSS] += 1
             return
@@ -216,32 +217,19 @@ class OperatedReplica(HostedReplica):
     """The replica of a partition that a pod has at present; before the first one, and between two, there is none."""
 
     def new_replica(self) -> None:
-        self.storage = HostedStorage(f"none on {self.name}", self.random)
-        self.log = DiskLog()
-        self._acked = (0, 0)
+        self.becomes(f"none on {self.name}")
         self._is_new = False
         self._is_here = False
-        self._forget()
 
-    def process_starts(self, fake: object) -> None:
+    def process_starts(self, fake: FakeDisk) -> None:
         self._is_here = False
-        super().process_starts(fake)  # type: ignore[arg-type]  # a FakeDisk; not used when nothing is to be created
+        super().process_starts(fake)
 
     def observe(self) -> None:
         host = self.host
-        if host is not None and not self._is_here:
+        if host is not None:
             self._is_here = True
-            if host.replica.log_id != self.storage.log_id:
-                self._adopt(host.replica.log_id)
-        elif host is None and self._is_here:
+        elif self._is_here:
             self.world.log(f"{self.name} has deleted log {self.storage.log_id[:4]}")
             self.new_replica()
         super().observe()
-
-    def _adopt(self, log_id: str) -> None:
-        self.world.log(f"{self.name} has log {log_id[:4]}")
-        self.storage = HostedStorage(log_id, self.random)
-        self.log = DiskLog()
-        self._acked = (0, 0)
-        self._forget()
-        self.partition.checker.restarted(log_id)

@@ -1,26 +1,47 @@
-"""The clocks of a process: its wall clock may jump, its monotonic clock may drift."""
+"""The clocks of a machine and of the process on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from random import Random
 
-if TYPE_CHECKING:
-    from tests.simulation.pods.process import HostedPod
+from tests.simulation.injected import Injected
+from tests.simulation.world import World
 
-__all__ = ["ProcessClock"]
+__all__ = ["MachineClock", "ProcessClock"]
+
+WALL_START_MS = 1_700_000_000_000
+
+
+class MachineClock:
+    """Of one pod, over all its processes. `wall_offset_ms`: jumps of the wall clock. The monotonic one drifts."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self.wall_offset_ms = 0
+        self.rate = 1 + random.uniform(-1, 1) * world.options.drift
+        self._start_ms = random.randint(0, 10_000)
+        self._world = world
+        if self.rate != 1:
+            world.injected[Injected.CLOCK_DRIFT] += 1
+
+    def monotonic_ms(self) -> int:
+        return self._start_ms + int(self._world.now_ms * self.rate)
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + self._world.now_ms + self.wall_offset_ms
 
 
 class ProcessClock:
-    """Implements `shard.ports.Clock`."""
+    """Implements `shard.ports.Clock`. `spent_ms`: what the callback that runs has waited for the disk so far."""
 
-    def __init__(self, pod: HostedPod) -> None:
-        self._pod = pod
+    def __init__(self, machine: MachineClock) -> None:
+        self.spent_ms = 0
+        self._machine = machine
 
     def wall_ms(self) -> int:
-        return self._pod.wall_ms()
+        return self._machine.wall_ms() + self.spent_ms
 
     def monotonic_ms(self) -> int:
-        return self._pod.now_ms()
+        return self._machine.monotonic_ms() + self.spent_ms
 
     def monotonic_s(self) -> float:
-        return self._pod.now_ms() / 1000
+        return self.monotonic_ms() / 1000

@@ -1,8 +1,7 @@
 """The real pod in the simulation: `ReplicaManager` with all that belongs to it, over a disk in memory, the world's
 network, and an event loop and clocks of the simulation.
 
-`HostedPod` and `HostedReplica` look like `pod.Pod` and `replica.Replica` to operators, clients and faults. What the
-checker must see is read after each callback of the process.
+What the checker must see is read after each callback of the process.
 """
 
 from __future__ import annotations
@@ -12,34 +11,41 @@ import math
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from tests.simulation.injected import Injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import CONFIG
-from tests.simulation.pod import Pod
-from tests.simulation.pods.clock import ProcessClock
+from tests.simulation.pods.archive import ROOT, SharedArchive
+from tests.simulation.pods.clock import MachineClock, ProcessClock
 from tests.simulation.pods.disk import DiskFaults, ProcessDisk
+from tests.simulation.pods.groups import WatchedGroups
 from tests.simulation.pods.network import ProcessNetwork
 from tests.simulation.pods.replica import DATA, HostedReplica
-from tests.simulation.storage import Disk
 from tests.simulation.world import Violation, World
 from tests.unit.log.fake_disk import FakeDisk
 
-from muster_coordinator.calls import CallResult
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
+from muster_coordinator.log.segments.cleaned import COMPACTED
+from muster_coordinator.pod.chores.archiving import ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
+from muster_coordinator.pod.chores.cleaning import CleanerSettings
 from muster_coordinator.pod.data_directory import StorageSettings
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.replica.ports import Peers
+from muster_coordinator.replication.settings import ReplicationSettings
+from muster_coordinator.shard.fencing import Fencing
 
 __all__ = ["HostedPod"]
 
-SEGMENT_BYTES = 4_000
 JOURNAL_BYTES = 16_384
 COMMIT_TIMEOUT_MS = 5_000
+BYTES_PER_SECOND = 1 << 20
+"""Of cleaner and archiver: a segment takes some milliseconds."""
 
 
 class _AllTopics:
@@ -50,26 +56,40 @@ class _AllTopics:
         return b"the id of topics"
 
 
-class HostedPod(Pod):
-    """`manager`, `partitions`, `events`, `disk_here`: of the present process. `is_dying`: the process ends with the
-    present callback, and nothing that it does until then reaches disk, network or clients. `published`: directories
-    whose checkpoint is new.
+class HostedPod:
+    """`manager`, `partitions`, `events`, `disk_here`, `fencing`: of the present process. `up`: a process runs; `run`
+    counts them. `is_dying`: the process ends with the present callback, and nothing that it does until then reaches
+    disk, network or clients. `checks`: of what happened in the present callback.
     """
 
     manager: ReplicaManager
     partitions: Partitions
     events: PodEvents
     disk_here: ProcessDisk
-    replicas: list[HostedReplica]  # type: ignore[assignment]
+    fencing: Fencing
+    loop: SimulatedLoop
 
-    def __init__(self, name: str, world: World, new_disk: type[Disk]) -> None:
-        super().__init__(name, world, Disk)
-        self.fake = FakeDisk()
+    def __init__(self, name: str, world: World, archive: SharedArchive) -> None:
+        self.name = name
+        self.world = world
+        self.random = Random(f"pod {name} {world.options.seed}")
+        self.replicas: list[HostedReplica] = []
+        self.peers: list[HostedPod] = []
+        self.image = (-1, -1)  # number of the metadata image that it got last
+        self.machine_clock = MachineClock(world, self.random)
+        self.clock = ProcessClock(self.machine_clock)
+        self.disk = FakeDisk()
+        self.faults = DiskFaults(world, self.random, self.dies)
+        self.up = False
+        self.run = 0
+        self.frozen_until = -1
         self.is_dying = False
-        self.published: list[Path] = []
-        self._faults = DiskFaults(self)
+        self._archive = archive
+        self._busy_until = -1
         self._must_restart = False
+        self._serves = False
         self._boots = 0
+        self.checks: list[Callable[[], None]] = []
         self._ended: list[object] = []  # processes: collecting them would run their `finally` blocks
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -82,6 +102,13 @@ class HostedPod(Pod):
     def cannot_write(self) -> str:
         return self.manager.health.cannot_write if self.up else ""
 
+    def now_ms(self) -> int:
+        """On the monotonic clock of this machine."""
+        return self.machine_clock.monotonic_ms()
+
+    def replica_of(self, partition: int) -> HostedReplica:
+        return self.replicas[partition]
+
     def start(self) -> None:
         if self.up:
             return
@@ -89,37 +116,36 @@ class HostedPod(Pod):
         self.run += 1
         self.world.injected[Injected.RESTART] += self.run > 1
         self.image = (-1, -1)
-        self.is_dying = self._must_restart = False
-        self.fake.fault = None
+        self.is_dying = self._must_restart = self._serves = False
+        self.clock = ProcessClock(self.machine_clock)
+        self.disk.fault = None
         for replica in self.replicas:
-            replica.process_starts(self.fake)
-        self.fake.fault = self._faults
+            replica.process_starts(self.disk)
+        self.disk.fault = self.faults
         self.loop = self._new_loop()
         self._enter(self._start_process)
 
     def _new_loop(self) -> SimulatedLoop:
         return SimulatedLoop(
-            partial(self._at, self.run),
-            lambda: self.now_ms() / 1000,
-            self._faults.thread_delay_s,
-            partial(self._failed, self.run),
+            partial(self._at, self.run), self.clock.monotonic_s, self._thread_delay_s, partial(self._failed, self.run)
         )
 
     def _start_process(self) -> None:
         self.partitions, self.events = Partitions(), PodEvents()
-        self.disk_here = ProcessDisk(self, self.fake)
+        self.disk_here = ProcessDisk(self, self.disk)
         self.manager = ReplicaManager(
             self.partitions,
             DATA,
             self.disk_here,  # type: ignore[arg-type]
             self._settings(),
-            ProcessClock(self),
+            self.clock,
             self._new_peers(),
-            lambda: GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}"),
+            self._new_groups,
             self.events,
             self._restart_needed,
-            lambda: f"{self.random.getrandbits(128):032x}",
+            Random(self.random.getrandbits(64)),
         )
+        self.fencing = Fencing(self.partitions.shards, self.events.partition_changed)
         self._ended.append((self.loop, self.manager))
         self.loop.create_task(self._run_process()).add_done_callback(self._started)
 
@@ -130,19 +156,30 @@ class HostedPod(Pod):
         """What the process does until it serves. Raises OSError: it cannot start."""
         await self.manager.start()
 
+    def _new_groups(self) -> WatchedGroups:
+        return WatchedGroups(
+            self, GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}")
+        )
+
     def _settings(self) -> ManagerSettings:
         options = self.world.options
         storage = StorageSettings(
-            segment_bytes=SEGMENT_BYTES,
+            segment_bytes=options.segment_bytes,
             journal_bytes=JOURNAL_BYTES,
             flush_interval_ms=self.random.choice((5, 100)),
-            boot_id=f"boot {self._boots}",
+            boot_id=f"{self.name} {self._boots}",
+            flush_os=options.flush_os,
         )
-        checkpoints = options.checkpoint_every_ms
+        cleaner = CleanerSettings(options.segment_bytes, 0.01, 0, BYTES_PER_SECOND, options.clean_every_ms)
+        archiver = ArchiverSettings(self._archive.of(self), BYTES_PER_SECOND, options.archive_every_ms)
         return ManagerSettings(
             storage,
             COMMIT_TIMEOUT_MS,
-            checkpointer=CheckpointerSettings(1, checkpoints) if checkpoints else None,
+            cleaner=cleaner if options.clean_every_ms else None,
+            checkpointer=CheckpointerSettings(1, options.checkpoint_every_ms) if options.checkpoint_every_ms else None,
+            archiver=archiver if options.archive_every_ms else None,
+            self_nomination_ms=options.nomination_ms,
+            replication=ReplicationSettings(append_bytes_max=options.append_bytes_max),
         )
 
     def _started(self, task: asyncio.Task[None]) -> None:
@@ -152,6 +189,8 @@ class HostedPod(Pod):
             if not isinstance(error, OSError):
                 raise error
             self.is_dying = True
+        else:
+            self._serves = True
 
     def _restart_needed(self) -> None:
         self._must_restart = True
@@ -160,62 +199,106 @@ class HostedPod(Pod):
         """With the present callback."""
         self.is_dying = True
 
-    def crash(self, *, power: bool = False, failed: bool = False) -> None:
+    def crash(self, *, power: bool = False) -> None:
         if not self.up:
             return
         self.world.log(f"{self.name} crashes{' with power loss' if power else ''}")
         self.world.injected[Injected.CRASH] += 1
-        self.up = False
-        self.fake.fault = None
+        self.up = self._serves = False
+        self.disk.fault = None
         if power:
-            self._boots += 1
-            self.world.injected[Injected.WRITE_TORN] += self.fake.lose_power(self.random)
+            self._lose_power()
         else:
-            self.fake.kill()
+            self.disk.kill()
         for replica in self.replicas:
             replica.process_ends()
 
+    def _lose_power(self) -> None:
+        """Under flush os the kernel may have written nothing back."""
+        self._boots += 1
+        flush_os = self.world.options.flush_os
+        torn = self.disk.lose_power(self.random, written_back=not flush_os or self.random.random() < 0.5)
+        self.world.injected[Injected.WRITE_TORN] += torn
+        if flush_os:
+            self.world.injected[Injected.CACHE_LOST] += 1
+            for replica in self.replicas:
+                replica.storage.power_lost = True
+
+    def start_later(self, within_ms: int = 0) -> None:
+        self.world.at(self.random.randint(1, within_ms or self.world.options.restart_ms_max), self.start)
+
+    def heal(self) -> None:
+        """Nothing of this machine fails any more."""
+        self.frozen_until = -1
+        self.faults.heal()
+        self.start()
+
     def lose_volume(self) -> None:
-        self.fake = FakeDisk()
+        self.disk = FakeDisk()
         for replica in self.replicas:
             replica.new_replica()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _at(self, run: int, delay_s: float, callback: Callable[[], None]) -> None:
-        delay_ms = math.ceil(delay_s * 1000 / self.clock_rate) + 1 if delay_s > 0 else 0
-        self.world.at(delay_ms, lambda: self.when_thawed(run, lambda: self._observed(callback)))
+        delay_ms = math.ceil(delay_s * 1000 / self.machine_clock.rate) + 1 if delay_s > 0 else 0
+        self.world.at(delay_ms, lambda: self.when_thawed(run, callback))
 
     def _enter(self, do: Callable[[], None]) -> None:
         self._observed(lambda: self.loop.enter(do))
 
     def call(self, do: Callable[[ReplicaManager], None]) -> None:
-        """From outside of the process: a dead one never gets it, a frozen one when it thaws."""
-        if self.up:
-            self.when_thawed(self.run, lambda: self._enter(lambda: do(self.manager)))
+        """From outside of the process: a dead one never gets it, nor one that starts, a frozen one when it thaws."""
+        if self._serves:
+            self.when_thawed(self.run, lambda: self.loop.enter(lambda: do(self.manager)))
 
     def call_later(
-        self, work: Callable[[ReplicaManager], Coroutine[Any, Any, CallResult]], answer: Callable[[CallResult], None]
+        self, work: Callable[[ReplicaManager], Coroutine[Any, Any, Any]], answer: Callable[[Any], None]
     ) -> None:
-        """The answer of a coroutine; none if the process ends before."""
+        """The answer of a coroutine, also an exception; none if the process ends before."""
 
-        def ended(task: asyncio.Task[CallResult]) -> None:
+        def ended(task: asyncio.Task[Any]) -> None:
             if not self.is_dying:
-                answer(task.result())
+                error = task.exception()
+                answer(error if error is not None else task.result())
 
         self.call(lambda manager: self.loop.create_task(work(manager)).add_done_callback(ended))
 
+    def when_thawed(self, run: int, do: Callable[[], None]) -> None:
+        """Now, or when the process is no longer frozen, or waits for the disk; never if it ends first."""
+        if self.run != run or not self.up:
+            return
+        now_ms, until_ms = self.world.now_ms, max(self.frozen_until, self._busy_until)
+        if now_ms < until_ms:
+            self.world.injected[Injected.FREEZE] += now_ms < self.frozen_until
+            self.world.at(until_ms - now_ms, lambda: self.when_thawed(run, do))
+        else:
+            self._observed(do)
+
     def _observed(self, callback: Callable[[], None]) -> None:
+        clock = self.clock
         callback()
+        if clock.spent_ms:  # on the event loop, which is blocked
+            self._busy_until = self.world.now_ms + clock.spent_ms
+            clock.spent_ms = 0
         if self.is_dying or self._must_restart:
-            self.crash(power=self.is_dying and self.random.random() < self.world.options.power_loss)
+            self.crash(power=self.is_dying and self.may_lose_power and self._chance(self.world.options.power_loss))
             self.start_later()
+            self.checks.clear()
             return
         for replica in self.replicas:
             replica.observe()
-        while self.published:
-            directory = self.published.pop()
-            next(one for one in self.replicas if one.directory == directory).check_checkpoint()
+        checks, self.checks = self.checks, []
+        for check in checks:
+            check()
+
+    def _chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    @property
+    def may_lose_power(self) -> bool:
+        """Under flush os that loses data."""
+        return not self.world.options.flush_os or all(one.partition.may_lose(one) for one in self.replicas)
 
     def _failed(self, run: int, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -225,3 +308,23 @@ class HostedPod(Pod):
             raise error
         if not isinstance(error, OSError):
             raise Violation(f"{self.name}: {context.get('message')}: {error!r}")
+
+    # -- the disk -----------------------------------------------------------------------------------------------------
+
+    def waits_for_disk(self) -> None:
+        self.clock.spent_ms += self.faults.latency_ms()
+
+    def _thread_delay_s(self) -> float:
+        """How long the function that a thread has just run took."""
+        spent_ms, self.clock.spent_ms = self.clock.spent_ms, 0
+        return spent_ms / 1000
+
+    def renamed(self, target: Path) -> None:
+        """What gets its name now is checked at the end of the callback."""
+        for replica in self.replicas:
+            if target.parent == ROOT / replica.directory.name / replica.storage.log_id:
+                self.checks.append(partial(replica.check_archived, self._archive.content, target))
+            elif target.parent == replica.directory and target.name == CHECKPOINT_NAME:
+                self.checks.append(replica.check_checkpoint)
+            elif target.parent == replica.directory and target.name.endswith(COMPACTED):
+                replica.cleans()

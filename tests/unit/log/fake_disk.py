@@ -94,7 +94,9 @@ class FakeDisk:
         return len(self._open[descriptor][1].cached)
 
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
-        return bytes(self._open[descriptor][1].cached[position : position + size])
+        path, inode = self._open[descriptor]
+        limit = self._ask("pread", path, size)
+        return bytes(inode.cached[position : position + (size if limit is None else min(size, limit))])
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
         path, inode = self._open[descriptor]
@@ -172,15 +174,17 @@ class FakeDisk:
         """A sync of the file failed: the kernel takes what was not synced for written, and tries it no more."""
         self.names[path].unsynced.clear()
 
-    def lose_power(self, random: Random) -> int:
-        """The machine ends; of what was not synced, anything may be missing. How many writes were torn."""
+    def lose_power(self, random: Random, *, written_back: bool = True) -> int:
+        """The machine ends; of what was not synced, anything may be missing, or everything is unless the kernel has
+        `written_back` some of it. How many writes were torn.
+        """
         torn = 0
         self._open.clear()
-        self._apply_names(random.randint(0, len(self._name_changes)))
+        self._apply_names(random.randint(0, len(self._name_changes)) if written_back else 0)
         self._name_changes.clear()
         self.names = dict(self._medium_names)
         for inode in {id(inode): inode for inode in self.names.values()}.values():
-            for write in inode.unsynced:
+            for write in inode.unsynced if written_back else ():
                 torn += _reach_medium(inode.medium, write, random)
             inode.unsynced.clear()
             inode.cached = bytearray(inode.medium)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.calls import CallStatus
@@ -154,3 +155,37 @@ async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(
     pod.disk.fault = None
     assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9
+
+
+async def kill(pod: PodUnderTest) -> None:
+    """What is on the disk now is what the next process finds."""
+    found = {path: bytes(pod.disk.content(path)) for path in pod.disk.names}
+    await pod.manager.stop()
+    pod.disk = FakeDisk()
+    for path, content in found.items():
+        pod.disk.write(path, content)
+
+
+async def test_log_that_begins_anew_does_not_inherit_the_holes_of_the_journal(pod: PodUnderTest) -> None:
+    """Neither at once nor at the next start: what is missing there was of other logs."""
+    await pod.until(lambda: not pod.manager.replicas[0].log.has_pending)
+    await kill(pod)
+    damage_middle(pod)
+    pod.disk.flip(DATA / "journal" / "00000000000000000001.journal", 600)
+    await start_again(pod)
+    assert 0 in pod.manager.health.damage
+    pod.manager._opening.leader_heard(pod.manager.hosts[0])
+    await pod.until(lambda: pod.manager.is_settled and not pod.manager._directory.journal.staged)
+    assert pod.manager.health.damage == {}
+    await kill(pod)
+    await start_again(pod)
+    assert pod.manager.health.damage == {}
+    assert pod.manager.replicas[0].promised.incarnation == 1
+
+
+async def test_damage_that_is_found_when_a_replica_starts_again_is_damage(pod: PodUnderTest) -> None:
+    await pod.until(lambda: not pod.manager.replicas[0].log.has_pending)
+    pod.disk.flip(SEGMENT, 30)
+    pod.manager.hosts[0].failed(RuntimeError("a defect"))
+    await pod.until(lambda: "CRC-32C" in pod.manager.health.damage.get(0, ""))
+    assert pod.manager.hosts[0].core is None

@@ -10,12 +10,13 @@ import pytest
 from tests.support.replicas import ReplicaPods
 from tests.unit.replica.test_loading import Counting, commits, log_of
 
+from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.replica import standby as module
 from muster_coordinator.replica.load_turns import LoadTurns
 from muster_coordinator.replica.loading import SLICE_RECORDS
-from muster_coordinator.replica.standby import NOTHING, Standby
+from muster_coordinator.replica.standby import NOTHING, LogCleanedError, Standby
 from muster_coordinator.replication.messages import Ack, Batch
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
@@ -172,6 +173,38 @@ async def test_state_fits_a_log_that_goes_on_and_none_that_was_written_anew() ->
     another.append(encode_batch(commits(2), base_offset=1, leader_epoch=1, timestamp_ms=0), 1, 3, 1)
     shorter._replica.log = another  # type: ignore[misc]
     assert not shorter.fits
+
+
+def clean(log: PartitionLog, horizon: int) -> None:
+    """As the cleaner does when a segment took the place of another."""
+    log.cleaned_to = CleanedTo(horizon, horizon)
+    log.cleanings += 1
+
+
+@pytest.mark.parametrize(("horizon", "fits"), [(SLICE_RECORDS, True), (SLICE_RECORDS + 1, False)])
+async def test_state_that_has_not_seen_all_tombstones_of_a_cleaned_log_is_dropped(horizon: int, fits: bool) -> None:
+    """Else it would keep for ever what they deleted."""
+    log, turns = log_of(batch(0, SLICE_RECORDS)), Turns()
+    standby, _ = standby_of(log, turns)
+    standby.follow(SLICE_RECORDS)
+    await until(lambda: standby.replayed == SLICE_RECORDS)
+    clean(log, horizon)
+    assert standby.fits is fits
+
+
+async def test_replay_that_is_under_way_ends_when_tombstones_go_that_it_has_not_seen() -> None:
+    log, turns = log_of(*(batch(start, SLICE_RECORDS) for start in range(0, 4 * SLICE_RECORDS, SLICE_RECORDS))), Turns()
+    standby, state = standby_of(log, turns)
+    turns.held.clear()
+    standby.follow(log.end_offset)
+    await until(lambda: state.replayed > 1)
+    clean(log, log.end_offset)
+    turns.held.set()
+    await until(lambda: standby._task is None)
+    assert not standby.fits
+    assert standby.replayed == NOTHING
+    with pytest.raises(LogCleanedError, match="cleaned when it was replayed to"):
+        standby._check_cleaned(1)
 
 
 async def test_leader_that_steps_down_keeps_the_state_whose_tail_its_successor_takes(pods: ReplicaPods) -> None:

@@ -82,7 +82,11 @@ class WritingPod:
         self.ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.log = SimpleNamespace(journaled_end=5, end_offset=8, begin_truncate=lambda end: lambda: self._step("cut"))
         self._write: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        replica: Any = SimpleNamespace(log=self.log, stage_truncation=lambda end: self._step("staged"))
+        replica: Any = SimpleNamespace(
+            log=self.log,
+            stage_truncation=lambda end: self._step("staged"),
+            name_in_journal=lambda: self._step("named"),
+        )
         storage: Any = SimpleNamespace(
             begin_copy=lambda replica: SimpleNamespace(), swap=lambda *arguments: self._step("swapped")
         )
@@ -118,7 +122,7 @@ class WritingPod:
     ("effect", "expected"),
     [
         (Truncate(6), ["durable to 7", "durable to 8", "staged", "durable to 6", "cut"]),
-        (SwapCopy(), ["durable to 7", "durable to 8", "swapped", "durable to 6"]),
+        (SwapCopy(), ["durable to 7", "durable to 8", "swapped", "named", "durable to 6"]),
     ],
 )
 async def test_cut_and_swap_wait_until_all_that_was_appended_is_durable(

@@ -17,7 +17,9 @@ from muster_coordinator.replication.settings import ReplicationSettings
 
 
 class Node:
-    """One replica. `seen`: every effect but the messages; `down`: it takes no message."""
+    """One replica. `seen`: every effect but the messages; `down`: it takes no message. `read_max`: batches that a read
+    of the log finds; `read`: called when one was read.
+    """
 
     def __init__(self, net: Net, name: str, nominate_ms: Sequence[int] = ()) -> None:
         self.net = net
@@ -27,6 +29,8 @@ class Node:
         self.copied: list[Batch] = []
         self.down = False
         self.slow_disk = False  # nothing of the log becomes durable
+        self.read_max = 1_000
+        self.read: Callable[[], None] = lambda: None
         self.promise = fx.Promise()
         delays = cycle(nominate_ms)
         delay: Callable[[], int] | None = (lambda: next(delays)) if nominate_ms else None
@@ -60,8 +64,9 @@ class Node:
                 self.batches.extend(batches)
                 self._durable()
             case fx.ReadLog(ticket=ticket, start=start):
-                found = [batch for batch in self.batches if batch.base_offset >= start]
-                self.do(self.core.log_read(ticket, self.core.log.end, found, now))
+                found = [batch for batch in self.batches if batch.base_offset >= start][: self.read_max]
+                self.read()
+                self.do(self.core.log_read(ticket, found[-1].end_offset if found else self.core.log.end, found, now))
             case fx.Load(epoch=epoch):
                 self.do(self.core.loaded(epoch, now))
             case fx.AppendLeaderChange(sets=sets):

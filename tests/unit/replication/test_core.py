@@ -604,3 +604,35 @@ def test_candidate_that_fetches_a_full_copy_has_the_horizon_of_its_source() -> N
     assert fx.SwapCopy() in net["c"].seen
     assert net["c"].core.is_active
     assert net["c"].core.log.horizon == 4
+
+
+@pytest.mark.parametrize(
+    ("is_candidate", "cleaned_after", "copies"), [(True, 0, 1), (True, 1, 2), (False, 0, 1), (False, 1, 2)]
+)
+def test_full_copy_begins_anew_when_its_source_is_cleaned_between_two_ranges_of_it(
+    is_candidate: bool, cleaned_after: int, copies: int
+) -> None:
+    """Else it has a value of before and lacks the tombstone that was dropped with it: what was deleted comes back."""
+    net = led()
+    source = net["b" if is_candidate else "a"]
+    net["c"].down = True
+    for _ in range(6):
+        net["a"].append(b"x")
+        net.deliver()
+    source.core.log.cleaned(5)  # the horizon is set, the segments follow
+    source.read_max = 2
+    reads = iter(range(100))
+
+    def segments_are_replaced() -> None:
+        if next(reads) == cleaned_after:
+            source.core.log.cleaned(5)
+
+    source.read = segments_are_replaced
+    net["c"].down = False
+    if is_candidate:
+        net["a"].down = True
+        net["c"].elect(1, ABC, force=True)
+    net.advance(1_000)
+    assert net["c"].seen.count(fx.StartCopy()) == copies
+    assert net["c"].seen.count(fx.SwapCopy()) == 1
+    assert net["c"].batches[:7] == source.batches[:7]

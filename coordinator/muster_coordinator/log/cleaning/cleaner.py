@@ -88,13 +88,17 @@ class Cleaning:
         finally:
             self._drop_group()
 
-    def hand_over(self) -> None:
-        """Let the log use the segments that are in place by now."""
+    def hand_over(self) -> bool:
+        """Let the log use the segments that are in place by now. Returns whether there are any, or the horizon rose."""
         replaced, self._replaced = self._replaced, []
+        before = self._log.cleaned_to.tombstone_horizon
         for base_offset, end_offset, segment in replaced:
             self._log.replace(base_offset, end_offset, segment)
         end_offset = self._cleaned_to.end_offset if self._whole else self._log.cleaned_to.end_offset
         self._log.cleaned_to = CleanedTo(end_offset, self._cleaned_to.tombstone_horizon)
+        changed = bool(replaced) or self._cleaned_to.tombstone_horizon != before
+        self._log.cleanings += changed
+        return changed
 
     def _note(self) -> Iterator[int]:
         size = 0

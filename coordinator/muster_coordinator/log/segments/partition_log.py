@@ -82,6 +82,8 @@ class PartitionLog:
         self._checkpoint_dirty = False
         self._names_dirty = False
         self.cleaned_to = CleanedTo()
+        self.cleanings = 0
+        """Changes when segments were replaced, or are about to be and tombstones below the horizon to go with them."""
         self.cannot_clean = ""  # why this process must not clean the log any more
 
     # --- opening -----------------------------------------------------------------------------------------------------

@@ -138,12 +138,16 @@ class LogCleaner(Background):
                 if size is None:
                     return True
                 self.counts.byte_count += size
-                cleaning.hand_over()
-                host.cleaned()
+                self._hand_over(cleaning, host)
                 if await self.pause(size / self._settings.io_max_bytes_per_second):
                     return False
                 if host.log_wanted:
                     return False
         finally:
             await self._blocking(steps.close)
-            cleaning.hand_over()
+            self._hand_over(cleaning, host)
+
+    @staticmethod
+    def _hand_over(cleaning: Cleaning, host: ReplicaHost) -> None:
+        if cleaning.hand_over():
+            host.cleaned()

@@ -1,0 +1,195 @@
+"""What each seed makes fail: a swarm, in which a part of the seeds has more of what one kind of defect needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+from tests.simulation.options import Options, draw_options, for_product
+
+__all__ = ["PROFILES", "draw"]
+
+Profile = Mapping[str, int | float | bool]
+
+DUEL: Profile = {
+    "safety_ms": 4_000,
+    "rogue_every_ms": 60,
+    "rogue_sets": 0.0,
+    "loss": 0.15,
+    "duplicates": 0.1,
+    "delay_ms_max": 15,
+    "long_delay": 0.05,
+    "long_delay_ms": 300,
+    "disk_ms_max": 10,
+    "crash_every_ms": 400,
+    "crash_in_effects": 0.002,
+    "restart_ms_max": 150,
+    "freeze_every_ms": 0,
+    "op_every_ms": 8,
+    "groups": 3,
+    "append_bytes_max": 200,
+    "partitions": 1,
+    "members": 0,
+    "disaster": False,
+}
+CUTS: Profile = {
+    **DUEL,
+    "loss": 0.0,
+    "delay_ms_max": 3,
+    "disk_ms_max": 1,
+    "crash_every_ms": 0,
+    "rogue_every_ms": 40,
+    "partition_every_ms": 150,
+    "partition_ms_max": 200,
+    "append_bytes_max": 10_000,
+}
+STALE: Profile = {
+    **CUTS,
+    "rogue_every_ms": 60,
+    "partition_every_ms": 250,
+    "partition_ms_max": 900,
+    "crash_in_effects": 0.0,
+    "long_delay": 0.0,
+    "clients": 6,
+    "groups": 1,
+    "all_crash_every_ms": 0,
+    "full_every_ms": 0,
+    "broken_every_ms": 0,
+    "errors_every_ms": 0,
+    "slow_every_ms": 0,
+    "flip_every_ms": 0,
+    "wipe_every_ms": 0,
+    "clean_every_ms": 0,
+    "outage_every_ms": 0,
+}
+LOSSES: Profile = {
+    **DUEL,
+    "flip_every_ms": 150,
+    "crash_every_ms": 0,
+    "crash_in_effects": 0.0,
+    "old_duplicates": 0.1,
+}
+SETS: Profile = {
+    **DUEL,
+    "spares": 3,
+    "loss": 0.02,
+    "delay_ms_max": 4,
+    "crash_every_ms": 0,
+    "crash_in_effects": 0.0,
+    "rogue_every_ms": 40,
+    "rogue_sets": 0.7,
+    "partition_every_ms": 300,
+    "partition_ms_max": 400,
+    "remove_every_ms": 1_000,
+}
+AWAY: Profile = {
+    **DUEL,
+    "safety_ms": 6_000,
+    "loss": 0.02,
+    "rogue_every_ms": 500,
+    "clean_every_ms": 150,
+    "deletes": 0.4,
+    "checkpoint_every_ms": 200,
+    "segment_bytes": 1_000,
+    "away_every_ms": 2_000,
+}
+LATE: Profile = {
+    **DUEL,
+    "loss": 0.02,
+    "long_delay": 0.3,
+    "long_delay_ms": 900,
+    "duplicates": 0.4,
+    "old_duplicates": 0.4,
+    "clean_every_ms": 100,
+    "segment_bytes": 600,
+    "deletes": 0.4,
+    "rogue_every_ms": 500,
+    "restart_ms_max": 300,
+}
+ERRORS: Profile = {
+    "safety_ms": 4_000,
+    "errors_every_ms": 250,
+    "crash_every_ms": 700,
+    "clean_every_ms": 300,
+    "checkpoint_every_ms": 200,
+    "segment_bytes": 1_000,
+    "rogue_every_ms": 300,
+    "flush_os": False,
+}
+CACHE: Profile = {
+    **DUEL,
+    "flush_os": True,
+    "power_loss": 1.0,
+    "loss": 0.02,
+    "crash_every_ms": 300,
+    "rogue_every_ms": 300,
+}
+NEARLY_ALONE: Profile = {
+    "safety_ms": 4_000,
+    "nomination_ms": 300,
+    "outage_every_ms": 500,
+    "operator_crash_every_ms": 500,
+    "crash_every_ms": 500,
+    "rogue_every_ms": 0,
+}
+RESHARDS: Profile = {
+    **STALE,
+    "fence_every_ms": 300,
+    "members": 2,
+    "clients": 3,
+    "rogue_every_ms": 200,
+}
+MEMBERS: Profile = {**DUEL, "members": 3, "static": 0.5, "rogue_every_ms": 400, "crash_every_ms": 0, "op_every_ms": 25}
+
+PROFILES: Mapping[str, Profile] = {
+    "duel": DUEL,
+    "cuts": CUTS,
+    "stale": STALE,
+    "losses": LOSSES,
+    "sets": SETS,
+    "away": AWAY,
+    "late": LATE,
+    "errors": ERRORS,
+    "cache": CACHE,
+    "nearly alone": NEARLY_ALONE,
+    "reshards": RESHARDS,
+    "members": MEMBERS,
+}
+"""Nominators that fight, with many short leaderships whose tails differ; the same by short cuts of the network; leaders
+that are cut off while another one is elected, and clients that still ask them; one replica after the other loses data;
+changes of the set that overlap; replicas that are away while tombstones go; any old message again; calls to the disk
+that fail; power losses without an fsync; operators that are away; partitions that are closed and opened; consumer
+groups."""
+
+
+def draw(seed: int) -> Options:
+    """Half of the seeds are of a profile."""
+    random = Random(f"profile {seed}")
+
+    def some(*values: int) -> int:
+        return random.choice((0, *values))
+
+    options = for_product(draw_options(seed))
+    options = replace(
+        options,
+        segment_bytes=random.choice((600, 1_000, 4_000)),
+        checkpoint_every_ms=random.choice((0, 200, 1_500)),
+        archive_every_ms=some(0, 0, 100) if options.clean_every_ms else 0,
+        archive_errors=random.choice((0.0, 0.1)),
+        errors_every_ms=some(0, 600, 2_000),
+        promise_every_ms=some(5_000) if options.spares else 0,
+        old_duplicates=random.choice((0.0, 0.0, 0.02, 0.1)),
+        corrupt=random.choice((0.0, 0.0, 0.01)),
+        slow_link_every_ms=some(0, 1_000),
+        away_every_ms=some(0, 0, 4_000),
+        remove_every_ms=some(1_500) if options.spares else 0,
+        fence_every_ms=some(0, 0, 1_000),
+        static=random.choice((0.0, 0.5)),
+    )
+    if random.random() < 0.5:
+        options = replace(options, **PROFILES[random.choice(list(PROFILES))])  # type: ignore[arg-type]
+    if options.remove_every_ms:  # a removal that a disk refuses is gone on with by the next process only
+        quiet = dict.fromkeys(("flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms"), 0)
+        options = replace(options, **quiet, promise_every_ms=0, crash_in_effects=0.0)  # type: ignore[arg-type]
+    return options
