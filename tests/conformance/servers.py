@@ -45,10 +45,10 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
             directory / "muster" / "data", PARTITIONS, TOPICS, [f"{name}={value}" for name, value in settings.items()]
         ) as pod,
     ):
-        yield await _server(KAFKA, broker.port), await _server(MUSTER, pod.kafka_port)
+        yield await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
 
 
-async def _server(kind: str, port: int) -> Server:
+async def server_at(kind: str, port: int) -> Server:
     """With the names of what differs by nature: address, cluster id, topic ids."""
     client = await KafkaClient.connect(port)
     try:

@@ -6,12 +6,15 @@ import asyncio
 import re
 import shutil
 import time
+import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conformance.members import Member, commit, stable, topic
+from tests.conformance.servers import server_at
 from tests.conformance.session import CLOSED, KAFKA, MUSTER, Server, Session
 from tests.support.kafka_broker import KafkaBroker, run_tool, why_no_kafka_yet
 from tests.support.pod import SoloPod
@@ -22,11 +25,14 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog
+from muster_coordinator.records.decode import RECORD_TYPE_NAMES
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
+from muster_pipeline.decode.decoder import decode_segment
+from muster_pipeline.decode.schema import Kind
 
 pytestmark = [
     pytest.mark.integration,
@@ -186,17 +192,22 @@ def loaded(directories: Sequence[Path]) -> Report:
     """The same from the files alone, by the code that a pod loads with; index = number of the partition."""
     coordinators = []
     for partition, directory in enumerate(directories):
-        history = History(boot_id="")
-        log = PartitionLog.open(OsDisk(), directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), history)
-        coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "")
-        metrics = ShardMetrics()
-        for _ in replay_log(log, ReplayedState(coordinator), metrics):
-            pass
+        coordinator, metrics = load(directory, partition)
         assert metrics.unknown_records == 0
-        log.close()
-        coordinator.on_loaded(int(time.time() * 1000))
         coordinators.append(coordinator)
     return {group: _group_report(coordinators[partition_for(group, PARTITIONS)], group) for group in GROUPS}
+
+
+def load(directory: Path, partition: int) -> tuple[GroupCoordinator, ShardMetrics]:
+    history = History(boot_id="")
+    log = PartitionLog.open(OsDisk(), directory, partition, LogSettings(segment_bytes=SEGMENT_BYTES), history)
+    coordinator = GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "")
+    metrics = ShardMetrics()
+    for _ in replay_log(log, ReplayedState(coordinator), metrics):
+        pass
+    log.close()
+    coordinator.on_loaded(int(time.time() * 1000))
+    return coordinator, metrics
 
 
 def _group_report(coordinator: GroupCoordinator, group: str) -> tuple[Any, ...]:
@@ -325,3 +336,69 @@ async def test_dump_complains_about_a_damaged_segment(tmp_path: Path) -> None:
     segment.write_bytes(data)
     _, output = await run_tool(*DUMP, str(segment))
     assert "Exception" in output or "isvalid: false" in output, output[-2000:]
+
+
+# -- groups of other protocols ----------------------------------------------------------------------------------------
+
+MEMBER = str(uuid.UUID(int=5))
+
+
+async def _join(session: Session, api: str, version: int, **fields: Any) -> int:
+    """Heartbeats until the member has an assignment; returns its epoch. Only the first one has the `fields`."""
+    epoch = 0
+    async with asyncio.timeout(30):
+        while True:
+            identity = {"group_id": session.group, "member_id": MEMBER, "member_epoch": epoch}
+            answer = await session.quietly(api, version, **identity, **fields)
+            fields = {}
+            assert int(answer.error_code) == 0, answer
+            epoch = int(answer.member_epoch)
+            assigned = answer.active_tasks if api.startswith("streams") else answer.assignment
+            if assigned and (api.startswith("streams") or assigned.topic_partitions):
+                return epoch
+            await asyncio.sleep(0.2)
+
+
+async def _write_groups_of_other_protocols(server: Server) -> None:
+    session = Session(server, "other")
+    joining = {"rebalance_timeout": SESSION_MS}
+    try:
+        session.group = "consumer"
+        epoch = await _join(
+            session, "consumer_group_heartbeat", 1, subscribed_topic_names=["t"], topic_partitions=[], **joining
+        )
+        answer = await commit(session, 10, 7, member_id=MEMBER, generation_id_or_member_epoch=epoch)
+        assert int(answer.topics[0].partitions[0].error_code) == 0
+        session.group = "share"
+        await _join(session, "share_group_heartbeat", 1, subscribed_topic_names=["t"])
+        session.group = "streams"
+        topology = {"epoch": 1, "subtopologies": [{"subtopology_id": "0", "source_topics": ["u"]}]}
+        tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        await _join(session, "streams_group_heartbeat", 0, topology=topology, process_id="p", **tasks, **joining)
+    finally:
+        await session.close()
+
+
+async def test_muster_keeps_the_offsets_of_groups_of_other_protocols_and_knows_their_records_by_name(
+    tmp_path: Path,
+) -> None:
+    settings = KAFKA_SETTINGS | {
+        "offsets.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+    }
+    settings |= {"share.coordinator.state.topic.min.isr": "1", "share.coordinator.state.topic.num.partitions": "1"}
+    async with KafkaBroker(tmp_path, settings, TOPICS) as broker:
+        server = await server_at(KAFKA, broker.port)
+        await _write_groups_of_other_protocols(server)
+        await broker.stop()
+        directory = broker.partition_dir(0)
+    rows = [row for file in sorted(directory.glob("*.log")) for row in decode_segment(file.read_bytes()).to_pylist()]
+    types = Counter(row["record_type"] for row in rows if row["kind"] == Kind.UNKNOWN)
+    assert set(types) >= {3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 17, 19, 20, 21, 22, 23}
+    assert all(number in RECORD_TYPE_NAMES for number in types)
+    coordinator, metrics = load(directory, 0)
+    assert metrics.unknown_records == sum(types.values())
+    state = coordinator.durable_state()
+    assert (set(state.implied_groups), state.groups) == ({"consumer"}, {})
+    _, value = state.committed["consumer", "t", 0]
+    assert (value.offset, value.topic_id) == (7, server.topic_ids["t"].bytes)
