@@ -98,6 +98,24 @@ def test_offset_value_of_version_4_is_read_without_the_plain_decoder(
     assert comparable(decode_segment(batch)) == plain_rows(batch)
 
 
+@pytest.mark.parametrize(
+    ("tags", "kind"),
+    [
+        (b"\1\5\2ab", Kind.OFFSET_COMMIT),  # of a later release
+        (b"\0behind", Kind.OFFSET_COMMIT),
+        (b"\1\0\x11" + bytes(17), Kind.UNREADABLE),  # a topic id that is none
+        (b"\1\0\x10" + bytes(15), Kind.UNREADABLE),
+        (b"", Kind.UNREADABLE),
+    ],
+)
+def test_offset_value_with_other_tagged_fields_is_what_the_plain_decoder_reads(tags: bytes, kind: str) -> None:
+    value = GOLDEN["offset-commit-value-4"][:-1] + tags
+    batch = encode_batch([(GOLDEN["offset-commit-key"], value), commit("g", "t", 0, 1)], **AT)
+    rows = decode_segment(batch)
+    assert rows.column("kind").to_pylist() == [kind, Kind.OFFSET_COMMIT]
+    assert comparable(rows) == plain_rows(batch)
+
+
 @pytest.mark.parametrize("name", sorted(name for name in GOLDEN if name.startswith("batch-")))
 def test_batch_written_by_kafka_decodes_as_the_plain_decoder_reads_it(name: str) -> None:
     assert comparable(decode_segment(GOLDEN[name])) == plain_rows(GOLDEN[name])
