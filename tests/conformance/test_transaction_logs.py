@@ -3,9 +3,11 @@ state machine wrote. Kafka's tool decodes it."""
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conformance.test_log_exchange import copy_partition
@@ -18,6 +20,7 @@ from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog
 from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.control import EndTxnMarker, decode_control
 from muster_coordinator.replica.loading import replay_log
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
@@ -44,7 +47,7 @@ NAMES = {
 def loaded(directory: Path) -> Harness:
     """A harness whose state is that of the log in `directory`, loaded by the code that a pod loads with."""
     harness = Harness()
-    log = PartitionLog.open(OsDisk(), directory, 0, LogSettings(segment_bytes=1 << 20), History(boot_id=""))
+    log = _open(directory)
     harness.coordinator.on_unloaded()
     metrics = ShardMetrics()
     for _ in replay_log(log, ReplayedState(harness.coordinator), metrics):
@@ -55,6 +58,10 @@ def loaded(directory: Path) -> Harness:
         harness.follower.restore(part)
     harness.start()
     return harness
+
+
+def _open(directory: Path) -> PartitionLog:
+    return PartitionLog.open(OsDisk(), directory, 0, LogSettings(segment_bytes=1 << 20), History(boot_id=""))
 
 
 async def test_state_machine_loads_what_a_broker_wrote(tmp_path: Path) -> None:
@@ -119,6 +126,47 @@ async def test_broker_and_its_tool_read_what_the_state_machine_wrote(tmp_path: P
     assert by_kafka == {name: ours.describe(name) for name in (*NAMES, "prepared")}
     assert by_kafka["prepared"][0] == "CompleteCommit"
     assert ongoing == ours.end("ongoing-ä", producers["ongoing-ä"], True, 5)
+
+
+async def test_markers_have_the_epochs_that_those_of_a_broker_have(tmp_path: Path) -> None:
+    """A transaction of each version, and one that another producer ends."""
+    ours = Ours(Harness())
+    async with KafkaBroker(tmp_path, SETTINGS, {"t": 1}) as running:
+        client = await KafkaClient.connect(running.port)
+        broker = Broker(client)
+        await coordinator_is_there(broker)
+        for each in (broker, ours):
+            await _three_transactions(each)
+        await client.close()
+        await running.stop()
+        log = _open(running.partition_dir(1))
+        theirs = [
+            (batch.producer_epoch, decode_control(record.key, record.value))
+            for batch in log.read_batches(0)
+            if batch.is_control
+            for record in batch.records()
+        ]
+        log.close()
+    asked = [(each.producer_epoch, EndTxnMarker(each.committed, 0)) for each in ours.harness.writer.asked]
+    assert asked == theirs
+    assert [epoch for epoch, _ in asked] == [0, 1, 2]
+
+
+async def _three_transactions(server: Broker | Ours) -> None:
+    """All in offsets partition 1, each complete before the next one."""
+
+    async def call(what: Any) -> Outcome:
+        result: Outcome = await what if inspect.isawaitable(what) else what
+        return result
+
+    _, producer_id, epoch = await call(server.init("x", NO_PRODUCER))
+    for version in (4, 5):
+        await call(server.add("x", (producer_id, epoch), 1, 3 if version == 4 else 5))
+        await call(server.end("x", (producer_id, epoch), True, version))
+        await call(server.describe("x"))
+    await call(server.add("x", (producer_id, epoch + 1), 1, 5))
+    await call(server.init("x", NO_PRODUCER))
+    await call(server.describe("x"))
 
 
 def _write_segment(harness: Harness, directory: Path) -> None:

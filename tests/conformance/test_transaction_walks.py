@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
 from tests.unit.transactions.harness import GROUP_IN, NO_PRODUCER, OFFSETS, PARTITIONS, Harness, Producer
@@ -23,6 +24,8 @@ WALKS = 40
 STEPS = 30
 TIMEOUT_MS = 60_000
 WAIT_S = 30.0
+LAST_EPOCH = 0x7FFF
+"""No client gets it: the producer id is replaced before."""
 
 Outcome = tuple[Any, ...]
 
@@ -42,6 +45,24 @@ class Broker:
         )
         answer = await self.client.call(request)
         return int(answer.error_code), answer.producer_id, answer.producer_epoch
+
+    async def bump(self, name: str, epochs: int) -> None:
+        """So many producers come, one after the other."""
+        s = schema("init_producer_id", 5)
+        request = s.InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout=datetime.timedelta(milliseconds=TIMEOUT_MS),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        response = schema("init_producer_id", 5, "response").InitProducerIdResponse
+        for start in range(0, epochs, 500):
+            count = min(500, epochs - start)
+            for _ in range(count):
+                self.client.send(request)
+            for number in range(count):
+                _, answer = await self.client.receive(response)
+                assert (int(answer.error_code), answer.producer_epoch) == (0, start + number + 1)
 
     async def add(self, name: str, producer: Producer, partition: int, version: int) -> Outcome:
         """By AddOffsetsToTxn, or as a broker does for a client of transaction version 2."""
@@ -128,8 +149,15 @@ class Walk:
         self.ids: dict[int, int] = {-1: -1}  # producer ids of the broker -> ours
         self.trail: list[str] = []
 
-    async def run(self) -> None:
+    async def run(self, first_epoch: int = 0) -> None:
+        """`first_epoch`: the producer has this epoch when the walk begins."""
         await self._both("init", *self._nobody())
+        if first_epoch:
+            (ours, theirs) = self.pairs.pop()
+            await self.broker.bump(self.name, first_epoch)
+            value = replace(self.ours.harness.value(self.name), producer_epoch=first_epoch)
+            self.ours.harness.put(value, self.name)
+            self.pairs.append(((ours[0], first_epoch), (theirs[0], first_epoch)))
         for _ in range(STEPS):
             kind = self.chance.choices(("init", "add", "end"), (3, 4, 5))[0]
             if kind == "init":
@@ -186,4 +214,5 @@ async def test_producers_are_answered_as_by_a_broker(tmp_path: Path) -> None:
         await coordinator_is_there(Broker(client))
         for seed in range(WALKS):
             await Walk(Broker(client), f"tx-{seed}", seed).run()
+        await Walk(Broker(client), "used-up", 0).run(first_epoch=LAST_EPOCH - 3)
         await client.close()
