@@ -77,11 +77,23 @@ def _places(
 def _places_by_pods(
     pods: Iterable[PodView], topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
 ) -> Iterator[tuple[int, str, str]]:
-    """Likewise of the used logs of partitions without a record."""
+    """Likewise of the used logs of partitions without a record. While nobody leads, also of those that another log
+    names: a restored record can be older than the logs, and who is elected has to reach all that its own log names.
+    """
+    pods = tuple(pods)
+    named = {
+        (index, each)
+        for pod in pods
+        for index, view in pod.replicas.items()
+        for each in (*view.replicas, *view.previous_replicas)
+    }
     for pod in pods:
         for index, view in pod.replicas.items():
             status = partitions.get(index)
-            if index in topic.layout.indexes and (status is None or not status.replicas) and view.used and view.log_id:
+            if index not in topic.layout.indexes or not view.used or not view.log_id:
+                continue
+            only_named = status is not None and status.replicas and status.state is not PartitionState.LED
+            if status is None or not status.replicas or (only_named and (index, view.log_id) in named):
                 yield index, view.log_id, pod.name
 
 

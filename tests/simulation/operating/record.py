@@ -55,6 +55,7 @@ class Recorded:
         self._issued: dict[tuple[int, int], set[tuple[str, Sets]]] = {}  # what was recorded, by partition and epoch
         self._led: dict[tuple[int, int], int] = {}  # the highest led epoch when an epoch was recorded first
         self._called: dict[tuple[int, int], str] = {}
+        self._lost: dict[int, int] = {}  # epochs up to this one were issued before a record was lost
         self._words: dict[int, int] = {}  # the highest epoch of which a person allowed the loss
         server.on_write.append(self._written)
 
@@ -114,11 +115,12 @@ class Recorded:
 
     def restored(self) -> None:
         """etcd is an older one, or a status is lost: what is recorded may go back, and an epoch be issued again that no
-        pod in sight has promised.
+        pod in sight has promised (ADR 23). Calls of before may still be on their way.
         """
+        for index, epoch in self._issued:
+            self._lost[index] = max(epoch, self._lost.get(index, -1))
         self._status.clear()
         self._lines.clear()
-        self._called.clear()
         topic = self._topic()
         self._take(topic.status.leaderships)
 
@@ -138,7 +140,8 @@ class Recorded:
             self._is_broken(f"{what}, recorded are {sorted(issued, key=str)}")
         first = self._called.setdefault((index, epoch), pod)
         core = self._partitions[index].replicas[pod].core
-        if first != pod and (core is None or core.leading_epoch != epoch):
+        leads = core is not None and core.leading_epoch == epoch
+        if first != pod and not leads and epoch > self._lost.get(index, -1):
             self._is_broken(f"epoch {epoch} of partition {index} is issued to {first} and to {pod}")
 
     def _allows_loss(self, pod: str, call: Election) -> None:

@@ -92,6 +92,32 @@ def test_replica_whose_pod_was_not_known_is_recorded_and_published_where_its_log
     assert len(image.places) == 9
 
 
+@pytest.mark.parametrize("led", [True, False])
+def test_logs_that_only_another_log_names_are_published_while_nobody_leads(model: Model, led: bool) -> None:
+    """A record that was restored from before a change of the set does not know the new replicas."""
+    observation = seen(model)
+    old = observation.pods[1].replicas[0]
+    new = replace(old, log_id="new", state=ShardState.INITIAL, role=ReplicaRole.NONE, leader_epoch=-1)
+    naming = replace(new, log_id=old.log_id, replicas=("new", old.log_id), epoch=old.epoch + (not led))
+    pods = (
+        *(
+            with_fields(pod, replicas={**pod.replicas, 0: naming if pod.name == "c-1" else pod.replicas[0]})
+            for pod in observation.pods
+        ),
+        with_fields(observation.pods[2], name="c-3", node_id=3, replicas={0: new}),
+    )
+    if not led:
+        away = {"state": ShardState.INITIAL, "role": ReplicaRole.NONE, "leader_epoch": -1}
+        pods = tuple(
+            with_fields(pod, replicas={index: replace(view, **away) for index, view in pod.replicas.items()})
+            for pod in pods
+        )
+    actions = plan(with_fields(observation, pods=pods, image=None), 1.0)
+    image = next(each.image for each in actions if isinstance(each, PublishMetadata))
+    places = {(place.log_id, place.pod) for place in image.places if place.partition == 0}
+    assert (("new", "c-3") in places) is not led
+
+
 def record_of(observation: Observation) -> dict[str, str]:
     found = dict(observation.topics[0].status.leaderships)
     assert any("c-0/" in line for line in found.values())
