@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from tests.simulation.world import Violation
 
 from muster_coordinator.podapi.models import Election, Resignation
 from muster_coordinator.replication.sets import Sets
+from muster_operator.api.conditions import ConditionType, find_condition
 from muster_operator.api.models import ClusterRef as ClusterReference
 from muster_operator.api.models import (
     LeadershipRecord,
@@ -188,11 +190,12 @@ class OperatedStore:
         return Record(status.epoch, status.leader or self._pods[0], sets, status.led_epoch >= 0)
 
     def allow_loss(self) -> bool:
-        """A person's word about the loss of what was led until now."""
-        led_epoch = self._recorded.status(self._index).led_epoch
-        if led_epoch < 0:
+        """A person does what the partition's message says, if it says how to go on from what is left."""
+        ready = find_condition(self._recorded.status(self._index).conditions, ConditionType.READY)
+        command = re.search('"allowDataLoss":([0-9]+)', ready.message) if ready is not None else None
+        if command is None:
             return False
-        self._declare(self._index, {"allowDataLoss": led_epoch})
+        self._declare(self._index, {"allowDataLoss": int(command[1])})
         return True
 
 
