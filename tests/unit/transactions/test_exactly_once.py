@@ -308,7 +308,11 @@ class Cluster:
         request = marker.request
         self.groups[marker.partition].ask(
             g.WriteTxnMarkerRequest(
-                request.producer_id, request.producer_epoch, request.committed, marker.coordinator_epoch
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                marker.coordinator_epoch,
+                request.client_version,
             ),
             answered,
         )

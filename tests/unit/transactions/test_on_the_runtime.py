@@ -221,6 +221,7 @@ class MarkersToGroups:
         self.groups = groups
         self.transactions: ReplicaPods | None = None
         self.lose = 0
+        self.codes: list[int] = []  # of all attempts
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attempt(self, request: m.MarkersToWrite) -> Attempt:
@@ -244,10 +245,11 @@ class MarkersToGroups:
             self.lose -= 1
         elif leader is not None:
             marker = g.WriteTxnMarkerRequest(
-                request.producer_id, request.producer_epoch, request.committed, shard.epoch
+                request.producer_id, request.producer_epoch, request.committed, shard.epoch, request.client_version
             )
             response = await leader.ask(marker).done
             code = response.error_code if isinstance(response, g.WriteTxnMarkerResponse) else int(response)
+        self.codes.append(code)
         what = ((OFFSETS, ((GROUP_PARTITION, code),)),)
         shard.notify(m.MarkersWritten(request.transactional_id, request.prepared_at, what))
 
@@ -298,12 +300,18 @@ class Client:
         self.producer = (response.producer_id, response.producer_epoch)
 
     async def commit_offset(self, offset: int) -> None:
+        await self.add()
+        await self.write_offset(offset)
+
+    async def add(self) -> None:
         if self.version == 1:
             offsets = m.AddOffsetsToTxnRequest("tx", *self.producer, GROUP_IN[GROUP_PARTITION])
             await call(self.transactions, offsets, lambda got: got.error_code == ErrorCode.NONE)
         else:
             add = m.AddPartitionsRequest("tx", *self.producer, ((OFFSETS, (GROUP_PARTITION,)),), 5)
             await call(self.transactions, add, lambda got: got.topics[0][1][0][1] == ErrorCode.NONE)
+
+    async def write_offset(self, offset: int) -> None:
         commit = g.TxnOffsetCommitRequest("tx", "g", *self.producer, -1, "", None, (("t", ((0, offset, -1, ""),)),), 3)
         await call(self.groups, commit, lambda got: got.topics[0][1][0][1] == ErrorCode.NONE)
 
@@ -365,3 +373,52 @@ async def test_second_producer_aborts_what_the_first_had_begun(
     assert refused.topics[0][1][0][1] == ErrorCode.INVALID_PRODUCER_EPOCH
     await second.end(7, committed=True)
     await second.check()
+
+
+STEPS = ("init", "add", "offsets", "prepare", "marker", "complete")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("topic", ["transactions", "groups"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_leader_is_killed_after_each_step_of_a_transaction(
+    both: tuple[ReplicaPods, ReplicaPods, MarkersToGroups], step: str, topic: str, version: int
+) -> None:
+    """Nothing that was answered is lost, nothing that was aborted is committed, and no transaction stays open."""
+    transactions, groups, markers = both
+    pods = transactions if topic == "transactions" else groups
+    client = Client(transactions, groups, version)
+
+    async def killed_after(done: str) -> None:
+        if done == step:
+            await kill_leader(pods)
+
+    for number in range(4):
+        offset, committed = 100 + number, number % 2 == 0
+        await client.init()
+        await killed_after("init")
+        await client.add()
+        await killed_after("add")
+        await client.write_offset(offset)
+        await killed_after("offsets")
+        written = len(markers.codes)
+        markers.lose = step == "prepare"
+        await client.end(offset, committed)
+        await killed_after("prepare")
+        if step == "marker":
+            async with asyncio.timeout(LIMIT_S):
+                while len(markers.codes) == written:
+                    await asyncio.sleep(0)
+        await killed_after("marker")
+        await client.check()
+        await killed_after("complete")
+        await client.check()
+
+
+async def kill_leader(pods: ReplicaPods) -> None:
+    """As SIGKILL. Another pod is elected, and the killed one comes back on its disk."""
+    leader = leader_of(pods)
+    assert leader is not None
+    await leader.kill()
+    await pods.elect((pods.pods.index(leader) + 1) % len(pods.pods), force=True)
+    await leader.start()
