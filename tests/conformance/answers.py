@@ -21,6 +21,7 @@ _UNORDERED = {
     "list_offsets": ("topics",),
     "fetch": ("responses",),
     "describe_groups": ("groups",),
+    "write_txn_markers": ("markers",),
 }
 
 
