@@ -164,6 +164,7 @@ class Reconciler:
             failovers=tuple(memory.failovers.records),
             applied=state.applied,
             conflict=state.conflict,
+            refusal=state.refusal,
             default_image=state.default_image,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )

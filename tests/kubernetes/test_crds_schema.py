@@ -6,7 +6,8 @@ import json
 
 import pytest
 import yaml
-from tests.support.kube import custom_resources, kubectl, namespace
+from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
+from tests.support.muster_cluster import wait_until
 
 __all__ = ["custom_resources", "namespace"]
 
@@ -147,3 +148,44 @@ def test_status_epoch_that_falls_is_refused(namespace: str) -> None:
     assert patch({"epoch": 5, "leader": "a-0"}) == 0
     assert patch({"epoch": 4}) != 0
     assert patch({"epoch": None}) != 0
+
+
+@pytest.mark.parametrize("quantity", ["1", '"0.5"', "1Gi", "1e3", "500m", '"1.5Gi"'])
+def test_quantities_are_taken_as_everybody_writes_them(namespace: str, quantity: str) -> None:
+    text = f"""
+    apiVersion: muster.dev/v1alpha1
+    kind: CoordinatorCluster
+    metadata: {{name: a, namespace: {namespace}}}
+    spec: {{resources: {{requests: {{cpu: {quantity}, memory: {quantity}}}}}}}
+    """
+    kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
+
+
+def test_partitions_are_selected_by_topic_leader_and_state(namespace: str) -> None:
+    for index in (0, 1):
+        kubectl(
+            "apply", "-f", "-", stdin=resource("OffsetsPartition", namespace, f"t-{index}", partition_spec(index=index))
+        )
+    patch = json.dumps({"status": {"leader": "a-1", "epoch": 7, "state": "Led"}})
+    kubectl("patch", "mop/t-1", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+    for selector, found in (
+        ("status.leader=a-1", ["t-1"]),
+        ("status.state=Led", ["t-1"]),
+        ("spec.topicRef.name=t", ["t-0", "t-1"]),
+    ):
+        names = kubectl("get", "mop", "-n", namespace, "-o", "name", "--field-selector", selector).stdout.split()
+        assert [name.rpartition("/")[2] for name in names] == found
+
+
+def test_person_who_may_view_or_edit_a_namespace_may_do_so_with_these_resources(namespace: str) -> None:
+    kubectl("apply", "-f", str(REPOSITORY / "config/roles.yaml"))
+    for role, verb, expected in (("view", "get", "yes"), ("view", "patch", "no"), ("edit", "patch", "yes")):
+        kubectl(
+            "create", "rolebinding", f"{role}-{verb}", "-n", namespace, f"--clusterrole={role}", f"--user={role}-{verb}"
+        )
+
+        def may(role: str = role, verb: str = verb) -> str:
+            question = (verb, "coordinatorclusters.muster.dev", "-n", namespace, "--as", f"{role}-{verb}")
+            return kubectl("auth", "can-i", *question, check=False).stdout.strip()
+
+        wait_until(lambda may=may, expected=expected: may() == expected, f"{role} may {verb}: {expected}", 30)

@@ -8,7 +8,18 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from muster_operator.api.meta import MAX_PODS, Conditions, Duration, ObjectMeta, Quantity, Time, rules
+from muster_operator.api.meta import (
+    MAX_PODS,
+    ComputeQuantity,
+    Conditions,
+    CoreObject,
+    Duration,
+    Generation,
+    ObjectMeta,
+    Quantity,
+    Time,
+    rules,
+)
 
 
 def _is_off(field: str) -> str:
@@ -91,10 +102,10 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Resources(msgspec.Struct, frozen=True, rename="camel"):
-    """Compute resources of the coordinator container."""
+    """Compute resources of the coordinator container, as in core/v1."""
 
-    requests: Annotated[Mapping[str, Quantity], Meta(description="Such as cpu: 500m, memory: 512Mi.")] = {}
-    limits: Annotated[Mapping[str, Quantity], Meta(description="Such as memory: 1Gi.")] = {}
+    requests: Annotated[Mapping[str, ComputeQuantity], Meta(description="Such as cpu: 500m, memory: 512Mi.")] = {}
+    limits: Annotated[Mapping[str, ComputeQuantity], Meta(description="Such as memory: 1Gi.")] = {}
 
 
 class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,6 +114,18 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     labels: Annotated[Mapping[str, str], Meta(description="Additional labels.")] = {}
     annotations: Annotated[Mapping[str, str], Meta(description="Additional annotations.")] = {}
     node_selector: Annotated[Mapping[str, str], Meta(description="Labels that a node must have.")] = {}
+    tolerations: Annotated[
+        tuple[CoreObject, ...], Meta(max_length=50, description="Taints of nodes that do not matter (core/v1).")
+    ] = ()
+    affinity: Annotated[
+        CoreObject | None, Meta(description="Where pods shall be, and beside which others (core/v1).")
+    ] = None
+    priority_class_name: Annotated[
+        str, Meta(max_length=253, description="PriorityClass of the pods; the default one if absent.")
+    ] = ""
+    image_pull_secrets: Annotated[
+        tuple[CoreObject, ...], Meta(max_length=20, description="Secrets to pull the image with (core/v1).")
+    ] = ()
 
 
 class Rollout(msgspec.Struct, frozen=True, rename="camel"):
@@ -173,7 +196,13 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
             )
         ),
     ] = Failover()
-    resources: Resources = Resources()
+    resources: Annotated[
+        Resources,
+        Meta(
+            description="Compute resources of the coordinator container, as in core/v1. The default requests keep the"
+            " pods from being the first that a node under pressure ends; a cluster with load needs its own."
+        ),
+    ] = Resources({"cpu": "100m", "memory": "256Mi"})
     pod_template: PodTemplate = PodTemplate()
     rollout: Rollout = Rollout()
     deletion_policy: Annotated[
@@ -194,12 +223,12 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
 class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):
     """One change of leader."""
 
-    partition: str
-    epoch: int
-    time: Time
-    previous_leader: str | None = None
-    leader: str | None = None
-    reason: str = ""
+    partition: Annotated[str, Meta(description="Name of the OffsetsPartition.")]
+    epoch: Annotated[int, Meta(description="The new leader's epoch.")]
+    time: Annotated[Time, Meta(description="When the new leader answered.")]
+    previous_leader: Annotated[str | None, Meta(description="Pod that led before; absent if none did.")] = None
+    leader: Annotated[str | None, Meta(description="Pod that leads now.")] = None
+    reason: Annotated[str, Meta(description="Why the leader changed: a stable code.")] = ""
     planned: Annotated[bool, Meta(description="A move of the leader, not the loss of one.")] = False
     duration_ms: Annotated[
         int | None, Meta(description="From the loss of the old leader to the answer of the new one.")
@@ -209,7 +238,7 @@ class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):
 class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the operator last saw of the cluster."""
 
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     conditions: Conditions = ()
     pods: Annotated[int, Meta(description="Pods that exist.")] = 0
     ready_pods: Annotated[int, Meta(description="Pods whose API says ready.")] = 0
@@ -217,7 +246,7 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     image: Annotated[str, Meta(description="Image of the declared template.")] = ""
     partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
-    leaderless: int = 0
+    leaderless: Annotated[int, Meta(description="Offsets partitions without an active leader.")] = 0
     bootstrap: Annotated[str, Meta(description="bootstrap.servers for Kafka clients.")] = ""
     selector: Annotated[str, Meta(description="Label selector of the pods, for `kubectl scale` and autoscalers.")] = ""
     cluster_id: Annotated[

@@ -63,6 +63,8 @@ class Reason(StrEnum):
     """spec.settings has what a pod would refuse: the template stays as it is."""
     NAME_CONFLICT = "NameConflict"
     """An object of the cluster's name belongs to somebody else, and is not touched."""
+    PODS_REFUSED = "PodsRefused"
+    """The API server does not take what the spec makes of the pods; those that run stay as they are."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"
     """The operator brings another image than the one that the cluster was created with."""
     FULLY_REPLICATED = "FullyReplicated"
@@ -157,7 +159,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.Condition."""
 
     type: Annotated[str, Meta(max_length=316, description=f"One of {', '.join(ConditionType)}.")]
-    status: ConditionStatus
+    status: Annotated[ConditionStatus, Meta(description="True, False or Unknown.")]
     reason: Annotated[str, Meta(min_length=1, max_length=1024, description="A stable code for programs.")]
     message: Annotated[str, Meta(max_length=32768, description="The state, and what to do about it, for a person.")] = (
         ""

@@ -35,13 +35,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a definition says beyond the schema."""
+    """What a definition says beyond the schema. `selectable`: paths of fields for `kubectl get --field-selector`."""
 
     kind: str
     resource: type[msgspec.Struct]
     plural: str
     columns: tuple[Column, ...]
     rules: tuple[tuple[str, str], ...]
+    short_name: str
+    selectable: tuple[str, ...] = ()
     scale: Mapping[str, str] | None = None
 
 
@@ -73,6 +75,7 @@ KINDS = (
             AGE,
         ),
         (name_rule(models.CLUSTER_NAME_LIMIT),),
+        "mcc",
         scale={
             "specReplicasPath": ".spec.pods",
             "statusReplicasPath": ".status.pods",
@@ -95,6 +98,8 @@ KINDS = (
             AGE,
         ),
         (name_rule(models.TOPIC_NAME_LIMIT),),
+        "mot",
+        (".spec.clusterRef.name",),
     ),
     Kind(
         "OffsetsPartition",
@@ -117,6 +122,8 @@ KINDS = (
                 "spec.allowDataLoss must not be above status.epoch: it is about a loss that has happened",
             ),
         ),
+        "mop",
+        (".spec.topicRef.name", ".status.leader", ".status.state"),
     ),
 )
 
@@ -150,6 +157,7 @@ def _definition(kind: Kind) -> dict[str, Any]:
                 "listKind": f"{kind.kind}List",
                 "plural": kind.plural,
                 "singular": singular,
+                "shortNames": [kind.short_name],
                 "categories": ["muster"],
             },
             "versions": [
@@ -158,6 +166,11 @@ def _definition(kind: Kind) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}} if kind.scale is None else {"status": {}, "scale": dict(kind.scale)},
+                    **(
+                        {"selectableFields": [{"jsonPath": each} for each in kind.selectable]}
+                        if kind.selectable
+                        else {}
+                    ),
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {"openAPIV3Schema": _root_schema(kind)},
                 }
@@ -187,9 +200,9 @@ def _root_schema(kind: Kind) -> dict[str, Any]:
         "type": "object",
         "description": declared["description"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+            "kind": {"type": "string", "description": "What the object is."},
+            "metadata": {"type": "object", "description": "Standard metadata of an object."},
             "spec": spec,
             "status": status,
         },

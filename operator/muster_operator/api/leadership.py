@@ -16,8 +16,8 @@ from msgspec import Meta
 class Replica(msgspec.Struct, frozen=True, rename="camel"):
     """A replica *is* its log id; the pod says where that log was last seen ("": nowhere yet)."""
 
-    pod: str
-    log_id: str = ""
+    pod: Annotated[str, Meta(description="Pod that has the log.")]
+    log_id: Annotated[str, Meta(description="Id of the log; absent until it is created.")] = ""
 
 
 class LeadershipRecord(msgspec.Struct, frozen=True):

@@ -29,11 +29,26 @@ Quantity = Annotated[
     # A positive Kubernetes quantity without sign and exponent; 0 is refused because the first digit counts.
     Meta(pattern=r"^[1-9][0-9]*(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$", max_length=32),
 ]
+ComputeQuantity = (
+    int
+    | Annotated[
+        str,
+        # core/v1's resource.Quantity, without a sign.
+        Meta(pattern=r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$", max_length=32),
+    ]
+)
+"""As in core/v1: a number or a text, such as 1, "0.5", 500m, 1Gi or 1e3."""
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=16)]
 Conditions = Annotated[
     tuple[Condition, ...],
-    Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    Meta(
+        description="What is to be said of the object, by the rules of kstatus.",
+        extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
 ]
+Generation = Annotated[int, Meta(description="The metadata.generation that this status is about.")]
+CoreObject = Mapping[str, Any]
+"""An object of core/v1: its own API server checks it when the pods are made of it."""
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
@@ -59,10 +74,10 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
 class ClusterRef(msgspec.Struct, frozen=True, rename="camel"):
     """A CoordinatorCluster in the same namespace."""
 
-    name: Annotated[Name, Meta(max_length=CLUSTER_NAME_LIMIT)]
+    name: Annotated[Name, Meta(max_length=CLUSTER_NAME_LIMIT, description="Its name.")]
 
 
 class TopicRef(msgspec.Struct, frozen=True, rename="camel"):
     """An OffsetsTopic in the same namespace."""
 
-    name: Annotated[Name, Meta(max_length=TOPIC_NAME_LIMIT)]
+    name: Annotated[Name, Meta(max_length=TOPIC_NAME_LIMIT, description="Its name.")]

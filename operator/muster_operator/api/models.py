@@ -37,6 +37,7 @@ from muster_operator.api.meta import (
     VERSION,
     ClusterRef,
     Conditions,
+    Generation,
     ObjectMeta,
     TopicRef,
     rules,
@@ -133,11 +134,11 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
 class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the operator last saw of the topic."""
 
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     conditions: Conditions = ()
     partitions: Annotated[int, Meta(description="OffsetsPartitions that exist.")] = 0
-    led: int = 0
-    leaderless: int = 0
+    led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
+    leaderless: Annotated[int, Meta(description="Offsets partitions without an active leader.")] = 0
     layout: Layout | None = None
     reshard: ReshardStatus | None = None
     leaderships: Leaderships = {}
@@ -196,7 +197,7 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
 class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the operator shows of a partition. It decides on `status.leaderships` of the topic, and this follows."""
 
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     conditions: Conditions = ()
     leader: Annotated[str | None, Meta(description="Pod that leads or is to lead in this epoch.")] = None
     epoch: Annotated[int, Meta(ge=-1, description="Highest leader epoch issued or seen; never falls.")] = -1
@@ -216,11 +217,14 @@ class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_d
         tuple[Replica, ...], Meta(description="Replicas that left the set, and whose logs are to be deleted.")
     ] = ()
     following: Annotated[int, Meta(description="Replicas of the set that follow the leader now, itself included.")] = 0
-    state: PartitionState = PartitionState.PENDING
+    state: Annotated[PartitionState, Meta(description="How far the partition is.")] = PartitionState.PENDING
     high_watermark: Annotated[int | None, Meta(description="Commit point when the present leader became active.")] = (
         None
     )
-    last_transition_time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] = ""
+    last_transition_time: Annotated[
+        str,
+        Meta(description="When state, leader or epoch last changed.", extra_json_schema={"format": "date-time"}),
+    ] = ""
     reason: Annotated[str, Meta(description="Why the partition is in this state: a stable code.")] = ""
 
 

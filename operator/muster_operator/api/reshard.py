@@ -21,8 +21,8 @@ class Reshard(msgspec.Struct, frozen=True, rename="camel"):
 class Layout(msgspec.Struct, frozen=True, rename="camel"):
     """The OffsetsPartitions that serve: those with the indexes from base on. Clients know them as 0 and up."""
 
-    base: Annotated[int, Meta(ge=0)]
-    partitions: Annotated[int, Meta(ge=1)]
+    base: Annotated[int, Meta(ge=0, description="Index of the first OffsetsPartition that serves.")]
+    partitions: Annotated[int, Meta(ge=1, description="How many serve.")]
 
     @property
     def indexes(self) -> range:
@@ -49,14 +49,14 @@ class ReshardPhase(StrEnum):
 class ReshardStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The last re-shard. Its number is the base of its partitions: it is never given twice."""
 
-    phase: ReshardPhase
+    phase: Annotated[ReshardPhase, Meta(description="How far it is.")]
     base: Annotated[int, Meta(ge=1, description="Index of its first OffsetsPartition, and its number.")]
-    partitions: Annotated[int, Meta(ge=1)]
+    partitions: Annotated[int, Meta(ge=1, description="How many partitions it makes.")]
     generation: Annotated[int, Meta(ge=0, description="The metadata.generation of the topic that asked for it.")]
-    start_time: Time = ""
+    start_time: Annotated[Time, Meta(description="When it began.")] = ""
     ready: Annotated[int, Meta(ge=0, description="Partitions that are as far as this phase wants them.")] = 0
     total: Annotated[int, Meta(ge=0, description="Of how many.")] = 0
-    message: str = ""
+    message: Annotated[str, Meta(description="What it waits for.")] = ""
 
     @property
     def layout(self) -> Layout:

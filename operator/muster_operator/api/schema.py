@@ -28,8 +28,15 @@ def _schema(info: types.Type, defaults: bool) -> Schema:
             return _struct(info, defaults)
         case types.UnionType(types=members):
             # Optional means absent, never null: the API server prunes nulls of fields that are not nullable.
-            (member,) = [member for member in members if not isinstance(member, types.NoneType)]
-            return _schema(member, defaults)
+            given = [member for member in members if not isinstance(member, types.NoneType)]
+            match given:
+                case [member]:
+                    return _schema(member, defaults)
+                case [types.IntType(), types.StrType() as text]:
+                    return _int_or_string(text)
+            raise TypeError(f"no schema for {info}")
+        case types.DictType(value_type=types.AnyType()):
+            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         case types.DictType(value_type=value):
             return _bounds(
                 {"type": "object", "additionalProperties": _schema(value, defaults)}, maxProperties=info.max_length
@@ -38,6 +45,14 @@ def _schema(info: types.Type, defaults: bool) -> Schema:
             return _bounds({"type": "array", "items": _schema(item, defaults)}, maxItems=info.max_length)
         case _:
             return _scalar(info)
+
+
+def _int_or_string(text: types.StrType) -> Schema:
+    return _bounds(
+        {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
+        maxLength=text.max_length,
+        pattern=text.pattern,
+    )
 
 
 def _scalar(info: types.Type) -> Schema:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from muster_operator.api.models import GROUP, CoordinatorCluster
+from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate
 from muster_operator.kube.objects import PART_OF, owned_by
 from muster_operator.store.workload import pod_settings
 
@@ -166,7 +166,7 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
         "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_PERIOD_S,
-        "nodeSelector": dict(cluster.spec.pod_template.node_selector),
+        **_placement(cluster.spec.pod_template),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -187,6 +187,17 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
         ],
         "containers": [_container(cluster, default_image, name)],
     }
+
+
+def _placement(template: PodTemplate) -> Manifest:
+    """What a person says of the pods in the words of core/v1."""
+    said: Manifest = {
+        "tolerations": list(template.tolerations),
+        "affinity": template.affinity,
+        "priorityClassName": template.priority_class_name,
+        "imagePullSecrets": list(template.image_pull_secrets),
+    }
+    return {"nodeSelector": dict(template.node_selector), **{name: each for name, each in said.items() if each}}
 
 
 def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Manifest:

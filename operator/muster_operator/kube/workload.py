@@ -15,7 +15,7 @@ import structlog
 
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.cache import Cache
-from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import (
     API_PORT,
     CLUSTER_LABEL,
@@ -39,6 +39,9 @@ SELECTOR = CLUSTER_LABEL
 
 TROUBLE_CHARACTERS = 500
 """Of the last message of a container: its end says why it ended."""
+
+REFUSALS = (400, 403, 422)
+"""HTTP statuses of the API server that say: not like this."""
 
 RESYNC_S = 300.0
 """Everything is applied again after this time, which repairs what no watch tells (Services, labels)."""
@@ -85,6 +88,7 @@ class KubeWorkload:
         self._stateful_sets: dict[ClusterKey, Json] = {}
         self._revisions: dict[ClusterKey, str] = {}
         self._conflicts: dict[ClusterKey, str] = {}
+        self._refusals: dict[ClusterKey, str] = {}
         self._nodes: dict[str, _Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -181,20 +185,30 @@ class KubeWorkload:
             return f"no StatefulSet {key.name} with settings that a pod would refuse"
         objects = manifests(cluster, self._default_image)
         if conflict := await self._foreign_object(cluster, objects):
-            if self._conflicts.get(key) != conflict:
-                self._conflicts[key] = conflict
-                self._tell(key)
-            return conflict
+            return self._stopped(key, self._conflicts, conflict)
         self._conflicts.pop(key, None)
         generation = 0
         for path, manifest in objects:
             if manifest["kind"] == "StatefulSet" and live is not None:
                 manifest = with_present_template(manifest, live, keep=keep_template)
-            answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
+            try:
+                answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
+            except KubeError as error:
+                if error.status not in REFUSALS:
+                    raise
+                return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
             generation = int(answer["metadata"].get("generation", 0))
+        self._refusals.pop(key, None)
         # The StatefulSet comes last, so this is its generation.
         self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    def _stopped(self, key: ClusterKey, known: dict[ClusterKey, str], why: str) -> str:
+        """Remember why nothing more was applied; the cluster is told when that is news."""
+        if known.get(key) != why:
+            known[key] = why
+            self._tell(key)
+        return why
 
     async def _foreign_object(self, cluster: CoordinatorCluster, objects: Sequence[tuple[str, Json]]) -> str:
         """What stands in the way: an object of one of these names that is not the cluster's; "" if there is none."""
@@ -221,7 +235,7 @@ class KubeWorkload:
             seen_by_controller = live.get("status", {}).get("observedGeneration", 0) >= known.generation
             same = (known.uid, _asked(known.spec, cluster.spec)) == (cluster.metadata.uid, _asked(cluster.spec))
             applied = same and seen_by_controller and not known.keep_template
-        return WorkloadState(applied, self._conflicts.get(key, ""), self._default_image)
+        return WorkloadState(applied, self._conflicts.get(key, ""), self._refusals.get(key, ""), self._default_image)
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """See the port. Answers from memory. A pod with our label counts only if the cluster's StatefulSet made it."""

@@ -105,8 +105,9 @@ class Observation:
     It includes objects that do not count (`topics[1:]`, partitions of other indexes), because their status says so.
     `image`: the last one that was published. `busy`: calls under way, with their pods. `failovers`: those that this
     operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
-    object of the cluster's name that belongs to somebody else. `default_image`: what this operator brings.
-    `invalid_settings`: what a pod would refuse in spec.settings. All "" if there is none.
+    object of the cluster's name that belongs to somebody else. `refusal`: why the pods' objects are refused.
+    `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings. All "" if
+    there is none.
     """
 
     namespace: str
@@ -123,5 +124,6 @@ class Observation:
     failovers: tuple[FailoverRecord, ...] = ()
     applied: bool = True
     conflict: str = ""
+    refusal: str = ""
     default_image: str = ""
     invalid_settings: str = ""

@@ -237,6 +237,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
         return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
     if seen.conflict:
         return Verdict(Reason.NAME_CONFLICT, seen.conflict, stalled=True)
+    if seen.refusal:
+        return Verdict(Reason.PODS_REFUSED, seen.refusal, stalled=True)
     if identity.trouble:
         return Verdict(Reason.FOREIGN_CLUSTER, identity.trouble, stalled=True)
     if seen.invalid_settings:

@@ -54,12 +54,13 @@ class PodInfo:
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
     """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
-    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `default_image`: of
-    clusters that name none ("": pods have no image).
+    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
+    pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no image).
     """
 
     applied: bool = True
     conflict: str = ""
+    refusal: str = ""
     default_image: str = ""
 
 

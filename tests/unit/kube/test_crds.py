@@ -89,3 +89,15 @@ def test_field_without_a_schema_is_an_error() -> None:
 
     with pytest.raises(TypeError, match="no schema"):
         struct_schema(Unknown, defaults=True)
+
+
+def undescribed(schema: dict[str, Any], path: str) -> list[str]:
+    found = [] if schema.get("description") or path.endswith("[]") else [path]
+    for name, each in schema.get("properties", {}).items():
+        found += undescribed(each, f"{path}.{name}")
+    return found + (undescribed(schema["items"], f"{path}[]") if "items" in schema else [])
+
+
+@pytest.mark.parametrize(("plural", "definition"), list(definitions()), ids=[name for name, _ in definitions()])
+def test_every_field_has_a_text_for_kubectl_explain(plural: str, definition: dict[str, Any]) -> None:
+    assert undescribed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], plural) == []

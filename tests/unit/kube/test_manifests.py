@@ -175,8 +175,11 @@ class Applying:
         self.applied: list[str] = []
         self.bodies: dict[str, dict[str, Any]] = {}
         self.objects: dict[str, dict[str, Any]] = {}
+        self.refuses: Exception | None = None
 
     async def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        if self.refuses is not None:
+            raise self.refuses
         self.applied.append(path)
         self.bodies[manifest["kind"]] = manifest
         return {"metadata": {"generation": 1}}
@@ -270,3 +273,23 @@ def test_volumes_stay_when_the_cluster_is_deleted_unless_that_is_declared(
     (stateful_set,) = built("StatefulSet", cluster(**policy))
     retention = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
     assert retention == {"whenDeleted": when_deleted, "whenScaled": "Retain"}
+
+
+def test_pods_are_placed_as_core_v1_says_it_and_without_that_nothing_is_said() -> None:
+    template = {
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "registry"}],
+    }
+    (said,) = built("StatefulSet", cluster(podTemplate=template))
+    (silent,) = built("StatefulSet", cluster())
+    pods, others = said["spec"]["template"]["spec"], silent["spec"]["template"]["spec"]
+    assert {name: pods[name] for name in template} == template
+    assert not template.keys() & others.keys()
+
+
+def test_resources_are_those_that_are_declared_and_some_requests_if_none_are() -> None:
+    assert container(cluster())["resources"]["requests"] == {"cpu": "100m", "memory": "256Mi"}
+    declared = {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}}
+    assert container(cluster(resources=declared))["resources"] == declared

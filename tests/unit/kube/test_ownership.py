@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.kube.test_manifests import Applying, cluster, pod
 
-from muster_operator.kube.client import KubeClient
+from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
 from muster_operator.kube.workload import KubeWorkload, pod_info
 from muster_operator.store.port import ClusterKey
@@ -143,3 +143,26 @@ def test_pod_that_does_not_run_says_why() -> None:
     assert pod_info(running).trouble == ""
     pending = pod(conditions=[{"type": "PodScheduled", "reason": "Unschedulable", "message": "0/3 nodes fit"}])
     assert pod_info(pending).trouble == "0/3 nodes fit"
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_refusal_of_the_api_server_is_told_and_the_rest_of_the_reconcile_goes_on(status: int) -> None:
+    workload, server = working()
+    told: list[ClusterKey] = []
+    workload.watch(told.append)
+    server.refuses = KubeError(status, "spec.tolerations[0].operator: Unsupported value")
+    for _ in range(2):
+        await workload.ensure_pods(cluster())
+    assert "spec.tolerations[0].operator: Unsupported value" in workload.state(cluster()).refusal
+    assert told == [KEY]
+    server.refuses = None
+    assert (await workload.ensure_pods(cluster())).startswith("applied")
+    assert workload.state(cluster()).refusal == ""
+
+
+async def test_api_server_that_fails_is_no_refusal() -> None:
+    workload, server = working()
+    server.refuses = KubeError(500, "etcd is away")
+    with pytest.raises(KubeError):
+        await workload.ensure_pods(cluster())
+    assert workload.state(cluster()).refusal == ""

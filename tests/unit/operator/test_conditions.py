@@ -195,8 +195,11 @@ def test_copy_that_does_not_follow_is_degraded_and_the_topic_is_ready_on(model: 
     assert not any(isinstance(each, WriteTopicStatus) for each in Operator(model, token=4).replan())
 
 
-def test_object_of_somebody_else_is_told_with_what_to_do(model: Model) -> None:
-    seen = with_fields(Operator(model, token=2).observe(), conflict="Service c-bootstrap exists and is not ours")
+@pytest.mark.parametrize(
+    ("field", "reason"), [("conflict", "NameConflict"), ("refusal", "PodsRefused")], ids=["conflict", "refusal"]
+)
+def test_what_keeps_the_pods_objects_from_being_applied_is_told(model: Model, field: str, reason: str) -> None:
+    seen = with_fields(Operator(model, token=2).observe(), **{field: "Service c-bootstrap is not ours"})
     stalled = find_condition(cluster_status(seen).conditions, "Stalled")
     assert stalled is not None
-    assert (stalled.reason, stalled.message) == ("NameConflict", "Service c-bootstrap exists and is not ours")
+    assert (stalled.reason, stalled.message) == (reason, "Service c-bootstrap is not ours")
