@@ -166,6 +166,7 @@ class Reconciler:
             conflict=state.conflict,
             refusal=state.refusal,
             default_image=state.default_image,
+            outdated_definitions=state.outdated_definitions,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
 

@@ -15,9 +15,12 @@ import yaml
 from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
 
 from muster_operator.api.conditions import Condition
+from muster_operator.api.crds import SCHEMA
 from muster_operator.api.models import (
+    CoordinatorCluster,
     CoordinatorClusterStatus,
     LeadershipRecord,
+    ObjectMeta,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
 )
@@ -26,7 +29,7 @@ from muster_operator.kube.elector import Elector
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
-from muster_operator.kube.workload import KubeWorkload
+from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
 from muster_operator.store.port import ClusterKey
 from muster_operator.watch.watcher import Watcher
 
@@ -89,6 +92,7 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
     assert (await workload.ensure_pods(records.cluster)).startswith("applied")
+    assert await outdated_definitions(operator_client) == "", "as read with its own rights"
     await store.create_partitions(records.topics[0], [0, 1])
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
@@ -108,6 +112,14 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     await Elector(operator_client, operator_namespace, "muster-operator", "me").run(lead)
     assert leading.is_set()
     await told_by_watch(store, workload)
+
+
+async def outdated_definitions(client: KubeClient) -> str:
+    name = "offsetstopics.muster.dev"
+    assert SCHEMA in (await client.get(f"{DEFINITIONS}/{name}"))["metadata"]["annotations"]
+    workload = KubeWorkload(client, "muster:1")
+    await workload.load()
+    return workload.state(CoordinatorCluster(ObjectMeta("a"))).outdated_definitions
 
 
 async def posted_event(recorder: EventRecorder, namespace: str) -> None:

@@ -3,8 +3,8 @@
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
-partitions are served by fewer copies than they have; and `UpgradeAvailable`, which names a newer image. A cluster and a
-topic always have `FullyReplicated`.
+partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; and `CrdOutdated`.
+A cluster and a topic always have `FullyReplicated`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ConditionType(StrEnum):
 
     READY = "Ready"
     FULLY_REPLICATED = "FullyReplicated"
-    """Every copy of every partition follows its leader."""
     DEGRADED = "Degraded"
     UPGRADE_AVAILABLE = "UpgradeAvailable"
+    CRD_OUTDATED = "CrdOutdated"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     DAMAGED = "Damaged"
@@ -63,6 +63,8 @@ class Reason(StrEnum):
     """spec.settings has what a pod would refuse: the template stays as it is."""
     NAME_CONFLICT = "NameConflict"
     """An object of the cluster's name belongs to somebody else, and is not touched."""
+    CRD_OUTDATED = "CrdOutdated"
+    """The API server has the definitions of another version of the operator, and drops fields that it lacks."""
     PODS_REFUSED = "PodsRefused"
     """The API server does not take what the spec makes of the pods; those that run stay as they are."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"

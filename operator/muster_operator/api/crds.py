@@ -5,6 +5,7 @@ Writes <plural>.yaml into crds/ and into the chart of the definitions, which are
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from muster_operator.api.conditions import ConditionType, Reason
 from muster_operator.api.schema import struct_schema
 
 HEADER = "# Generated from operator/muster_operator/api by `python -m muster_operator.api.crds`; do not edit.\n"
+
+SCHEMA = f"{models.GROUP}/schema"
+"""Annotation of a definition: the fingerprint of its spec."""
 
 READY = '.status.conditions[?(@.type=="Ready")]'
 
@@ -140,42 +144,48 @@ def render(definition: dict[str, Any]) -> str:
 
 
 def _definition(kind: Kind) -> dict[str, Any]:
-    singular = kind.kind.lower()
+    spec = _spec(kind)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"{kind.plural}.{models.GROUP}",
             "labels": {"app.kubernetes.io/part-of": "muster"},
-            "annotations": {"helm.sh/resource-policy": "keep"},
+            "annotations": {"helm.sh/resource-policy": "keep", SCHEMA: fingerprint(spec)},
         },
-        "spec": {
-            "group": models.GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": kind.kind,
-                "listKind": f"{kind.kind}List",
-                "plural": kind.plural,
-                "singular": singular,
-                "shortNames": [kind.short_name],
-                "categories": ["muster"],
-            },
-            "versions": [
-                {
-                    "name": models.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}} if kind.scale is None else {"status": {}, "scale": dict(kind.scale)},
-                    **(
-                        {"selectableFields": [{"jsonPath": each} for each in kind.selectable]}
-                        if kind.selectable
-                        else {}
-                    ),
-                    "additionalPrinterColumns": [_column(column) for column in kind.columns],
-                    "schema": {"openAPIV3Schema": _root_schema(kind)},
-                }
-            ],
+        "spec": spec,
+    }
+
+
+def fingerprint(spec: dict[str, Any]) -> str:
+    """Of a definition, so that an operator knows whether the API server has the one that it was made with."""
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
+
+
+def _spec(kind: Kind) -> dict[str, Any]:
+    singular = kind.kind.lower()
+    return {
+        "group": models.GROUP,
+        "scope": "Namespaced",
+        "names": {
+            "kind": kind.kind,
+            "listKind": f"{kind.kind}List",
+            "plural": kind.plural,
+            "singular": singular,
+            "shortNames": [kind.short_name],
+            "categories": ["muster"],
         },
+        "versions": [
+            {
+                "name": models.VERSION,
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}} if kind.scale is None else {"status": {}, "scale": dict(kind.scale)},
+                **({"selectableFields": [{"jsonPath": each} for each in kind.selectable]} if kind.selectable else {}),
+                "additionalPrinterColumns": [_column(column) for column in kind.columns],
+                "schema": {"openAPIV3Schema": _root_schema(kind)},
+            }
+        ],
     }
 
 
@@ -202,7 +212,7 @@ def _root_schema(kind: Kind) -> dict[str, Any]:
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
             "kind": {"type": "string", "description": "What the object is."},
-            "metadata": {"type": "object", "description": "Standard metadata of an object."},
+            "metadata": {"type": "object"},  # the API server explains it itself, and takes no text
             "spec": spec,
             "status": status,
         },

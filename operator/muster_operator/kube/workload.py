@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient, KubeError
@@ -39,6 +40,8 @@ SELECTOR = CLUSTER_LABEL
 
 TROUBLE_CHARACTERS = 500
 """Of the last message of a container: its end says why it ended."""
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 REFUSALS = (400, 403, 422)
 """HTTP statuses of the API server that say: not like this."""
@@ -89,6 +92,7 @@ class KubeWorkload:
         self._revisions: dict[ClusterKey, str] = {}
         self._conflicts: dict[ClusterKey, str] = {}
         self._refusals: dict[ClusterKey, str] = {}
+        self._outdated_definitions = ""
         self._nodes: dict[str, _Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -97,6 +101,7 @@ class KubeWorkload:
 
     async def load(self) -> None:
         """List pods and StatefulSets. Repeated, it repairs what a broken watch missed."""
+        self._outdated_definitions = await self._read_definitions()
         scope = f"/namespaces/{self._namespace}" if self._namespace else ""
         for raw in (await self._client.list_all(f"/apis/apps/v1{scope}/statefulsets", label_selector=SELECTOR))[
             "items"
@@ -112,6 +117,19 @@ class KubeWorkload:
         self._infos.clear()
         for key in before | {cluster_of(pod) for pod in self._pods.values()}:
             self._tell(key)
+
+    async def _read_definitions(self) -> str:
+        """The resource definitions that are not those of this operator; those that cannot be read are not told of."""
+        outdated = []
+        for _, definition in definitions():
+            meta = definition["metadata"]
+            try:
+                live = await self._client.get(f"{DEFINITIONS}/{meta['name']}")
+            except StoreError:
+                continue
+            if live["metadata"].get("annotations", {}).get(SCHEMA) != meta["annotations"][SCHEMA]:
+                outdated.append(f"CustomResourceDefinition {meta['name']}")
+        return ", ".join(outdated)
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a pod."""
@@ -235,7 +253,13 @@ class KubeWorkload:
             seen_by_controller = live.get("status", {}).get("observedGeneration", 0) >= known.generation
             same = (known.uid, _asked(known.spec, cluster.spec)) == (cluster.metadata.uid, _asked(cluster.spec))
             applied = same and seen_by_controller and not known.keep_template
-        return WorkloadState(applied, self._conflicts.get(key, ""), self._refusals.get(key, ""), self._default_image)
+        return WorkloadState(
+            applied,
+            self._conflicts.get(key, ""),
+            self._refusals.get(key, ""),
+            self._default_image,
+            self._outdated_definitions,
+        )
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """See the port. Answers from memory. A pod with our label counts only if the cluster's StatefulSet made it."""

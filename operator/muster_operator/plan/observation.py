@@ -106,8 +106,8 @@ class Observation:
     `image`: the last one that was published. `busy`: calls under way, with their pods. `failovers`: those that this
     operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
     object of the cluster's name that belongs to somebody else. `refusal`: why the pods' objects are refused.
-    `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings. All "" if
-    there is none.
+    `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings.
+    `outdated_definitions`: resource definitions of another version. All "" if there is none.
     """
 
     namespace: str
@@ -127,3 +127,4 @@ class Observation:
     refusal: str = ""
     default_image: str = ""
     invalid_settings: str = ""
+    outdated_definitions: str = ""

@@ -199,7 +199,7 @@ def cluster_status(
     return replace(
         before,
         observed_generation=generation,
-        conditions=_with_upgrade(seen, conditions, now),
+        conditions=_with_definitions(seen, _with_upgrade(seen, conditions, now), now),
         pods=len(seen.pods),
         ready_pods=_ready_pods(seen),
         updated_pods=sum(not pod.outdated for pod in seen.pods) if seen.applied else 0,
@@ -227,6 +227,18 @@ def _with_upgrade(seen: Observation, conditions: tuple[Condition, ...], now: str
     text = f"pods run {image}; to upgrade them, one at a time: " + patch("coordinatorcluster", meta, {"image": newer})
     kind, reason = ConditionType.UPGRADE_AVAILABLE, Reason.UPGRADE_AVAILABLE
     return flag(conditions, kind, there_is, reason, text, meta.generation, now, only_if_true=True)
+
+
+def _with_definitions(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
+    """CrdOutdated: what the operator writes may be dropped, and what people declare ignored."""
+    assert seen.cluster is not None
+    text = (
+        f"{seen.outdated_definitions} is not what this version of the operator was made with, so fields may be dropped;"
+        " with the files of this version: kubectl apply --server-side -k crds"
+    )
+    kind, generation = ConditionType.CRD_OUTDATED, seen.cluster.metadata.generation
+    there_is = bool(seen.outdated_definitions)
+    return flag(conditions, kind, there_is, Reason.CRD_OUTDATED, text, generation, now, only_if_true=True)
 
 
 def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:

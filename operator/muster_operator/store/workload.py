@@ -56,12 +56,14 @@ class WorkloadState:
     """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
     `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
     pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no image).
+    `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody knows).
     """
 
     applied: bool = True
     conflict: str = ""
     refusal: str = ""
     default_image: str = ""
+    outdated_definitions: str = ""
 
 
 class Workload(Protocol):

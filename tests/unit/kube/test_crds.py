@@ -92,7 +92,7 @@ def test_field_without_a_schema_is_an_error() -> None:
 
 
 def undescribed(schema: dict[str, Any], path: str) -> list[str]:
-    found = [] if schema.get("description") or path.endswith("[]") else [path]
+    found = [] if schema.get("description") or path.endswith(("[]", ".metadata")) else [path]
     for name, each in schema.get("properties", {}).items():
         found += undescribed(each, f"{path}.{name}")
     return found + (undescribed(schema["items"], f"{path}[]") if "items" in schema else [])

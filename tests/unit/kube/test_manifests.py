@@ -184,6 +184,9 @@ class Applying:
         self.bodies[manifest["kind"]] = manifest
         return {"metadata": {"generation": 1}}
 
+    async def list_all(self, path: str, *, label_selector: str = "") -> dict[str, Any]:
+        return {"items": [], "metadata": {"resourceVersion": "1"}}
+
     async def get(self, path: str) -> dict[str, Any]:
         if path not in self.objects:
             raise NotFoundError(path)

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.kube.test_manifests import Applying, cluster, pod
 
+from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
-from muster_operator.kube.workload import KubeWorkload, pod_info
+from muster_operator.kube.workload import DEFINITIONS, KubeWorkload, pod_info
 from muster_operator.store.port import ClusterKey
 
 KEY = ClusterKey("ns", "a")
@@ -166,3 +167,20 @@ async def test_api_server_that_fails_is_no_refusal() -> None:
     with pytest.raises(KubeError):
         await workload.ensure_pods(cluster())
     assert workload.state(cluster()).refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("annotations", "outdated"),
+    [(None, False), ({}, True), ({SCHEMA: "0123456789abcdef"}, True), ("the same", False)],
+    ids=["not readable", "older than the annotation", "another version", "the same"],
+)
+async def test_definitions_of_another_version_are_named(annotations: Any, outdated: bool) -> None:
+    workload, server = working()
+    for _, definition in definitions() if annotations is not None else ():
+        meta = definition["metadata"]
+        given = meta["annotations"] if annotations == "the same" else annotations
+        server.objects[f"{DEFINITIONS}/{meta['name']}"] = {"metadata": {**meta, "annotations": given}}
+    await workload.load()
+    told = workload.state(cluster()).outdated_definitions
+    assert ("CustomResourceDefinition offsetstopics.muster.dev" in told) is outdated
+    assert bool(told) is outdated

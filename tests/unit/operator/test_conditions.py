@@ -203,3 +203,14 @@ def test_what_keeps_the_pods_objects_from_being_applied_is_told(model: Model, fi
     stalled = find_condition(cluster_status(seen).conditions, "Stalled")
     assert stalled is not None
     assert (stalled.reason, stalled.message) == (reason, "Service c-bootstrap is not ours")
+
+
+def test_definitions_of_another_version_are_told_and_take_nothing_away(model: Model) -> None:
+    seen = Operator(model, token=2).observe()
+    status = cluster_status(with_fields(seen, outdated_definitions="CustomResourceDefinition offsetstopics.muster.dev"))
+    told = find_condition(status.conditions, "CrdOutdated")
+    assert told is not None
+    assert told.reason == "CrdOutdated"
+    assert "kubectl apply --server-side -k crds" in told.message
+    assert ready(status).status == "True"
+    assert find_condition(cluster_status(seen).conditions, "CrdOutdated") is None
