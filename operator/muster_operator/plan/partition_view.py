@@ -128,9 +128,9 @@ class PartitionView:
         if len({view.log_id for _, view in self.logs}) == len(self.logs):
             return ""
         for each in self.members:
-            holders = self._holders(each.log_id)
-            if len(holders) > 1:
-                return ", ".join(pod.name for pod, _ in holders)
+            holders = [pod.name for pod, view in self.logs if pod.is_up and view.log_id == each.log_id]
+            if each.log_id and len(holders) > 1:
+                return ", ".join(holders)
         return ""
 
     def leader(self) -> tuple[PodView, ReplicaStatus] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -604,8 +604,9 @@ def test_persons_word_holds_until_the_log_says_what_is_left() -> None:
     assert election.replicas == (left[0].log_id,)
 
 
-def test_copied_volume_is_not_elected_from() -> None:
-    model = Model(pods=4, partitions=1, replication_factor=3)
+@pytest.mark.parametrize("factor", [1, 3])
+def test_copied_volume_is_not_elected_from(factor: Literal[1, 3]) -> None:
+    model = Model(pods=factor + 1, partitions=1, replication_factor=factor)
     Operator(model).settle()
     holders = [name for name, pod in model.running.items() if pod.volume.replicas]
     (spare,) = model.running.keys() - set(holders)
