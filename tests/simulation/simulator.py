@@ -82,7 +82,9 @@ class Simulation:
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
         mischief = PodMischief if options.product else Mischief
         mischief(self.cluster, api, self.stores, self.operators)
-        self.fences = [FenceClient(*pair) for pair in pairs if options.fence_every_ms]
+        # A real operator opens what is closed by no re-shard that it knows of.
+        fenced = options.fence_every_ms and not options.operating
+        self.fences = [FenceClient(*pair) for pair in pairs if fenced]
         if options.disaster:
             at_ms = self.world.random.randint(options.safety_ms // 2, options.safety_ms)
             Disaster(*pairs[0], at_ms, lose_volume if options.operating else flip_bit)

@@ -79,20 +79,19 @@ def _listed(seen: Observation) -> str:
 
 
 def lost_layout(seen: Observation, topic: OffsetsTopic) -> tuple[Layout | None, str]:
-    """The layout that the volumes remember and a topic without any record does not have, and why it cannot be used.
+    """The layout that the volumes remember and the topic does not, and why it cannot be used.
 
-    (None, ""): the topic has a record, or the volumes say the same.
+    (None, ""): the topic has the same, or a later one. A re-shard moves the base up, and records that before any pod is
+    told. So a higher one on a volume is newer than a record that was lost, or restored from before.
     """
-    if topic.status.leaderships or topic.status.layout is not None:
-        return None, ""
     told = {pod.layout for pod in seen.pods if pod.is_up and pod.layout is not None}
     if not told:
         return None, ""
-    newest = max(told, key=lambda layout: (layout.base, layout.partitions))  # a re-shard moves the base up
-    if newest == topic.layout:
-        return None, ""
-    if newest.base:
+    newest = max(told, key=lambda layout: (layout.base, layout.partitions))
+    if newest.base > topic.layout.base:
         return newest, ""
+    if newest == topic.layout or topic.status.leaderships or topic.status.layout is not None:
+        return None, ""
     meta, has, had = topic.metadata, topic.spec.partitions, newest.partitions
     return None, (
         f"the volumes have {had} partitions of this cluster, and spec.partitions is {has}: groups would be looked up in"

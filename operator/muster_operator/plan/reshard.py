@@ -219,8 +219,13 @@ _TRANSITIONS: tuple[tuple[ReshardPhase, Callable[[_ReshardView], str], ReshardPh
 
 
 def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
-    """The partitions to close and to open in the recorded phase, by the pod that leads them."""
+    """The partitions to close and to open in the recorded phase, by the pod that leads them.
+
+    Without any record of a re-shard, partitions that clients of every pod are sent to are opened: it is lost.
+    """
     reshard = topic.status.reshard
+    if reshard is None and {pod.layout for pod in seen.pods if pod.is_up} != {topic.layout}:
+        return
     leaders = _leaders(seen.pods)
     by_pod: dict[str, list[SetFence]] = defaultdict(list)
     for index in indexes(topic):
@@ -237,7 +242,7 @@ def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
 def _wanted(
     index: int, fence: FenceStatus | None, topic: OffsetsTopic, reshard: ReshardStatus | None
 ) -> SetFence | None:
-    if reshard is None:  # the record of the one that closed it is lost: the partition is in the layout that serves
+    if reshard is None:
         return SetFence(index, fence.reshard, open=True) if fence is not None and fence.closed else None
     number, phase = reshard.base, reshard.phase
     was_here = fence is not None and fence.reshard >= number

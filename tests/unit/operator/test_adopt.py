@@ -447,6 +447,25 @@ def test_layout_after_a_reshard_is_what_the_volumes_remember() -> None:
     assert {each.status.state for each in model.objects.values()} == {PartitionState.LED}
 
 
+def test_layout_of_a_record_from_before_the_reshard_is_not_gone_back_to() -> None:
+    model = made(partitions=2)
+    before = model.topic.status
+    model.ask(3)
+    for _ in range(20):
+        Operator(model, token=2).settle(40)
+        for pod in model.running.values():
+            for index in range(2, 5):
+                pod.fill(index, 2)
+    closed = {index: model.running["c-0"].volume.replicas[index].fence for index in range(2)}
+    assert all(fence is not None and fence.closed for fence in closed.values())
+    model.topic = replace(model.topic, status=before, metadata=model._topic_meta())
+    Operator(model, token=9).settle(40)
+    assert model.topic.layout == Layout(2, 3)
+    assert {index: model.running["c-0"].volume.replicas[index].fence for index in range(2)} == closed
+    served = {each.spec.index: each.status.state for each in model.objects.values() if each.spec.index >= 2}
+    assert served == dict.fromkeys(range(2, 5), PartitionState.LED)
+
+
 def test_reshard_whose_record_is_lost_opens_what_it_had_closed_and_the_next_one_takes_new_numbers() -> None:
     model = made(partitions=2)
     model.ask(3)
