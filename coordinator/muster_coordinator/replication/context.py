@@ -102,10 +102,10 @@ class Context:
             )
 
     def replace_log(self, log: LogState) -> None:
-        """A copy is in the place of the log, durably."""
+        """A copy is in the place of the log, durably. What it has not is not called committed any more."""
         log.durable_end = log.end
+        self.commit_point = min(self.commit_point, self.log.agreement(0, log.end, log.runs(0, log.end)))
         self.log = log
-        self.commit_point = min(self.commit_point, log.end)
 
     def cut(self, end: int, loss_epoch: int, then: Continue) -> None:
         """Cut the log to `end`, durably, then run `then`. Raises ProtocolViolationError."""
