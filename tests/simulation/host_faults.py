@@ -71,6 +71,6 @@ HOST_FAULTS = {
     "promise is reported before it is stored": HostFault(1, StorageWork, "begin", _begin_and_report),
     "journal writes nothing": HostFault(10, JournalWriter, "_write", lambda self, staged: 0.0),
     "checkpoint does not wait for the commit": HostFault(10, Checkpointer, "_at_hand", _at_hand),
-    "failed write is forgotten": HostFault(10, StorageHealth, "storage_failed", _failed_and_forgotten),
-    "recovery of the storage does nothing": HostFault(10, JournalWriter, "recover", _at_once),
+    "failed write is forgotten": HostFault(60, StorageHealth, "storage_failed", _failed_and_forgotten),
+    "recovery of the storage does nothing": HostFault(60, JournalWriter, "recover", _at_once),
 }

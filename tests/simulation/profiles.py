@@ -43,7 +43,11 @@ CUTS: Profile = {
     "partition_every_ms": 150,
     "partition_ms_max": 200,
     "append_bytes_max": 10_000,
+    "clients": 8,
+    "groups": 4,
+    "patience_ms": 150,
 }
+CUTS_OF_FIVE: Profile = {**CUTS, "replicas": 5, "partition_every_ms": 60, "partition_ms_max": 400}
 STALE: Profile = {
     **CUTS,
     "rogue_every_ms": 60,
@@ -145,6 +149,7 @@ MEMBERS: Profile = {**DUEL, "members": 3, "static": 0.5, "rogue_every_ms": 400, 
 PROFILES: Mapping[str, Profile] = {
     "duel": DUEL,
     "cuts": CUTS,
+    "cuts of five": CUTS_OF_FIVE,
     "stale": STALE,
     "losses": LOSSES,
     "sets": SETS,
@@ -164,7 +169,7 @@ groups."""
 
 
 def draw(seed: int) -> Options:
-    """Half of the seeds are of a profile."""
+    """Two of three seeds are of a profile."""
     random = Random(f"profile {seed}")
 
     def some(*values: int) -> int:
@@ -187,7 +192,7 @@ def draw(seed: int) -> Options:
         fence_every_ms=some(0, 0, 1_000),
         static=random.choice((0.0, 0.5)),
     )
-    if random.random() < 0.5:
+    if random.random() < 2 / 3:
         options = replace(options, **PROFILES[random.choice(list(PROFILES))])  # type: ignore[arg-type]
     if options.remove_every_ms:  # a removal that a disk refuses is gone on with by the next process only
         quiet = dict.fromkeys(("flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms"), 0)

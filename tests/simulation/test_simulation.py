@@ -34,6 +34,22 @@ STRUCK_SEEDS = 100
 REPLAYED = (3, 6, 9, 14)
 ONLY_REAL_OPERATORS = (Injected.STORE_RESTORED, Injected.STATUS_LOST)
 """They strike in `operating/test_operating.py`."""
+ONLY_REAL_PODS = {
+    Injected.OLD_DUPLICATE,
+    Injected.SLOW_LINK,
+    Injected.CORRUPT,
+    Injected.READ_ERROR,
+    Injected.SHORT_WRITE,
+    Injected.PROMISE_DAMAGED,
+    Injected.CHECKPOINT_DAMAGED,
+    Injected.CLEANED,
+    Injected.COPIED,
+    Injected.ARCHIVED,
+    Injected.ARCHIVE_ERROR,
+    Injected.REPLICA_REMOVED,
+    Injected.FENCED,
+}
+"""They strike in `test_product.py`."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
@@ -92,7 +108,8 @@ def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
     struck: Counter[Injected] = Counter()
     for seed in range(STRUCK_SEEDS):
         struck += simulate(draw_options(seed)).injected
-    assert [kind.value for kind in Injected if kind not in struck and kind not in ONLY_REAL_OPERATORS] == []
+    elsewhere = {*ONLY_REAL_OPERATORS, *ONLY_REAL_PODS}
+    assert [kind.value for kind in Injected if kind not in struck and kind not in elsewhere] == []
 
 
 @pytest.mark.parametrize("name", CANARIES)
@@ -168,6 +185,19 @@ def test_one_way_partition_blocks_one_way() -> None:
     world.send("b", "a", lambda: arrived.append("back"))
     world.run_until(50)
     assert arrived == ["back"]
+
+
+def test_slow_link_is_slow_in_one_direction_and_an_old_message_comes_again() -> None:
+    world = World(Options(0, loss=0.0, duplicates=0.0, long_delay=0.0, old_duplicates=1.0))
+    arrived: list[tuple[int, str]] = []
+    world.slow["a", "b"] = 100, 300
+    for text in ("first", "second"):
+        world.send("a", "b", lambda text=text: arrived.append((world.now_ms, text)))  # type: ignore[misc]
+    world.send("b", "a", lambda: arrived.append((world.now_ms, "back")))
+    world.run_until(5_000)
+    assert [text for _, text in arrived].count("first") == 2
+    assert all(at_ms >= 300 for at_ms, text in arrived if text == "second")
+    assert next(at_ms for at_ms, text in arrived if text == "back") < 300
 
 
 def test_plain_operator_takes_over_a_set_that_somebody_else_made_final_in_the_recorded_epoch() -> None:
