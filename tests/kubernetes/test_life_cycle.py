@@ -191,3 +191,18 @@ def test_settings_that_a_pod_would_refuse_restart_nobody(cluster: MusterCluster)
     setting(None)
     wait_ready(cluster)
     assert {pod.name: (pod.uid, pod.restarts) for pod in cluster.pods()} == before
+
+
+def test_cluster_that_hibernates_goes_on_with_its_offsets(cluster: MusterCluster) -> None:
+    acknowledged = Load.begin(cluster, "asleep").end()
+
+    def asleep(value: bool) -> None:
+        patch = json.dumps({"spec": {"hibernate": value}})
+        cluster.kubectl("patch", "coordinatorcluster", NAME, "--type=merge", "-p", patch)
+
+    asleep(True)
+    wait_until(lambda: not cluster.pods(), "no pod runs", READY_S)
+    wait_until(lambda: condition(cluster, "Ready").get("reason") == "Hibernated", "it is said")
+    asleep(False)
+    wait_ready(cluster)
+    nothing_is_lost(cluster, acknowledged)

@@ -215,6 +215,12 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     deletion_protection: Annotated[
         bool, Meta(description="Refuse to delete this resource (by config/deletion-protection.yaml).")
     ] = False
+    hibernate: Annotated[
+        bool,
+        Meta(
+            description="Run no pods and keep their volumes, whatever state the cluster is in. Taken back, it goes on."
+        ),
+    ] = False
     suspend: Annotated[bool, Meta(description="Observe only: the operator changes nothing and elects no leader.")] = (
         False
     )

@@ -39,6 +39,8 @@ class Reason(StrEnum):
     """Schema default: no operator has looked at the object yet."""
     SUSPENDED = "Suspended"
     """spec.suspend is set: the operator observes, and changes nothing."""
+    HIBERNATED = "Hibernated"
+    """spec.hibernate is set: no pods run, and their volumes stay."""
     INVALID_SPEC = "InvalidSpec"
     """The stored object does not decode; an older schema let it in."""
     CLUSTER_NOT_FOUND = "ClusterNotFound"

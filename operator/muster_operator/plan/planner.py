@@ -33,6 +33,7 @@ from muster_operator.plan.adopt import Found, read_logs
 from muster_operator.plan.cluster_facts import ClusterFacts, Tally
 from muster_operator.plan.decide import decide
 from muster_operator.plan.decision import Decision
+from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects
@@ -71,6 +72,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     if cluster is not None and cluster.spec.suspend:
         recorded = [each.status for each in objects.recorded.values()]
         return tuple(_cluster(seen, cluster, recorded, None, time, identify(seen)))
+    if cluster is not None and cluster.spec.hibernate:
+        return tuple(hibernate(seen, cluster, topic, objects, time))
     refusals = tuple(refuse_partitions(objects, time))
     others = tuple(refuse_topics(seen, topic, time))
     if cluster is None:

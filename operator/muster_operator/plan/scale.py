@@ -39,6 +39,8 @@ def emptying_surplus(seen: Observation, topic: OffsetsTopic) -> Observation:
 def pods_to_run(seen: Observation) -> int:
     """How many pods the workload shall have: those that are declared, and those above that a partition still needs."""
     assert seen.cluster is not None
+    if seen.cluster.spec.hibernate:
+        return 0
     declared = seen.cluster.spec.pods
     topic = seen.topics[0] if seen.topics else None
     records = sort_objects(seen, topic).recorded

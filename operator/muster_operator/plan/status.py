@@ -247,6 +247,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     declared = seen.cluster.spec.pods
     if seen.cluster.spec.suspend:
         return Verdict(Reason.SUSPENDED, "spec.suspend is set: the operator changes nothing")
+    if seen.cluster.spec.hibernate and of_topic is not None:
+        return of_topic
     if seen.conflict:
         return Verdict(Reason.NAME_CONFLICT, seen.conflict, stalled=True)
     if seen.refusal:
