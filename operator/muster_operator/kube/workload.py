@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import structlog
 
 from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
+from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import (
@@ -22,7 +23,6 @@ from muster_operator.kube.manifests import (
     CLUSTER_LABEL,
     bootstrap_service_name,
     manifests,
-    own_labels,
     pod_dns_name,
     with_present_template,
 )
@@ -187,7 +187,7 @@ class KubeWorkload:
         self._notify.clear()
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
-        """Apply StatefulSet, Services and disruption budget, unless that was done and nothing changed since.
+        """Apply StatefulSet, Services and disruption budget, as far as they are not as declared.
 
         Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
         """
@@ -198,28 +198,40 @@ class KubeWorkload:
         wanted = (uid, cluster.spec, keep_template)
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
             return f"StatefulSet {key.name} is as declared"
-        live = self._stateful_sets.get(key)
-        if keep_template and live is None:
-            return f"no StatefulSet {key.name} with settings that a pod would refuse"
         objects = manifests(cluster, self._default_image)
-        if conflict := await self._foreign_object(cluster, objects):
-            return self._stopped(key, self._conflicts, conflict)
+        present = [await self._read(path, manifest) for path, manifest in objects]
+        for (_, manifest), live in zip(objects, present, strict=True):
+            if live is not None and not belongs_to(live["metadata"], cluster):
+                return self._stopped(key, self._conflicts, _in_the_way(cluster, manifest))
         self._conflicts.pop(key, None)
-        generation = 0
-        for path, manifest in objects:
+        if keep_template and present[-1] is None:
+            return f"no StatefulSet {key.name} with settings that a pod would refuse"
+        generation, written = 0, 0
+        for (path, manifest), live in zip(objects, present, strict=True):
             if manifest["kind"] == "StatefulSet" and live is not None:
                 manifest = with_present_template(manifest, live, keep=keep_template)
-            try:
-                answer = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
-            except KubeError as error:
-                if error.status not in REFUSALS:
-                    raise
-                return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
-            generation = int(answer["metadata"].get("generation", 0))
+            manifest = stamped(manifest)
+            if live is None or not is_as_applied(live, manifest):
+                try:
+                    live = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
+                except KubeError as error:
+                    if error.status not in REFUSALS:
+                        raise
+                    return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
+                written += 1
+            generation = int(live["metadata"].get("generation", 0))
         self._refusals.pop(key, None)
         # The StatefulSet comes last, so this is its generation.
         self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
+        if not written:
+            return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    async def _read(self, path: str, manifest: Json) -> Json | None:
+        try:
+            return await self._client.get(f"{path}/{manifest['metadata']['name']}")
+        except NotFoundError:
+            return None
 
     def _stopped(self, key: ClusterKey, known: dict[ClusterKey, str], why: str) -> str:
         """Remember why nothing more was applied; the cluster is told when that is news."""
@@ -227,22 +239,6 @@ class KubeWorkload:
             known[key] = why
             self._tell(key)
         return why
-
-    async def _foreign_object(self, cluster: CoordinatorCluster, objects: Sequence[tuple[str, Json]]) -> str:
-        """What stands in the way: an object of one of these names that is not the cluster's; "" if there is none."""
-        for path, manifest in objects:
-            kind, name = manifest["kind"], manifest["metadata"]["name"]
-            try:
-                meta = (await self._client.get(f"{path}/{name}"))["metadata"]
-            except NotFoundError:
-                continue
-            if not belongs_to(meta, cluster):
-                where = f"kubectl -n {cluster.metadata.namespace}"
-                return (
-                    f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster"
-                    f" another name, or, if nothing needs that object: {where} delete {kind.lower()} {name}"
-                )
-        return ""
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
         """See the port. Number of pods and pinned image are the operator's own decisions, and no change of the spec."""
@@ -332,15 +328,12 @@ class KubeWorkload:
         return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
 
 
-def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
-    """Whether an object is the cluster's: it is its controller, or nobody is and the object has all of our labels, as
-    after the CoordinatorCluster was deleted with `--cascade=orphan`.
-    """
-    controller = next((each for each in meta.get("ownerReferences", ()) if each.get("controller")), None)
-    if controller is not None:
-        return bool(controller["uid"] == cluster.metadata.uid)
-    labels = meta.get("labels", {})
-    return all(labels.get(name) == value for name, value in own_labels(cluster).items())
+def _in_the_way(cluster: CoordinatorCluster, manifest: Json) -> str:
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    return (
+        f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster another"
+        f" name, or, if nothing needs that object: kubectl -n {cluster.metadata.namespace} delete {kind.lower()} {name}"
+    )
 
 
 def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None = None) -> CoordinatorClusterSpec:

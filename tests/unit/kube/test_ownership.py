@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.kube.test_manifests import Applying, cluster, pod
 
 from muster_operator.api.crds import SCHEMA, definitions
+from muster_operator.kube.applying import APPLIED
 from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
 from muster_operator.kube.workload import DEFINITIONS, KubeWorkload, pod_info
@@ -16,6 +17,7 @@ from muster_operator.store.port import ClusterKey
 
 KEY = ClusterKey("ns", "a")
 BOOTSTRAP = "/api/v1/namespaces/ns/services/a-bootstrap"
+STATEFUL_SET = "/apis/apps/v1/namespaces/ns/statefulsets/a"
 OURS = {"kind": "CoordinatorCluster", "name": "a", "uid": "u-1", "controller": True}
 
 
@@ -84,7 +86,7 @@ async def test_another_version_of_the_operator_leaves_the_template_as_it_is_unti
     """The planted fault: a template that is made anew restarts every pod of every cluster."""
     workload, server = working()
     declared = cluster(image="muster:1")
-    workload.deliver_stateful_set("ADDED", live(declared, "muster:1", extra="an older operator"))
+    server.objects[STATEFUL_SET] = live(declared, "muster:1", extra="an older operator")
     await workload.ensure_pods(replace(declared, spec=replace(declared.spec, pods=5)))
     applied = server.bodies["StatefulSet"]
     assert (applied["spec"]["replicas"], applied["spec"]["template"]["made-by"]) == (5, "an older operator")
@@ -97,7 +99,7 @@ async def test_template_that_is_kept_stays_whatever_is_declared() -> None:
     workload, server = working()
     declared = cluster(image="muster:1")
     before = live(declared, "muster:1")
-    workload.deliver_stateful_set("ADDED", before)
+    server.objects[STATEFUL_SET] = before
     wrong = cluster(image="muster:1", settings={"group.max.sise": "5"})
     await workload.ensure_pods(replace(wrong, spec=replace(wrong.spec, pods=4)), keep_template=True)
     applied = server.bodies["StatefulSet"]
@@ -184,3 +186,40 @@ async def test_definitions_of_another_version_are_named(annotations: Any, outdat
     told = workload.state(cluster()).outdated_definitions
     assert ("CustomResourceDefinition offsetstopics.muster.dev" in told) is outdated
     assert bool(told) is outdated
+
+
+class Keeping(Applying):
+    """An API server that keeps what is applied, with a default in it."""
+
+    async def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        await super().apply(path, manifest)
+        meta = {**manifest["metadata"], "uid": "set", "generation": 1, "resourceVersion": "5"}
+        spec = {**manifest["spec"], "sessionAffinity": "None"}
+        self.objects[path] = {**manifest, "metadata": meta, "spec": spec, "status": {}}
+        return self.objects[path]
+
+
+async def test_operator_that_starts_anew_writes_nothing_where_nothing_has_changed() -> None:
+    server = Keeping()
+    await KubeWorkload(cast(KubeClient, server), "muster:1").ensure_pods(cluster())
+    assert len(server.applied) == 4
+    assert "as declared" in await KubeWorkload(cast(KubeClient, server), "muster:1").ensure_pods(cluster())
+    assert len(server.applied) == 4
+
+
+@pytest.mark.parametrize("change", ["port", "label", "taken out"])
+async def test_object_that_somebody_has_changed_is_applied_again(change: str) -> None:
+    server = Keeping()
+    await KubeWorkload(cast(KubeClient, server), "muster:1").ensure_pods(cluster())
+    live = server.objects[BOOTSTRAP]
+    match change:
+        case "port":
+            live["spec"] = {**live["spec"], "ports": [{**live["spec"]["ports"][0], "port": 1}]}
+        case "label":
+            live["metadata"]["labels"] = {}
+        case "taken out":  # what another version of the operator has applied, and this one does not
+            live["metadata"] = {**live["metadata"], "annotations": {APPLIED: "0123456789abcdef"}}
+    server.applied.clear()
+    live["metadata"]["ownerReferences"] = [OURS]
+    await KubeWorkload(cast(KubeClient, server), "muster:1").ensure_pods(cluster())
+    assert server.applied == [BOOTSTRAP]
