@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -28,6 +29,8 @@ from muster_operator.pods.detector import DETAILS, TRANSITIONS, Event
 from muster_operator.store.workload import PodInfo, PodPhase
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 RETRY_S = 0.1
 """Seconds between attempts to reach a pod that is down. Nothing tells the operator that the pod listens again, and a
@@ -61,6 +64,7 @@ class PodSession:
         self._status = PodStatus(info.name, info.node_id, "", "", "", "", ready=False)  # nothing is known yet
         self._replicas: dict[int, ReplicaStatus] = {}
         self._ended: Event | None = None
+        self._waiting: list[asyncio.Future[None]] = []  # of calls under way, done when there is another stream
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -129,6 +133,22 @@ class PodSession:
             trouble=info.trouble,
             layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
         )
+
+    async def while_it_runs(self, call: Coroutine[Any, Any, T]) -> T:
+        """The result of a call. Raises PodUnreachableError when the pod has another stream before that: a machine that
+        lost power and is back resets no connection on which it owes an answer. Calls can be repeated.
+        """
+        again: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(call)
+        self._waiting.append(again)
+        try:
+            await asyncio.wait((task, again), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise PodUnreachableError(f"{self.info.name} has restarted, or its connections broke, before it answered")
+        finally:
+            task.cancel()
+            self._waiting.remove(again)
 
     # The answer to a call is as true as an event, and often earlier. `run` is the value of `runs` when the call was
     # sent: an answer from before a restart of the pod says nothing about the pod that runs now.
@@ -210,6 +230,9 @@ class PodSession:
         self._replicas = {each.partition: each for each in status.partitions}
         if first:
             self.runs += 1
+            for again in self._waiting:
+                if not again.done():
+                    again.set_result(None)
             self._ended = None
             log.info("pod_stream_opened", pod=self.info.name, partitions=len(status.partitions))
             self._move(Event.STATUS)

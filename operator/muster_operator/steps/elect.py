@@ -44,7 +44,7 @@ async def _elect(context: Context, pod: str, elections: Sequence[Elect]) -> None
     timeout_s = parse_duration(context.seen.cluster.spec.failover.election_timeout)
     run = session.runs
     try:
-        response = await session.client.elect(request, timeout_s)
+        response = await session.while_it_runs(session.client.elect(request, timeout_s))
     except PodApiError as error:
         context.metrics.elections.labels("unanswered").inc(len(elections))
         _give_up(context, elections, str(error))

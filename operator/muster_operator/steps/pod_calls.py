@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,7 @@ def call_pod(
     context: Context,
     kind: CallKind,
     pod: str,
-    call: Callable[[PodSession], Awaitable[bool]],
+    call: Callable[[PodSession], Coroutine[Any, Any, bool]],
     *,
     failed: str,
     rest_s: float = RETRY_S,
@@ -35,13 +36,13 @@ async def _call(
     context: Context,
     kind: CallKind,
     pod: str,
-    call: Callable[[PodSession], Awaitable[bool]],
+    call: Callable[[PodSession], Coroutine[Any, Any, bool]],
     failed: str,
     rest_s: float,
 ) -> None:
     try:
         session = context.pods.get(context.key, pod)
-        if session is not None and not await call(session):
+        if session is not None and not await session.while_it_runs(call(session)):
             await asyncio.sleep(rest_s)
     except PodApiError as error:
         log.info(failed, pod=pod, error=str(error))

@@ -134,10 +134,8 @@ class _End:
         other, world = self.other, self.wire.world
         if self.is_closed:
             return
-        if not other.process.is_alive and self.wire.listens(
-            self.address
-        ):  # after a silent end: whoever is there resets
-            world.at(self.wire.delay_ms(), lambda: self.process.deliver(lambda: self.lost(ConnectionResetError())))
+        if not other.process.is_alive:
+            world.at(RESEND_MS, lambda: self._send_again(RESEND_MS))
             return
         if world.faults and world.random.random() < world.options.loss / 50:
             world.injected[Injected.LOSS] += 1
@@ -145,6 +143,15 @@ class _End:
             world.at(0, lambda: self.process.deliver(lambda: self.lost(ConnectionResetError("broken on the way"))))
             return
         self.send(lambda: other.take(data))
+
+    def _send_again(self, pause_ms: int) -> None:
+        """After a silent end: whoever is there by now resets."""
+        if self.is_closed or not self.process.is_alive:
+            return
+        if self.wire.listens(self.address):
+            self.process.deliver(lambda: self.lost(ConnectionResetError("nobody knows this connection there")))
+        else:
+            self.wire.world.at(2 * pause_ms, lambda: self._send_again(2 * pause_ms))
 
     def take(self, data: bytes) -> None:
         if self.is_closed or self.protocol is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -100,6 +101,9 @@ class PodSaysNothing:
     @property
     def client(self) -> PodSaysNothing:
         return self
+
+    async def while_it_runs(self, call: Coroutine[Any, Any, CallResults]) -> CallResults:
+        return await call
 
     async def elect(self, request: ElectionsRequest, timeout_s: float) -> CallResults:
         self.asked += [each.partition for each in request.elections]

@@ -12,7 +12,7 @@ from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import Server, eventually, start
 
 from muster_coordinator.calls import CallResult, CallStatus
-from muster_coordinator.podapi.client import new_session
+from muster_coordinator.podapi.client import PodUnreachableError, new_session
 from muster_coordinator.podapi.models import (
     Election,
     ElectionsRequest,
@@ -120,6 +120,24 @@ async def test_pod_that_comes_back_is_up_with_what_it_says_now(
     replica = session.view().replicas[0]
     assert (replica.state, replica.epoch, replica.leader_epoch) == (ShardState.INITIAL, 3, -1)
     assert session.runs == 2
+    await again.stop()
+
+
+async def test_call_that_a_run_of_before_owes_an_answer_is_given_up_when_the_pod_is_back(
+    pod: FakePod, session: PodSession, server: Server
+) -> None:
+    """As a machine that lost power: it resets no connection on which nothing more is sent."""
+    answer = asyncio.Event()
+    owed = asyncio.create_task(session.while_it_runs(answer.wait()))
+    given = asyncio.create_task(session.while_it_runs(asyncio.sleep(0, "answer")))
+    assert await given == "answer"
+    await server.stop()
+    await eventually(lambda: session.view().connection is Connection.DOWN)
+    assert not owed.done()
+    again = await start(FakePod("c-0", 0, pod.volume), server.address)
+    with pytest.raises(PodUnreachableError, match="c-0 has restarted"):
+        await owed
+    assert session._waiting == []
     await again.stop()
 
 
