@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +23,9 @@ T = TypeVar("T", bound=Resource)
 class ObjectsSeen:
     """Fed by lists, watch events and the answers to writes, in any order; tells which keys have changed."""
 
-    def __init__(self, client: KubeClient, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, list_again: Callable[[], None]) -> None:
+        """`list_again` is called when a list shows an older object than is known (see `deliver`)."""
+        self._list_again = list_again
         self._invalid = InvalidObjects(client, clock)
         self._clusters: Cache[CoordinatorCluster] = Cache(lambda cluster: cluster.metadata.namespace)
         self._topics: Cache[OffsetsTopic] = Cache(lambda topic: (topic.metadata.namespace, topic.spec.cluster_ref.name))
@@ -44,10 +47,17 @@ class ObjectsSeen:
         self._cache(resource).replace(decoded, listed["metadata"]["resourceVersion"])
 
     def deliver(self, plural: str, event: str | None, raw: Json) -> None:
-        """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed."""
+        """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed.
+
+        A list begins when a watch has ended. If it shows an older object than is known, then either a write of this
+        operator was faster, or an older store was restored: everything is to be listed anew (`replace`).
+        """
         resource = next(each for each in RESOURCES if each.plural == plural)
         name, version = identity(raw)
         cache = self._cache(resource)
+        if event is None and int(version) < cache.version(name):
+            self._list_again()
+            return
         value = None if event == "DELETED" else self._decode(resource, raw)
         before = cache.get(name)
         if value is None:

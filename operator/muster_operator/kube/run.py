@@ -110,7 +110,8 @@ async def operate(
     clock = around.clock
     elector = Elector(client, options.namespace, LEASE_NAME, options.pod, around.elector, clock, around.random)
     events = EventRecorder(client, options.pod, clock)
-    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events, clock)
+    again = asyncio.Event()
+    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events, clock, again.set)
     image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
     workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic)
 
@@ -121,7 +122,6 @@ async def operate(
     await _until_it_works("list", load)
     loaded.set()
     log.info("loaded", keys=len(await store.clusters()), image=image)
-    again = asyncio.Event()
     watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
     watch.start()
     background = (events.run(), _resync(load, again), workload.follow_nodes())

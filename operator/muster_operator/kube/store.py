@@ -50,12 +50,14 @@ class KubeStore:
         namespace: str | None = None,
         events: EventRecorder | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        list_again: Callable[[], None] = lambda: None,
     ) -> None:
+        """`list_again` is called when `load` is to be repeated soon."""
         self._client = client
         self._token = token
         self._namespace = namespace
         self._events = events
-        self.seen = ObjectsSeen(client, clock)
+        self.seen = ObjectsSeen(client, clock, list_again)
 
     async def load(self) -> None:
         """List everything. Needed once before `observe`; repeated, it repairs what a broken watch missed."""

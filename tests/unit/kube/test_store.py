@@ -93,6 +93,19 @@ def test_partition_before_its_topic_is_told_under_both_keys(store: KubeStore) ->
     assert told == [ClusterKey("ns", ""), ClusterKey("ns", "c"), ClusterKey("ns", "")]
 
 
+def test_list_that_shows_an_older_object_than_is_known_is_asked_for_again(client: RecordingClient) -> None:
+    """As after a restore under a running operator: nothing else would tell, if it has nothing to write."""
+    asked: list[str] = []
+    subject = KubeStore(client, lambda: 1, list_again=lambda: asked.append("again"))  # type: ignore[arg-type]
+    subject.seen.deliver("offsetstopics", None, raw("t", 5, {"clusterRef": {"name": "c"}}))
+    subject.seen.deliver("offsetstopics", "MODIFIED", raw("t", 9, {"clusterRef": {"name": "c"}}))
+    subject.seen.deliver("offsetstopics", "MODIFIED", raw("t", 8, {"clusterRef": {"name": "c"}}))
+    subject.seen.deliver("offsetstopics", None, raw("t", 9, {"clusterRef": {"name": "c"}}))
+    assert asked == []
+    subject.seen.deliver("offsetstopics", None, raw("t", 7, {"clusterRef": {"name": "c"}}))
+    assert asked == ["again"]
+
+
 async def test_objects_being_deleted_are_not_observed(store: KubeStore) -> None:
     going = raw("c", 1, {})
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
