@@ -6,9 +6,8 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import structlog
@@ -19,27 +18,23 @@ from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import (
-    API_PORT,
     CLUSTER_LABEL,
     bootstrap_service_name,
     manifests,
-    pod_dns_name,
     with_present_template,
 )
+from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
-from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState
+from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
 
 NODES_EVERY_S = 5.0
 """The nodes of the pods are read this often, in seconds."""
-ZONE_LABEL = "topology.kubernetes.io/zone"
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
 
-TROUBLE_CHARACTERS = 500
-"""Of the last message of a container: its end says why it ended."""
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -59,15 +54,6 @@ class _Applied:
     keep_template: bool
     generation: int
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """What was last read of a node. `lost`: the API server hears nothing of its kubelet, or has no such node."""
-
-    zone: str = ""
-    cordoned: bool = False
-    lost: bool = False
 
 
 class KubeWorkload:
@@ -93,7 +79,7 @@ class KubeWorkload:
         self._conflicts: dict[ClusterKey, str] = {}
         self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
 
@@ -266,7 +252,7 @@ class KubeWorkload:
             ours = (
                 raw
                 for raw in self._pods.indexed(key)
-                if name.fullmatch(raw["metadata"]["name"]) and _is_owned(raw, key.name, owner)
+                if name.fullmatch(raw["metadata"]["name"]) and is_made_by(raw, key.name, owner)
             )
             revision = self._revisions.get(key, "")
             infos = (pod_info(raw, revision, self._nodes) for raw in ours)
@@ -297,7 +283,7 @@ class KubeWorkload:
             known = self._nodes.get(name)
             if known is not None and not known_too:
                 continue
-            self._nodes[name] = now = await self._read_node(name, known or _Node())
+            self._nodes[name] = now = await self._read_node(name, known or Node())
             if now != known:
                 self._infos.clear()
             if known is not None and now != known:
@@ -306,7 +292,7 @@ class KubeWorkload:
                     self._tell(key)
         self._nodes = {name: node for name, node in self._nodes.items() if name in holders}
 
-    async def _read_node(self, name: str, known: _Node) -> _Node:
+    async def _read_node(self, name: str, known: Node) -> Node:
         """The node, or what was known of it if it cannot be read, which is logged once until it works again."""
         try:
             raw = await self._client.get(f"/api/v1/nodes/{name}?resourceVersion=0")
@@ -318,7 +304,7 @@ class KubeWorkload:
             self._unreadable.add(name)
             return known
         self._unreadable.discard(name)
-        return _node(raw)
+        return node_of(raw)
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
@@ -340,100 +326,3 @@ def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None
     """The spec without the number of pods, and without an image that nobody `declared`."""
     image = spec.image if declared is None or declared.image else None
     return msgspec.structs.replace(spec, pods=1, image=image)
-
-
-def _is_owned(raw: Json, name: str, uid: str) -> bool:
-    """Whether the StatefulSet of this name, and of this uid if that is known, is the pod's controller."""
-    owners = (each for each in raw["metadata"].get("ownerReferences", ()) if each.get("controller"))
-    return any(
-        (each["kind"], each["name"]) == ("StatefulSet", name) and (not uid or each["uid"] == uid) for each in owners
-    )
-
-
-def cluster_of(raw: Json) -> ClusterKey:
-    """The cluster that a labelled object belongs to."""
-    return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
-
-
-def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, _Node] = {}) -> PodInfo:
-    """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name.
-
-    `revision`: of the declared template, "" if it is not known. `nodes`: by name.
-    """
-    meta, status = raw["metadata"], raw.get("status", {})
-    ip = status.get("podIP", "")
-    key = cluster_of(raw)
-    node = nodes.get(raw["spec"].get("nodeName", ""), _Node())
-    return PodInfo(
-        name=meta["name"],
-        node_id=int(meta["name"].rpartition("-")[2]),
-        uid=meta["uid"],
-        api_address=_address(ip, API_PORT),
-        kafka_address=_kafka_address(raw, ip, key),
-        phase=_phase(meta, status),
-        node=raw["spec"].get("nodeName", ""),
-        zone=node.zone,
-        cordoned=node.cordoned,
-        node_lost=node.lost,
-        image=raw["spec"]["containers"][0].get("image", ""),
-        trouble=_trouble(status),
-        outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
-    )
-
-
-def _node(raw: Json) -> _Node:
-    """A node that never said if it is ready is a new one, and not lost."""
-    zone = raw["metadata"].get("labels", {}).get(ZONE_LABEL, "")
-    conditions = raw.get("status", {}).get("conditions", ())
-    ready = next((each["status"] for each in conditions if each["type"] == "Ready"), "True")
-    return _Node(zone, cordoned=bool(raw.get("spec", {}).get("unschedulable")), lost=ready != "True")
-
-
-def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
-    if meta.get("deletionTimestamp"):
-        return PodPhase.TERMINATING
-    phase = status.get("phase", "")
-    states = [each.get("state", {}) for each in status.get("containerStatuses", ())]
-    if phase == "Running" and any("terminated" in state or "waiting" in state for state in states):
-        return PodPhase.PENDING  # its container ended, and waits for its restart
-    # Succeeded cannot last under a StatefulSet; it is not running either.
-    return PodPhase(phase) if phase in ("Pending", "Running", "Failed") else PodPhase.UNKNOWN
-
-
-def _trouble(status: Json) -> str:
-    """Why the container does not run: what it waits for, and how it ended last."""
-    for each in status.get("containerStatuses", ()):
-        waiting = each.get("state", {}).get("waiting", {})
-        ended = each.get("state", {}).get("terminated") or each.get("lastState", {}).get("terminated") or {}
-        if not waiting and not each.get("state", {}).get("terminated"):
-            continue
-        why = [waiting.get("reason", ""), "" if ended else waiting.get("message", "")]
-        if ended:
-            why += [f"exit code {ended.get('exitCode')}", ended.get("message", "").strip()[-TROUBLE_CHARACTERS:]]
-        return ": ".join(part for part in why if part)
-    unschedulable = (each for each in status.get("conditions", ()) if each.get("reason") == "Unschedulable")
-    return next((each.get("message", "") for each in unschedulable), "")
-
-
-def _kafka_address(raw: Json, ip: str, key: ClusterKey) -> str:
-    """What the pod advertises: its own environment says it, also if the cluster declares something else by now."""
-    container = raw["spec"]["containers"][0]
-    advertise = next((each["value"] for each in container.get("env", ()) if each["name"] == "MUSTER_ADVERTISE"), "")
-    host, _, port = advertise.rpartition(":")
-    if not port:
-        return ""
-    return (
-        _address(ip, int(port))
-        if host == "$(POD_IP)"
-        else f"{pod_dns_name(raw['metadata']['name'], *_dns(key))}:{port}"
-    )
-
-
-def _dns(key: ClusterKey) -> tuple[str, str]:
-    return key.name, key.namespace
-
-
-def _address(ip: str, port: int) -> str:
-    if not ip:
-        return ""
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterStatus
 from muster_operator.kube.client import KubeClient
 from muster_operator.kube.manifests import manifests
-from muster_operator.kube.workload import KubeWorkload, _node, pod_info
+from muster_operator.kube.pod_info import node_of, pod_info
+from muster_operator.kube.workload import KubeWorkload
 from muster_operator.store.port import ClusterKey, NotFoundError
 from muster_operator.store.workload import PodInfo, PodPhase
 
@@ -243,7 +244,7 @@ def test_pod_knows_its_node_its_zone_and_that_it_is_cordoned() -> None:
     raw = pod()
     raw["spec"]["nodeName"] = "n-1"
     node = {"metadata": {"labels": {"topology.kubernetes.io/zone": "west"}}, "spec": {"unschedulable": True}}
-    info = pod_info(raw, nodes={"n-1": _node(node)})
+    info = pod_info(raw, nodes={"n-1": node_of(node)})
     assert (info.node, info.zone, info.cordoned, info.node_lost) == ("n-1", "west", True, False)
     assert not pod_info(raw).cordoned
 
@@ -254,7 +255,7 @@ def test_pod_knows_that_nothing_is_heard_of_its_node(ready: str | None, lost: bo
     raw["spec"]["nodeName"] = "n-1"
     conditions = [{"type": "MemoryPressure", "status": "False"}]
     conditions += [{"type": "Ready", "status": ready}] if ready is not None else []
-    node = _node({"metadata": {}, "status": {"conditions": conditions}})
+    node = node_of({"metadata": {}, "status": {"conditions": conditions}})
     assert pod_info(raw, nodes={"n-1": node}).node_lost is lost
 
 

@@ -12,7 +12,8 @@ from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.kube.applying import APPLIED
 from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
-from muster_operator.kube.workload import DEFINITIONS, KubeWorkload, pod_info
+from muster_operator.kube.pod_info import pod_info
+from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
 from muster_operator.store.port import ClusterKey
 
 KEY = ClusterKey("ns", "a")
