@@ -56,6 +56,11 @@ class ClusterFacts:
         return not pod.is_up and 0 < self.replace_after_s <= pod.steady_s
 
     @property
+    def all_answer(self) -> bool:
+        """Whether every declared pod shows what it has."""
+        return len(self.pods) >= self.declared and all(pod.is_up for pod in self.pods.values())
+
+    @property
     def is_restless(self) -> bool:
         """Whether a pod is missing, is about to go, or came or went a short time ago."""
         pods = self.pods.values()

@@ -114,6 +114,8 @@ def _is_to_go(partition: PartitionView, member: Member) -> bool:
         return True
     if member.is_lost or (pod is not None and pod.is_up and member.is_damaged):
         return True
+    if not member.replica.pod and facts.all_answer:
+        return True  # its record was lost, and then its volume: no pod is known for it, and none has its log
     return pod is not None and facts.is_away_for_long(pod)
 
 

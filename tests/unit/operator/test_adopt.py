@@ -142,6 +142,25 @@ def test_logs_count_wherever_they_are_although_a_person_has_asked_for_other_pods
     logs_are_whole(model)
 
 
+def test_replica_whose_record_and_volume_are_lost_is_replaced_once_every_pod_answers() -> None:
+    model = made()
+    logs = sets(model)
+    for name in ("c-1", "c-2"):
+        model.restart(name)
+    model.lose_volume("c-0")
+    model.stop("c-0")
+    model.recreate()
+    Operator(model, token=2).settle()
+    assert model.all_led
+    assert sets(model) == logs, "its volume may come back"
+    model.restart("c-0")
+    Operator(model, token=3).settle()
+    for each in model.objects.values():
+        assert {one.pod for one in each.status.replicas} == {"c-0", "c-1", "c-2"}
+        assert all(one.log_id for one in each.status.replicas)
+    logs_are_whole(model)
+
+
 def test_minority_of_the_logs_waits_for_the_other_pods_and_names_them() -> None:
     model = made()
     logs = sets(model)
