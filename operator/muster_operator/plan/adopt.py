@@ -67,34 +67,34 @@ def _told(seen: Observation, record: OffsetsPartition) -> OffsetsPartition | Dec
     name no set, it is a person's choice between them.
     """
     missing = missing_pods(seen)
-    logs = _used_logs(seen, record)
-    told = _Logs(record, logs, missing).read() if logs else None
+    logs = _logs(seen, record)
+    told = _Logs(record, logs, missing).read() if _any_used(logs) else None
     asked = record.spec.replicas
     if isinstance(told, Decision) and told.status.reason in _FOR_A_PERSON and asked:
         logs = [(pod, view) for pod, view in logs if pod.name in asked]
-        told = _Logs(record, logs, missing).read() if logs else None
+        told = _Logs(record, logs, missing).read() if _any_used(logs) else None
     return told
 
 
 _FOR_A_PERSON = (Reason.TWO_HISTORIES, Reason.UNKNOWN_LOG)
 
 
-def _used_logs(seen: Observation, record: OffsetsPartition) -> Sequence[tuple[PodView, ReplicaStatus]]:
-    """The logs that may count."""
-    return [
-        (pod, view)
-        for pod in seen.pods
-        if pod.is_up and (view := pod.replicas.get(record.spec.index)) is not None and view.used
-    ]
+def _logs(seen: Observation, record: OffsetsPartition) -> Sequence[tuple[PodView, ReplicaStatus]]:
+    """The logs that may count. One that was never used says something too: it has stored no change of the set."""
+    return [(pod, view) for pod in seen.pods if pod.is_up and (view := pod.replicas.get(record.spec.index)) is not None]
+
+
+def _any_used(logs: Sequence[tuple[PodView, ReplicaStatus]]) -> bool:
+    return any(view.used for _, view in logs)
 
 
 class _Logs:
-    """The used logs of one partition on the pods that answer. `missing`: declared pods that do not."""
+    """The logs of one partition on the pods that answer. `missing`: declared pods that do not."""
 
     def __init__(self, record: OffsetsPartition, logs: Sequence[tuple[PodView, ReplicaStatus]], missing: str) -> None:
         self._record = record
         self._missing = missing
-        self._pods = [pod.name for pod, _ in logs]
+        self._pods = [pod.name for pod, view in logs if view.used]
         self._pod_of = {view.log_id: pod.name for pod, view in logs if _counts(view)}
         self._views = {view.log_id: view for _, view in logs if _counts(view)}
         self._named = {log_id: _pair(view) for log_id, view in self._views.items() if view.replicas}

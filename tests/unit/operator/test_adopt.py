@@ -161,6 +161,20 @@ def test_replica_whose_record_and_volume_are_lost_is_replaced_once_every_pod_ans
     logs_are_whole(model)
 
 
+def test_replica_that_was_never_used_counts_for_the_majority_of_the_set_that_a_log_names() -> None:
+    """As after a first election that one of three did not see, when another one then loses its volume."""
+    model = made(partitions=1)
+    unused = model.running["c-1"].volume.replicas[0]
+    model.running["c-1"].volume.replicas[0] = FakeReplica(unused.log_id)
+    for name in [*model.running]:
+        model.restart(name)
+    model.lose_volume("c-2")
+    model.recreate()
+    Operator(model, token=2).settle()
+    assert model.all_led
+    assert unused.log_id in sets(model)["t-0"]
+
+
 def test_minority_of_the_logs_waits_for_the_other_pods_and_names_them() -> None:
     model = made()
     logs = sets(model)
