@@ -130,7 +130,7 @@ def _a_word_is_for_ever(partition: PartitionView) -> bool:
 OPERATOR_FAULTS = {
     "a pod is called before the record": HostFault(2, reconcile, "STEPS", CALLED_FIRST),
     "a record that may have failed is taken for done": HostFault(
-        5, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
+        25, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
     ),
     "a conflict of the record is taken for success": HostFault(
         40, KubeStore, "record_leadership", _conflict_is_success
@@ -140,11 +140,11 @@ OPERATOR_FAULTS = {
     "an election goes to a pod that was not recorded": HostFault(2, elect_step, "_elect", _some_other_pod),
     "the record is not read": HostFault(5, objects, "as_recorded", _as_shown),
     "a list does not bring back what was restored": HostFault(25, Cache, "replace", _newest_for_ever),
-    "a place that is not shown yet has no reason": HostFault(40, objects, "as_recorded", _without_a_reason),
+    "a place that is not shown yet has no reason": HostFault(120, objects, "as_recorded", _without_a_reason),
     "a change of the set forgets the set before": HostFault(
         2, set_change, "_elect_new_set", _change_forgets_the_set_before
     ),
     "pods are not told of learners": HostFault(5, metadata, "_places", _without_learners),
-    "sets that the log names are not taken over": HostFault(15, decide, "_adopt_sets", lambda partition, attempt: None),
-    "a word about a loss holds for ever": HostFault(60, failover, "_loss_is_allowed", _a_word_is_for_ever),
+    "sets that the log names are not taken over": HostFault(90, decide, "_adopt_sets", lambda partition, attempt: None),
+    "a word about a loss holds for ever": HostFault(150, failover, "_loss_is_allowed", _a_word_is_for_ever),
 }
