@@ -25,11 +25,14 @@ from tests.simulation.injected import Injected
 from tests.simulation.minimise import minimise
 from tests.simulation.options import Options
 from tests.simulation.profiles import draw
+from tests.simulation.rule_faults import RULE_FAULTS
 from tests.simulation.simulator import Failure, Outcome, simulate
 
 TRACE_LINES = 60
 PROGRESS_EVERY = 500
-OF_THE_MODEL = FAULTS | CANARIES
+OF_PODS = RULE_FAULTS | HOST_FAULTS
+OF_THE_MODEL = {name: fault for name, fault in (FAULTS | CANARIES).items() if name not in OF_PODS}
+"""Real pods are what a fault of both is planted in."""
 
 
 def main() -> int:
@@ -38,7 +41,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
     parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
-    parser.add_argument("--fault", choices=[*HOST_FAULTS, *OF_THE_MODEL], help="plant this one")
+    parser.add_argument("--fault", choices=[*OF_PODS, *OF_THE_MODEL], help="plant this one")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     fault: str = arguments.fault or ""
@@ -66,7 +69,7 @@ def _simulate(fault: str, options: Options) -> Outcome:
     if fault in OF_THE_MODEL:
         return OF_THE_MODEL[fault].run(options)
     if fault:
-        with HOST_FAULTS[fault].plant():
+        with OF_PODS[fault].plant():
             return simulate(options)
     return simulate(options)
 

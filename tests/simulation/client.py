@@ -18,6 +18,8 @@ from muster_coordinator.requests import groups as m
 
 __all__ = ["TOPIC", "Caller", "Client", "commit_request", "fetched_version"]
 
+PATIENCE_MS = 900
+"""Longer than a request waits anywhere: one that is given up is never carried out behind the next one."""
 DESCRIBE_VERSION = 6
 TOPIC = "t"
 
@@ -31,10 +33,9 @@ class Caller:
         self._store = store
         self._request: Request | None = None
 
-    def call(self, message: Any, then: Callable[[Any], None], more_ms: int = 0) -> None:
-        """``then`` gets the response; None: nobody answered, or nobody leads there. ``more_ms``: it may take longer."""
+    def call(self, message: Any, then: Callable[[Any], None], patience_ms: int = PATIENCE_MS) -> None:
+        """``then`` gets the response; None: nobody answered, or nobody leads there."""
         world = self.world
-        patience_ms = world.options.patience_ms + more_ms
 
         def answered(response: Any) -> None:
             world.at(world.random.randint(0, world.options.delay_ms_max), lambda: finish(response))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.client import TOPIC, Caller, commit_request, fetch_request, fetched_version
+from tests.simulation.client import PATIENCE_MS, TOPIC, Caller, commit_request, fetch_request, fetched_version
 from tests.simulation.history import History
 from tests.simulation.members import REBALANCE_MS, SESSION_MS
 
@@ -16,6 +16,7 @@ __all__ = ["Consumer"]
 PROTOCOL = (("range", b""),)
 MEMBER_ID_REQUIRED_SINCE = 4
 HEARTBEAT_MS = 100
+JOIN_PATIENCE_MS = REBALANCE_MS + PATIENCE_MS
 
 
 class Consumer:
@@ -61,7 +62,7 @@ class Consumer:
             "/127.0.0.1",
             MEMBER_ID_REQUIRED_SINCE,
         )
-        self._caller.call(request, self._joined, REBALANCE_MS)
+        self._caller.call(request, self._joined, JOIN_PATIENCE_MS)
 
     def _joined(self, response: m.JoinGroupResponse | None) -> None:
         if response is None:
@@ -90,7 +91,7 @@ class Consumer:
             tuple((name, bytes(partitions)) for name, partitions in assignments.items()),
             5,
         )
-        self._caller.call(request, self._synced, REBALANCE_MS)
+        self._caller.call(request, self._synced, JOIN_PATIENCE_MS)
 
     def _synced(self, response: m.SyncGroupResponse | None) -> None:
         if response is None:

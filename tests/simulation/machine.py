@@ -45,6 +45,7 @@ class Decoded:
     producer_epoch: int
     marker: EndTxnMarker | None
     sets: Sets | None
+    opens: bool = False  # an epoch
 
 
 _decoded: dict[bytes, Decoded] = {}
@@ -70,15 +71,17 @@ def _decode(data: bytes) -> Decoded:
         return Decoded(changes, *producer, None, None)
     marker: EndTxnMarker | None = None
     sets: Sets | None = None
+    opens = False
     for record in batch.records():
         match decode_control(record.key, record.value):
             case EndTxnMarker() as found:
                 marker = found
             case LeaderChange(replicas=replicas, previous_replicas=previous, loss_epoch=loss_epoch):
                 sets = Sets(replicas, previous, loss_epoch)
+                opens = True
             case ReplicaSet(replicas=replicas):
                 sets = Sets(replicas)
-    return Decoded([], *producer, marker, sets)
+    return Decoded([], *producer, marker, sets, opens)
 
 
 def make_batch(

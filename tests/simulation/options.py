@@ -20,7 +20,6 @@ class Options:
     groups: int = 3
     clients: int = 4
     op_every_ms: int = 25
-    patience_ms: int = 900  # of a client that waits for an answer
     deletes: float = 0.1
     transactions: float = 0.1
     members: int = 2  # of a consumer group in each partition

@@ -43,9 +43,8 @@ CUTS: Profile = {
     "partition_every_ms": 150,
     "partition_ms_max": 200,
     "append_bytes_max": 10_000,
-    "clients": 8,
-    "groups": 4,
-    "patience_ms": 150,
+    "clients": 16,
+    "groups": 8,
 }
 CUTS_OF_FIVE: Profile = {**CUTS, "replicas": 5, "partition_every_ms": 60, "partition_ms_max": 400}
 STALE: Profile = {

@@ -257,9 +257,7 @@ class Mirror:
     def _follow(self, log: PartitionLog, core: ReplicaCore) -> None:
         checker = self.partition.checker
         for batch in _content(log, self.log.end):
-            opens = batch.sets is not None and batch.epoch == core.leading_epoch
-            if opens and checker.epochs_opened.get(batch.epoch) != core.log_id:
-                assert batch.sets is not None
+            if batch.sets is not None and batch.epoch == core.leading_epoch and decode_batch(batch.data).opens:
                 self.world.log(f"{self.name} opens epoch {batch.epoch} at {batch.base_offset}")
                 checker.opens(self, batch.epoch, batch.sets)
             self._append([batch], batch.end_offset)
