@@ -84,7 +84,8 @@ class Checker:
             raise Violation(f"epoch {epoch} is opened by {self.epochs_opened[epoch]} and by {log_id}")
         self.epochs_opened[epoch] = log_id
         world = self._partition.world
-        world.injected[Injected.NOMINATION] += world.options.nomination_ms > 0 and epoch not in self._partition.called
+        if world.options.nomination_ms > 0 and epoch not in self._partition.called:
+            world.injected[Injected.NOMINATION] += 1
         if epoch in self._loss_epochs:
             self._restart(replica)
             return

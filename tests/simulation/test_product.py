@@ -14,7 +14,7 @@ from tests.simulation.simulator import simulate
 
 SEEDS = 300
 PART = 10
-STRUCK_SEEDS = 60
+STRUCK_SEEDS = 120
 REPLAYED = 6
 NOT_OF_PODS = {Injected.WRITE_LOST, Injected.STORE_RESTORED, Injected.STATUS_LOST}
 """Of the model, and of real operators."""

@@ -20,7 +20,7 @@ from muster_operator.kube import store as kube_store
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.objects import status_body
 from muster_operator.kube.store import KubeStore
-from muster_operator.plan import decide, failover, metadata, objects, set_change
+from muster_operator.plan import decide, metadata, objects, set_change
 from muster_operator.plan.actions import Action, Elect
 from muster_operator.plan.decision import Decision
 from muster_operator.plan.observation import PodView
@@ -121,12 +121,6 @@ def _without_learners(
 _places = metadata._places
 
 
-def _a_word_is_for_ever(partition: PartitionView) -> bool:
-    return partition.record.spec.allow_data_loss is not None and any(
-        failover._may_lead(partition, each, loss=True) for each in failover._left(partition, loss=True)
-    )
-
-
 OPERATOR_FAULTS = {
     "a pod is called before the record": HostFault(2, reconcile, "STEPS", CALLED_FIRST),
     "a record that may have failed is taken for done": HostFault(
@@ -146,5 +140,4 @@ OPERATOR_FAULTS = {
     ),
     "pods are not told of learners": HostFault(5, metadata, "_places", _without_learners),
     "sets that the log names are not taken over": HostFault(90, decide, "_adopt_sets", lambda partition, attempt: None),
-    "a word about a loss holds for ever": HostFault(150, failover, "_loss_is_allowed", _a_word_is_for_ever),
 }
