@@ -49,6 +49,7 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_seeds_are_clean_and_each_kind_of_fault_of_operators_strikes(first: int) -> None:
     struck: Counter[Injected] = Counter()

@@ -181,6 +181,7 @@ def clean(log: PartitionLog, horizon: int) -> None:
     log.cleanings += 1
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("horizon", "fits"), [(SLICE_RECORDS, True), (SLICE_RECORDS + 1, False)])
 async def test_state_that_has_not_seen_all_tombstones_of_a_cleaned_log_is_dropped(horizon: int, fits: bool) -> None:
     """Else it would keep for ever what they deleted."""
@@ -192,6 +193,7 @@ async def test_state_that_has_not_seen_all_tombstones_of_a_cleaned_log_is_droppe
     assert standby.fits is fits
 
 
+@pytest.mark.interpreted
 async def test_replay_that_is_under_way_ends_when_tombstones_go_that_it_has_not_seen() -> None:
     log, turns = log_of(*(batch(start, SLICE_RECORDS) for start in range(0, 4 * SLICE_RECORDS, SLICE_RECORDS))), Turns()
     standby, state = standby_of(log, turns)
