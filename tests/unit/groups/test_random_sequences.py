@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -164,7 +165,7 @@ class RandomSequences(RuleBasedStateMachine):
         assert not any(pending.parked for pending in self.sent)
 
 
-TestRandomSequences: Callable[..., Any] = RandomSequences.TestCase
+TestRandomSequences: Callable[..., Any] = pytest.mark.long(RandomSequences.TestCase)
 TestRandomSequences.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -557,6 +557,7 @@ def test_record_that_was_restored_without_log_ids_is_taken_from_the_logs() -> No
 LOSSES = st.sampled_from(["all", "topic", "partitions", "cluster"])
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=60), st.lists(EVENTS, max_size=20), LOSSES, st.sets(st.integers(0, 3), max_size=4))
 def test_objects_that_are_lost_at_any_moment_are_rebuilt_from_the_same_logs(

@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -159,6 +160,7 @@ class Storm:
 COMMAND = r"kubectl -n ns patch (\S+) (\S+) --type merge -p '(.*?)'"
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(EVENTS, EVENTS, PEOPLE, PEOPLE), max_size=80))
 def test_everything_is_ready_in_the_end_by_itself_or_by_the_commands_of_the_conditions(

@@ -135,6 +135,7 @@ def finish_loads(pod: object) -> None:
         pod.finish_loading(index)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.lists(EVENTS, max_size=120))
 def test_two_operators_interleaved_with_faults_keep_the_rules_and_converge(events: list[tuple[object, ...]]) -> None:

@@ -62,6 +62,7 @@ def test_many_batches_side_by_side_decode_as_the_plain_decoder_reads_them(data: 
     assert comparable(decode_segment(data)) == plain_rows(data)
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(segments(), st.integers(1, 400))
 def test_windows_of_any_size_give_the_same_rows(data: bytes, window_bytes: int) -> None:
@@ -207,6 +208,7 @@ def test_failfast_is_not_evaded_by_a_selection_of_groups() -> None:
         decode_segment(data, selection=Selection(groups=frozenset({"g"})), fail_fast=True)
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(
     segments(),

@@ -335,6 +335,7 @@ class Client:
         assert response.topics[0][1][0][1] == self.expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [1, 2])
 async def test_offsets_are_those_of_the_committed_transactions_whoever_leads(
     both: tuple[ReplicaPods, ReplicaPods, MarkersToGroups], version: int
