@@ -24,7 +24,12 @@ from muster_coordinator.podapi.models import (
     ReplicasRequest,
 )
 
-_given: set[int] = set()
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_given = {port for port in range(1 << 16) if port % _WORKERS != _WORKER}
+"""Ports that `free_ports` gives no more. Each process of tests that run side by side has its own: a port that one of
+them gave to a pod that does not listen yet looks free to the others.
+"""
 
 START_TIMEOUT_S = 30.0
 ELECTION_TIMEOUT_S = 60.0
