@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+from tests.simulation import profiles
 from tests.simulation.options import Options, draw_options
 from tests.simulation.replica import Replica
 from tests.simulation.shard import Request
@@ -274,30 +275,7 @@ class CountsWhileRebuilding(Replica):
         super()._send(message)
 
 
-DUEL = {
-    "replicas": 3,
-    "safety_ms": 4_000,
-    "rogue_every_ms": 60,
-    "rogue_sets": 0.0,
-    "loss": 0.15,
-    "duplicates": 0.1,
-    "delay_ms_max": 15,
-    "long_delay": 0.05,
-    "long_delay_ms": 300,
-    "disk_ms_max": 10,
-    "crash_every_ms": 400,
-    "crash_in_effects": 0.002,
-    "restart_ms_max": 150,
-    "freeze_every_ms": 0,
-    "op_every_ms": 8,
-    "groups": 3,
-    "append_bytes_max": 200,
-    "partitions": 1,
-    "members": 0,
-    "disaster": False,
-    "files": False,
-    "plan": False,
-}
+DUEL = {"replicas": 3, **profiles.DUEL, "files": False, "plan": False}
 """Nominators that fight: many short leaderships whose tails differ."""
 CUTS = {
     **DUEL,

@@ -8,8 +8,6 @@ from random import Random
 
 from tests.simulation.options import Options, draw_options, for_product
 
-__all__ = ["PROFILES", "draw"]
-
 Profile = Mapping[str, int | float | bool]
 
 DUEL: Profile = {

@@ -16,18 +16,16 @@ from tests.simulation.options import Options
 from tests.simulation.replica import Replica
 from tests.simulation.storage import DiskLog
 from tests.simulation.world import Violation, World
+from tests.simulation.written import commit_record, log_of
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
-from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitValue
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.requests import groups as m
-from muster_coordinator.state_machine import Record
 
 
 @pytest.fixture
@@ -37,20 +35,6 @@ def partition() -> Partition:
 
 def _replica(partition: Partition) -> Replica:
     return partition.replicas["pod-0"]
-
-
-def _commit(offset: int) -> Record:
-    value = OffsetCommitValue(offset, -1, "", 0, -1)
-    return encode_offset_commit_key("g", "t", 0), encode_offset_commit_value(value), None
-
-
-def _log(*batches: tuple[int, int, Record]) -> DiskLog:
-    """Of (base offset, epoch, record)."""
-    log = DiskLog()
-    for base_offset, epoch, record in batches:
-        batch = make_batch([record], base_offset, epoch, 0)
-        log.append(batch.end_offset, (batch,), [(epoch, base_offset)], 0)
-    return log
 
 
 def _follow(partition: Partition, log: DiskLog) -> None:
@@ -80,22 +64,22 @@ def test_loss_that_nobody_allowed(partition: Partition) -> None:
 
 def test_gap_in_the_committed_log(partition: Partition) -> None:
     with pytest.raises(Violation, match="the committed log ends at 1"):
-        _follow(partition, _log((0, 1, _commit(1)), (5, 1, _commit(2))))
+        _follow(partition, log_of((0, 1, commit_record(1)), (5, 1, commit_record(2))))
 
 
 def test_epochs_that_decrease_along_the_log(partition: Partition) -> None:
     with pytest.raises(Violation, match="epochs go back"):
-        _follow(partition, _log((0, 2, _commit(1)), (1, 1, _commit(2))))
+        _follow(partition, log_of((0, 2, commit_record(1)), (1, 1, commit_record(2))))
 
 
 def test_offset_that_goes_back_along_the_log(partition: Partition) -> None:
     with pytest.raises(Violation, match="goes back to 4 from 5"):
-        _follow(partition, _log((0, 1, _commit(5)), (1, 1, _commit(4))))
+        _follow(partition, log_of((0, 1, commit_record(5)), (1, 1, commit_record(4))))
 
 
 def test_commit_before_any_record_names_a_set(partition: Partition) -> None:
     replica = _replica(partition)
-    replica.log = _log((0, 1, _commit(1)))
+    replica.log = log_of((0, 1, commit_record(1)))
     with pytest.raises(Violation, match="no record before it names a set"):
         partition.checker.committed(replica, 1)
 

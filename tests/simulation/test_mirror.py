@@ -8,16 +8,14 @@ import msgspec
 import pytest
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.history import FenceHistory, History
-from tests.simulation.machine import make_batch
 from tests.simulation.options import Options
 from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.replica import Replica
-from tests.simulation.storage import DiskLog
 from tests.simulation.world import Violation, World
+from tests.simulation.written import commit_record, log_of
 
 from muster_coordinator.records.batch import iter_batches
-from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
-from muster_coordinator.records.structs import OffsetCommitValue
+from muster_coordinator.records.offset_commit import encode_offset_commit_key
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Ack, Sealed
 from muster_coordinator.replication.rules import Rules
@@ -36,20 +34,6 @@ def _replica(partition: Partition) -> HostedReplica:
     replica = partition.replicas["pod-0"]
     assert isinstance(replica, HostedReplica)
     return replica
-
-
-def _commit(offset: int) -> Record:
-    value = OffsetCommitValue(offset, -1, "", 0, -1)
-    return encode_offset_commit_key("g", "t", 0), encode_offset_commit_value(value), None
-
-
-def _log(*batches: tuple[int, int, Record]) -> DiskLog:
-    """Of (base offset, epoch, record)."""
-    log = DiskLog()
-    for base_offset, epoch, record in batches:
-        batch = make_batch([record], base_offset, epoch, 0)
-        log.append(batch.end_offset, (batch,), [(epoch, base_offset)], 0)
-    return log
 
 
 # -- one replica ------------------------------------------------------------------------------------------------------
@@ -102,10 +86,10 @@ def test_answer_of_a_replica_that_hides_its_loss(partition: Partition) -> None:
 
 
 def test_log_without_a_tombstone_above_its_horizon(partition: Partition) -> None:
-    log = _log((0, 1, _commit(0)), (1, 1, _deletion(0)))
+    log = log_of((0, 1, commit_record(0)), (1, 1, _deletion(0)))
     partition.checker._compare(log, "a log", 0, log.end)
     replica = _replica(partition)
-    replica.log = _log((0, 1, _commit(0)))
+    replica.log = log_of((0, 1, commit_record(0)))
     replica.log.append(2, (), [(1, 0)], 0)
     with pytest.raises(Violation, match=r"lacks the tombstone of .* at 1, its horizon is 0"):
         partition.checker.check_horizon(replica)
@@ -114,7 +98,7 @@ def test_log_without_a_tombstone_above_its_horizon(partition: Partition) -> None
 
 
 def test_archive_of_what_was_not_committed(partition: Partition) -> None:
-    [batch] = iter_batches(_log((0, 1, _commit(1))).batches[0].data)
+    [batch] = iter_batches(log_of((0, 1, commit_record(1))).batches[0].data)
     with pytest.raises(Violation, match="archives"):
         partition.checker.archived("a log", [batch])
 
