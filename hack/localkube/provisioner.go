@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,9 +22,12 @@ import (
 // provisionerName is what the StorageClass names; the controller manager leaves claims of that class to us.
 const provisionerName = "muster.dev/localkube-directory"
 
-// provisioner serves claims of its StorageClass with directories of this node, one per claim, and removes a directory with
-// its claim. The controller manager does the binding. Everything is level-triggered: a failed pass is repeated by the
-// informers' resync.
+// limitedClass is the StorageClass whose volumes are as small as their claims say: a disk of its own in memory each.
+const limitedClass = "limited"
+
+// provisioner serves claims of its StorageClasses with directories of this node, one per claim, grows a volume with its
+// claim, and removes a directory with its claim. The controller manager does the binding. Everything is level-triggered: a
+// failed pass is repeated by the informers' resync.
 type provisioner struct {
 	client    kubernetes.Interface
 	directory string
@@ -85,8 +89,11 @@ func handle(informer cache.SharedIndexInformer, do func(object any) error) error
 
 // provision makes directory and volume for an unbound claim that the controller manager has put on us.
 func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolumeClaim) error {
-	if claim.Spec.VolumeName != "" || claim.Annotations["volume.kubernetes.io/storage-provisioner"] != provisionerName {
+	if claim.Annotations["volume.kubernetes.io/storage-provisioner"] != provisionerName {
 		return nil
+	}
+	if claim.Spec.VolumeName != "" {
+		return p.grow(ctx, claim)
 	}
 	name := "pvc-" + string(claim.UID)
 	path := filepath.Join(p.directory, name)
@@ -95,6 +102,11 @@ func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolum
 	}
 	if err := os.Chmod(path, 0o777); err != nil { // pods run as any user, and a hostPath knows no fsGroup
 		return err
+	}
+	if *claim.Spec.StorageClassName == limitedClass {
+		if err := limit(path, claim, 0); err != nil {
+			return err
+		}
 	}
 	volume := &core.PersistentVolume{
 		ObjectMeta: meta.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisionerName}},
@@ -116,10 +128,53 @@ func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolum
 	return nil
 }
 
+// limit mounts a file system of the claimed size, or gives the mounted one that size.
+func limit(path string, claim *core.PersistentVolumeClaim, flags uintptr) error {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(path, &stat); err != nil {
+		return err
+	}
+	if mounted := stat.Type == 0x01021994; flags == 0 && mounted { // TMPFS_MAGIC: an earlier pass has done it
+		return nil
+	}
+	size := claim.Spec.Resources.Requests[core.ResourceStorage]
+	return syscall.Mount("tmpfs", path, "tmpfs", flags, fmt.Sprintf("size=%d,mode=0777", size.Value()))
+}
+
+// grow gives a bound volume the size that its claim asks for, and says so in the claim, as a CSI driver's resizer does.
+func (p *provisioner) grow(ctx context.Context, claim *core.PersistentVolumeClaim) error {
+	asked, has := claim.Spec.Resources.Requests[core.ResourceStorage], claim.Status.Capacity[core.ResourceStorage]
+	if claim.Status.Phase != core.ClaimBound || asked.Cmp(has) <= 0 {
+		return nil
+	}
+	volume, err := p.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, meta.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if *claim.Spec.StorageClassName == limitedClass {
+		if err := limit(volume.Spec.HostPath.Path, claim, syscall.MS_REMOUNT); err != nil {
+			return err
+		}
+	}
+	volume.Spec.Capacity = core.ResourceList{core.ResourceStorage: asked}
+	if _, err := p.client.CoreV1().PersistentVolumes().Update(ctx, volume, meta.UpdateOptions{}); err != nil {
+		return err
+	}
+	grown := claim.DeepCopy()
+	grown.Status.Capacity = core.ResourceList{core.ResourceStorage: asked}
+	_, err = p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, grown, meta.UpdateOptions{})
+	return err
+}
+
 // reclaim removes a volume of ours, directory first, once its claim is gone.
 func (p *provisioner) reclaim(ctx context.Context, volume *core.PersistentVolume) error {
 	if volume.Status.Phase != core.VolumeReleased || volume.Annotations["pv.kubernetes.io/provisioned-by"] != provisionerName {
 		return nil
+	}
+	if volume.Spec.StorageClassName == limitedClass {
+		if err := syscall.Unmount(volume.Spec.HostPath.Path, syscall.MNT_DETACH); err != nil && err != syscall.EINVAL {
+			return err // EINVAL: an earlier pass has done it
+		}
 	}
 	if err := os.RemoveAll(filepath.Join(p.directory, volume.Name)); err != nil {
 		return err

@@ -167,6 +167,9 @@ class Reconciler:
             refusal=state.refusal,
             default_image=state.default_image,
             outdated_definitions=state.outdated_definitions,
+            volume_size=state.volume_size,
+            growing=state.growing,
+            growth_refused=state.growth_refused,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
 

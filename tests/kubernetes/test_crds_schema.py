@@ -83,9 +83,10 @@ def test_wrong_resource_is_refused_naming_the_field(
         ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
         ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
         ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
-        ("CoordinatorCluster", {}, {"storage": {"size": "20Gi"}}, "storage is immutable"),
+        ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
+        ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
     ],
-    ids=["partitions", "clusterRef", "index", "topicRef", "storage"],
+    ids=["partitions", "clusterRef", "index", "topicRef", "storageClassName", "size"],
 )
 def test_change_of_an_immutable_field_is_refused_saying_why(
     namespace: str, kind: str, before: dict[str, object], after: dict[str, object], expected: str

@@ -44,8 +44,8 @@ class MusterCluster:
         self.namespace = namespace
         self.name = name
 
-    def kubectl(self, *arguments: str, check: bool = True) -> str:
-        return kubectl("-n", self.namespace, *arguments, check=check).stdout
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        return kubectl("-n", self.namespace, *arguments, stdin=stdin, check=check).stdout
 
     def objects(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *arguments))["items"]

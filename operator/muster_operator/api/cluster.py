@@ -30,7 +30,9 @@ def _is_off(field: str) -> str:
 class Storage(msgspec.Struct, frozen=True, rename="camel"):
     """The PersistentVolumeClaim of each pod."""
 
-    size: Annotated[Quantity, Meta(description="Size of the volume of each pod, such as 10Gi.")] = "10Gi"
+    size: Annotated[
+        Quantity, Meta(description="Size of the volume of each pod, such as 10Gi. Raised, the volumes grow online.")
+    ] = "10Gi"
     storage_class_name: Annotated[
         str | None,
         Meta(description="StorageClass of the volumes; the default class of the Kubernetes cluster if absent."),
@@ -154,7 +156,11 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         Storage,
         Meta(
             extra_json_schema=rules(
-                ("self == oldSelf", "storage is immutable: a StatefulSet's volume claims cannot change")
+                (
+                    "has(self.storageClassName) == has(oldSelf.storageClassName)"
+                    " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+                    "storage.storageClassName is immutable: volumes stay where they are",
+                )
             )
         ),
     ] = Storage()
@@ -250,6 +256,10 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     ready_pods: Annotated[int, Meta(description="Pods whose API says ready.")] = 0
     updated_pods: Annotated[int, Meta(description="Pods that run the declared template.")] = 0
     image: Annotated[str, Meta(description="Image of the declared template.")] = ""
+    volume_size: Annotated[
+        str,
+        Meta(max_length=32, description="Size of the largest volume of the pods. spec.storage.size never falls below."),
+    ] = ""
     partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
     leaderless: Annotated[int, Meta(description="Offsets partitions without an active leader.")] = 0

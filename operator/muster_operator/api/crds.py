@@ -78,7 +78,15 @@ KINDS = (
             Column("Message", f"{READY}.message", priority=1),
             AGE,
         ),
-        (name_rule(models.CLUSTER_NAME_LIMIT),),
+        (
+            name_rule(models.CLUSTER_NAME_LIMIT),
+            (
+                "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0"
+                " || has(self.status) && has(self.status.volumeSize) && self.status.volumeSize != ''"
+                " && quantity(self.spec.storage.size).compareTo(quantity(self.status.volumeSize)) >= 0",
+                "spec.storage.size must not fall below status.volumeSize: a volume never shrinks",
+            ),
+        ),
         "mcc",
         scale={
             "specReplicasPath": ".spec.pods",

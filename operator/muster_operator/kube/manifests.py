@@ -21,6 +21,9 @@ CLUSTER_LABEL = f"{GROUP}/cluster"
 DECLARED = f"{GROUP}/declared"
 """Annotation of the StatefulSet: the fingerprint of the declaration that its pod template was made of."""
 
+CLAIM = "data"
+"""Name of the claim of each pod in the StatefulSet's template."""
+
 API_PORT = 9640
 PEER_PORT = 9641
 DATA_DIRECTORY = "/var/lib/muster"
@@ -133,7 +136,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
                 },
                 "spec": _pod_spec(cluster, default_image),
             },
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+            "volumeClaimTemplates": [{"metadata": {"name": CLAIM}, "spec": claim}],
         },
     }
 
@@ -150,6 +153,14 @@ def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = Fa
         "metadata": {**manifest["metadata"], "annotations": {DECLARED: made_of}},
         "spec": {**manifest["spec"], "template": live["spec"]["template"]},
     }
+
+
+def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:
+    """The StatefulSet with the size that the claim template of the `live` one was made with: it cannot be changed."""
+    (claim,) = manifest["spec"]["volumeClaimTemplates"]
+    made = next(each for each in live["spec"]["volumeClaimTemplates"] if each["metadata"]["name"] == CLAIM)
+    spec = {**claim["spec"], "resources": {"requests": {"storage": made["spec"]["resources"]["requests"]["storage"]}}}
+    return {**manifest, "spec": {**manifest["spec"], "volumeClaimTemplates": [{**claim, "spec": spec}]}}
 
 
 def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
@@ -241,7 +252,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "data", "mountPath": DATA_DIRECTORY}],
+        "volumeMounts": [{"name": CLAIM, "mountPath": DATA_DIRECTORY}],
     }
 
 

@@ -16,13 +16,14 @@ from aiohttp import web
 
 from muster_operator.api.models import GROUP, VERSION
 from muster_operator.clock import SYSTEM_CLOCK, Clock
+from muster_operator.kube.claims import RESYNC_S
 from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.elector import Elector, ElectorSettings
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
 from muster_operator.kube.objects_seen import RESOURCES
 from muster_operator.kube.store import KubeStore
-from muster_operator.kube.workload import RESYNC_S, SELECTOR, KubeWorkload
+from muster_operator.kube.workload import SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
 from muster_operator.watch.watcher import RETRY_S, NewWatch, Source, Watcher
@@ -124,7 +125,7 @@ async def operate(
     log.info("loaded", keys=len(await store.clusters()), image=image)
     watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
     watch.start()
-    background = (events.run(), _resync(load, again), workload.follow_nodes())
+    background = (events.run(), _resync(load, again), workload.follow())
     tasks = [asyncio.create_task(each) for each in background]
 
     async def lead() -> None:

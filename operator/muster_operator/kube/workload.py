@@ -16,11 +16,13 @@ from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
+from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import (
     CLUSTER_LABEL,
     bootstrap_service_name,
     manifests,
+    with_present_claims,
     with_present_template,
 )
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
@@ -29,20 +31,11 @@ from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
 
-NODES_EVERY_S = 5.0
-"""The nodes of the pods are read this often, in seconds."""
-
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
 
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-REFUSALS = (400, 403, 422)
-"""HTTP statuses of the API server that say: not like this."""
-
-RESYNC_S = 300.0
-"""Everything is applied again after this time, which repairs what no watch tells (Services, labels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +72,7 @@ class KubeWorkload:
         self._conflicts: dict[ClusterKey, str] = {}
         self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
+        self._claims = Claims(client, clock)
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -144,6 +138,7 @@ class KubeWorkload:
         self._stateful_sets[key] = raw
         if event == "DELETED":
             del self._stateful_sets[key]
+            self._claims.forget(key)
         news = event == "DELETED" or not before or before["metadata"]["uid"] != meta["uid"]
         news = news or before.get("status", {}).get("observedGeneration") != status.get("observedGeneration")
         if event != "DELETED" and status.get("observedGeneration", 0) >= meta["generation"]:
@@ -183,6 +178,7 @@ class KubeWorkload:
         await self._learn_nodes(known_too=False)
         wanted = (uid, cluster.spec, keep_template)
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
+            await self._grow_volumes(key, cluster)
             return f"StatefulSet {key.name} is as declared"
         objects = manifests(cluster, self._default_image)
         present = [await self._read(path, manifest) for path, manifest in objects]
@@ -190,12 +186,13 @@ class KubeWorkload:
             if live is not None and not belongs_to(live["metadata"], cluster):
                 return self._stopped(key, self._conflicts, _in_the_way(cluster, manifest))
         self._conflicts.pop(key, None)
+        await self._grow_volumes(key, cluster)
         if keep_template and present[-1] is None:
             return f"no StatefulSet {key.name} with settings that a pod would refuse"
         generation, written = 0, 0
         for (path, manifest), live in zip(objects, present, strict=True):
             if manifest["kind"] == "StatefulSet" and live is not None:
-                manifest = with_present_template(manifest, live, keep=keep_template)
+                manifest = with_present_template(with_present_claims(manifest, live), live, keep=keep_template)
             manifest = stamped(manifest)
             if live is None or not is_as_applied(live, manifest):
                 try:
@@ -212,6 +209,11 @@ class KubeWorkload:
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    async def _grow_volumes(self, key: ClusterKey, cluster: CoordinatorCluster) -> None:
+        uids = tuple(sorted(pod["metadata"]["uid"] for pod in self._pods.indexed(key)))
+        if await self._claims.look(cluster, uids):
+            self._tell(key)
 
     async def _read(self, path: str, manifest: Json) -> Json | None:
         try:
@@ -235,12 +237,16 @@ class KubeWorkload:
             seen_by_controller = live.get("status", {}).get("observedGeneration", 0) >= known.generation
             same = (known.uid, _asked(known.spec, cluster.spec)) == (cluster.metadata.uid, _asked(cluster.spec))
             applied = same and seen_by_controller and not known.keep_template
+        volumes = self._claims.volumes(key)
         return WorkloadState(
             applied,
             self._conflicts.get(key, ""),
             self._refusals.get(key, ""),
             self._default_image,
             self._outdated_definitions,
+            volumes.size,
+            volumes.growing,
+            volumes.refused,
         )
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
@@ -263,13 +269,15 @@ class KubeWorkload:
         """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
         await self._client.delete(f"/api/v1/namespaces/{key.namespace}/pods/{name}", uid)
 
-    async def follow_nodes(self) -> None:
-        """Read the pods' nodes every NODES_EVERY_S, until it is cancelled: there are few, and the right to list and
-        watch all nodes is not needed.
+    async def follow(self) -> None:
+        """Every LOOK_EVERY_S, until it is cancelled, read what is not watched: the pods' nodes, which are few (the
+        right to list and watch all nodes is not needed), and have clusters looked at whose volumes are to grow.
         """
         while True:
             await self._learn_nodes()
-            await asyncio.sleep(NODES_EVERY_S)
+            for key in self._claims.unsettled():
+                self._tell(key)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _learn_nodes(self, *, known_too: bool = True) -> None:
         """Read the nodes of the pods. Without the right to do so the operator spreads replicas over nodes but not over

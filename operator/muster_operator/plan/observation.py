@@ -107,7 +107,8 @@ class Observation:
     operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
     object of the cluster's name that belongs to somebody else. `refusal`: why the pods' objects are refused.
     `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings.
-    `outdated_definitions`: resource definitions of another version. All "" if there is none.
+    `outdated_definitions`: resource definitions of another version. `volume_size`: of the largest volume. `growing`:
+    volumes that are smaller than declared. `growth_refused`: why they stay so. All "" if there is none.
     """
 
     namespace: str
@@ -128,3 +129,6 @@ class Observation:
     default_image: str = ""
     invalid_settings: str = ""
     outdated_definitions: str = ""
+    volume_size: str = ""
+    growing: str = ""
+    growth_refused: str = ""

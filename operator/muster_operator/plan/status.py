@@ -209,6 +209,7 @@ def cluster_status(
         bootstrap=seen.bootstrap,
         selector=f"{GROUP}/cluster={seen.name}",
         image=image_of(seen),
+        volume_size=seen.volume_size or before.volume_size,
         cluster_id=identity.cluster_id or before.cluster_id,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )
@@ -258,6 +259,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     if seen.invalid_settings:
         text = f"spec.settings: {seen.invalid_settings}; pods keep the settings that they have"
         return Verdict(Reason.INVALID_SETTINGS, text, stalled=True)
+    if seen.growth_refused:
+        return Verdict(Reason.GROWTH_REFUSED, seen.growth_refused, stalled=True)
     if len(seen.pods) < declared:
         return Verdict(Reason.CREATING_PODS, f"{len(seen.pods)} of {declared} pods exist", reconciling=True)
     if of_topic is None:
@@ -269,6 +272,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     if ready < declared:
         troubles = "".join(f"; pod {pod.name}: {pod.trouble}" for pod in seen.pods if not pod.is_up and pod.trouble)
         return Verdict(Reason.PODS_NOT_READY, f"{ready} of {declared} pods are ready{troubles}", reconciling=True)
+    if seen.growing:
+        return Verdict(Reason.GROWING_VOLUMES, seen.growing, reconciling=True)
     return of_topic
 
 

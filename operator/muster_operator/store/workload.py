@@ -57,6 +57,8 @@ class WorkloadState:
     `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
     pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no image).
     `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody knows).
+    `volume_size`: of the largest volume ("": nobody knows). `growing`: which volumes are smaller than declared, and
+    what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
     """
 
     applied: bool = True
@@ -64,6 +66,9 @@ class WorkloadState:
     refusal: str = ""
     default_image: str = ""
     outdated_definitions: str = ""
+    volume_size: str = ""
+    growing: str = ""
+    growth_refused: str = ""
 
 
 class Workload(Protocol):

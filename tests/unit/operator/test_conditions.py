@@ -214,3 +214,20 @@ def test_definitions_of_another_version_are_told_and_take_nothing_away(model: Mo
     assert "kubectl apply --server-side -k crds" in told.message
     assert ready(status).status == "True"
     assert find_condition(cluster_status(seen).conditions, "CrdOutdated") is None
+
+
+def test_cluster_is_not_ready_while_its_volumes_grow_and_pods_serve_on(model: Model) -> None:
+    seen = with_fields(changed(model), growing="1 of 3 volumes have 20Gi", volume_size="20Gi")
+    status = cluster_status(seen)
+    assert (ready(status).status, ready(status).reason) == ("False", "GrowingVolumes")
+    assert (condition_status(status.conditions, "Reconciling"), status.volume_size) == ("True", "20Gi")
+    model.cluster = replace(model.cluster, status=status)
+    after = cluster_status(Operator(model, token=2).observe())
+    assert (ready(after).status, after.volume_size) == ("True", "20Gi"), "an operator that starts keeps the size"
+
+
+def test_volume_that_is_not_let_grow_is_for_a_person(model: Model) -> None:
+    status = cluster_status(with_fields(changed(model), growth_refused="data-c-0 stays at 10Gi"))
+    stalled = find_condition(status.conditions, "Stalled")
+    assert stalled is not None
+    assert (stalled.reason, stalled.message) == ("GrowthRefused", "data-c-0 stays at 10Gi")

@@ -1,0 +1,174 @@
+"""The volumes of the pods grow with spec.storage.size.
+
+A StatefulSet cannot change the template of its claims, so it keeps the size that it was made with; the claims, which
+can be changed, get the declared size, also those that the StatefulSet makes later (ADR 29). Nothing ever shrinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.quantities import parse_quantity
+from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.kube.manifests import CLAIM, CLUSTER_LABEL
+from muster_operator.store.port import ClusterKey, StoreError
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 5.0
+"""Volumes that are to grow are read this often, in seconds; so are the nodes of the pods."""
+
+RESYNC_S = 300.0
+"""Everything is read and applied again after this time, which repairs what no watch tells (Services, claims)."""
+
+REFUSALS = (400, 403, 422)
+"""HTTP statuses of the API server that say: not like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """See `muster_operator.store.workload.WorkloadState`."""
+
+    size: str = ""
+    growing: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found for this declaration, and whether there is nothing left to look for."""
+
+    cluster: CoordinatorCluster
+    pods: tuple[str, ...]
+    at: float
+    volumes: Volumes
+    settled: bool
+
+    def is_about(self, cluster: CoordinatorCluster, pods: tuple[str, ...], now: float) -> bool:
+        """Whether there is no reason to look again."""
+        same = (_wanted(self.cluster), self.pods) == (_wanted(cluster), pods)
+        return same and now - self.at < (RESYNC_S if self.settled else LOOK_EVERY_S)
+
+
+class Claims:
+    """What is known of the claims of each cluster."""
+
+    def __init__(self, client: KubeClient, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[ClusterKey, _Looked] = {}
+
+    def volumes(self, key: ClusterKey) -> Volumes:
+        """What was found last, without asking anybody."""
+        known = self._known.get(key)
+        return Volumes() if known is None else known.volumes
+
+    def forget(self, key: ClusterKey) -> None:
+        """The cluster is gone."""
+        self._known.pop(key, None)
+
+    def unsettled(self) -> tuple[ClusterKey, ...]:
+        """The clusters whose claims were not all as declared when they were looked at last."""
+        return tuple(key for key, known in self._known.items() if not known.settled)
+
+    async def look(self, cluster: CoordinatorCluster, pods: tuple[str, ...]) -> bool:
+        """Ask for the declared size where a claim has less, unless all was looked at a moment ago. `pods`: their uids,
+        because a new pod may have a new volume. Returns whether there is news.
+
+        An API server that does not answer is asked again later: nothing else waits for the size of a volume.
+        """
+        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        known, now = self._known.get(key), self._clock()
+        if known is not None and known.is_about(cluster, pods, now):
+            return False
+        before = Volumes() if known is None else known.volumes
+        try:
+            volumes, settled = await self._find(cluster, key)
+        except StoreError as error:
+            log.warning("claims_not_known", key=str(key), error=str(error))
+            volumes, settled = before, False
+        self._known[key] = _Looked(cluster, pods, now, volumes, settled)
+        return volumes != before
+
+    async def _find(self, cluster: CoordinatorCluster, key: ClusterKey) -> tuple[Volumes, bool]:
+        listed = await self._client.list_all(
+            f"/api/v1/namespaces/{key.namespace}/persistentvolumeclaims", label_selector=f"{CLUSTER_LABEL}={key.name}"
+        )
+        claims = {each["metadata"]["name"]: each for each in listed["items"]}
+        names = [f"{CLAIM}-{key.name}-{ordinal}" for ordinal in range(cluster.spec.pods)]
+        here = [claims[name] for name in names if name in claims]
+        bound = [claim for claim in here if _phase(claim) == "Bound"]
+        refused = [why for claim in bound if (why := await self._grow(claim, cluster))]
+        late = [claim for claim in here if parse_quantity(_size(claim)) < parse_quantity(cluster.spec.storage.size)]
+        volumes = Volumes(
+            size=max(map(_size, bound), key=parse_quantity, default=""),
+            growing=_growing(late, len(names), cluster) if late and not refused else "",
+            refused=refused[0] if refused else "",
+        )
+        return volumes, len(bound) == len(names) and not late
+
+    async def _grow(self, claim: Json, cluster: CoordinatorCluster) -> str:
+        """Ask for the declared size unless the claim asks for as much; why that is refused, "" if it is not."""
+        meta, size = claim["metadata"], cluster.spec.storage.size
+        if parse_quantity(claim["spec"]["resources"]["requests"]["storage"]) >= parse_quantity(size):
+            return ""
+        body = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            # Without the uid a claim that is gone would be created.
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        }
+        path = f"/api/v1/namespaces/{meta['namespace']}/persistentvolumeclaims/{meta['name']}"
+        try:
+            await self._client.apply(path, body)
+        except KubeError as error:
+            if error.status not in REFUSALS:
+                raise
+            return _refusal(claim, cluster, error)
+        log.info("volume_grows", claim=meta["name"], size=size)
+        return ""
+
+
+def _wanted(cluster: CoordinatorCluster) -> tuple[str, str, int]:
+    return cluster.metadata.uid, cluster.spec.storage.size, cluster.spec.pods
+
+
+def _phase(claim: Json) -> str:
+    return str(claim.get("status", {}).get("phase", ""))
+
+
+def _size(claim: Json) -> str:
+    """What the volume has; while there is none, what it will have at first."""
+    asked: str = claim["spec"]["resources"]["requests"]["storage"]
+    return asked if _phase(claim) != "Bound" else str(claim["status"]["capacity"]["storage"])
+
+
+def _growing(late: list[Json], pods: int, cluster: CoordinatorCluster) -> str:
+    first = late[0]
+    waits = "; ".join(_waits(first)) or "the storage system has not answered yet"
+    return (
+        f"{pods - len(late)} of {pods} volumes have {cluster.spec.storage.size}; {first['metadata']['name']} has"
+        f" {_size(first)}: {waits}"
+    )
+
+
+def _waits(claim: Json) -> Iterator[str]:
+    if _phase(claim) != "Bound":
+        yield "it has no volume yet"
+    for each in claim["status"].get("conditions", ()):
+        if each["status"] == "True":
+            yield ": ".join(part for part in (each["type"], each.get("message", "")) if part)
+
+
+def _refusal(claim: Json, cluster: CoordinatorCluster, error: KubeError) -> str:
+    name = claim["spec"].get("storageClassName", "")
+    return (
+        f"{claim['metadata']['name']} stays at {_size(claim)}: {error}. Pods serve on with the volumes that they"
+        f" have. If StorageClass {name} can grow volumes: kubectl patch storageclass {name} -p"
+        " '{\"allowVolumeExpansion\":true}'; or set spec.storage.size back"
+    )

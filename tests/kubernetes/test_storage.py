@@ -1,0 +1,110 @@
+"""Volumes grow while clients commit, a full disk is grown out of, and a wish that nobody can fulfil is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hack import kubernetes_machine as machine
+from tests.support.kube import kubectl
+from tests.support.muster_cluster import process_of, wait_until
+from tests.support.platform_team import READY_S, Cared, Load, cared_for
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
+
+NAMESPACE, NAME = "muster-storage", "store"
+RIGID = "muster-test-rigid"
+"""A StorageClass whose volumes cannot grow."""
+
+
+@pytest.fixture(scope="module")
+def cluster(operator: None) -> Iterator[Cared]:
+    if machine.has_kind():
+        pytest.skip("kind's StorageClass cannot grow volumes; hack/localkube's can")
+    with cared_for(NAMESPACE, NAME, pods=3, storage={"size": "64Mi", "storageClassName": "limited"}) as made:
+        yield made
+
+
+def sizes(cluster: Cared) -> set[str]:
+    return {each["status"]["capacity"]["storage"] for each in cluster.objects("persistentvolumeclaims")}
+
+
+def fill(directory: Path) -> None:
+    """Write until nothing more fits."""
+    for piece in (1 << 16, 512):
+        with (directory / "filler").open("ab", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(piece))
+            except OSError:
+                pass
+
+
+def test_volumes_grow_online_under_load_and_no_pod_restarts(cluster: Cared) -> None:
+    before = cluster.runs()
+    load = Load.begin(cluster, "grown")
+    cluster.patch(storage={"size": "96Mi"})
+    wait_until(lambda: sizes(cluster) == {"96Mi"}, "every volume has grown", READY_S)
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert (cluster.runs(), cluster.status()["volumeSize"]) == (before, "96Mi")
+
+
+def test_full_disks_are_grown_out_of(cluster: Cared) -> None:
+    """All of them, so that nobody can lead: the way out is the spec."""
+    load = Load.begin(cluster, "full")
+    before = cluster.runs()
+    for pod in cluster.pods():
+        fill(Path(f"/proc/{process_of(pod.uid)}/root/var/lib/muster"))
+    wait_until(
+        lambda: (
+            cluster.condition("Stalled").get("reason") == "PartitionsLeaderless"
+            or any(each.state != "Led" for each in cluster.partitions().values())
+        ),
+        "partitions are not led",
+        READY_S,
+    )
+    cluster.patch(storage={"size": "160Mi"})
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert cluster.runs() == before
+
+
+def test_smaller_size_is_refused(cluster: Cared) -> None:
+    said = cluster.patch(check=False, storage={"size": "32Mi"})
+    assert "spec.storage.size must not fall below status.volumeSize: a volume never shrinks" in said
+
+
+def test_pod_that_comes_later_has_a_volume_of_the_declared_size(cluster: Cared) -> None:
+    cluster.patch(pods=4)
+    cluster.wait_whole()
+    assert [len(cluster.pods()), sizes(cluster)] == [4, {"160Mi"}]
+
+
+@pytest.fixture
+def rigid_class() -> Iterator[None]:
+    (default,) = (
+        each for each in Cared("default", "").objects("storageclasses") if each["metadata"]["name"] == "limited"
+    )
+    kubectl(
+        *("apply", "-f", "-"),
+        stdin=f'{{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {{"name": "{RIGID}"}},'
+        f' "provisioner": "{default["provisioner"]}"}}',
+    )
+    yield
+    kubectl("delete", "storageclass", RIGID)
+
+
+def test_growth_that_the_storage_class_refuses_is_told_and_taken_back(cluster: Cared, rigid_class: None) -> None:
+    with cared_for(
+        f"{NAMESPACE}-rigid", "rigid", pods=1, factor=1, storage={"size": "64Mi", "storageClassName": RIGID}
+    ) as rigid:
+        before = rigid.runs()
+        rigid.patch(storage={"size": "128Mi"})
+        assert "must support resize" in rigid.wait_for_reason("Stalled", "GrowthRefused")
+        rigid.patch(storage={"size": "64Mi"})
+        rigid.wait_whole()
+        assert rigid.runs() == before
