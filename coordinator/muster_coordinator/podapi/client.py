@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import aiohttp
 import msgspec
@@ -145,12 +145,11 @@ class PodClient:
         return await self._call("POST", "/v1/drain" + query, PodStatus, None, timeout_s)
 
     async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
-        """Yield events until the stream ends. Raises PodApiError if the stream breaks.
+        """Yield events until the stream ends, those of kinds that this version knows. Raises PodApiError if it breaks.
 
         Raises PodTimeoutError if nothing comes for `silence_s`; a pod sends something every 200 ms.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
-        decode = msgspec.json.Decoder(WatchEvent).decode
         try:
             url = self._base + "/v1/watch?operator"  # while an operator watches, no replica nominates itself
             async with self._session.get(url, headers=self._headers, timeout=timeout) as response:
@@ -158,7 +157,9 @@ class PodClient:
                     raise _refusal(response.status, await response.read())
                 async with aclosing(_lines(response.content)) as lines:
                     async for line in lines:
-                        yield decode(line)
+                        event = _event(line)
+                        if event is not None:
+                            yield event
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
             raise self._translate(error) from error
 
@@ -207,6 +208,25 @@ class PodClient:
             return PodTimeoutError(f"{self.pod} at {self.address}: no answer in time")
         refused = isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
         return PodUnreachableError(f"{self.pod} at {self.address}: {error or type(error).__name__}", refused=refused)
+
+
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+_KINDS = tuple(str(kind.__struct_config__.tag) for kind in get_args(WatchEvent))
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+def _event(line: bytes) -> WatchEvent | None:
+    """None: a later version of the pod has events of this kind. Raises msgspec.MsgspecError."""
+    try:
+        event: WatchEvent = _decode_event(line)
+    except msgspec.ValidationError:
+        if msgspec.json.decode(line, type=_Kind).type in _KINDS:
+            raise
+        return None
+    return event
 
 
 def _refusal(status: int, content: bytes) -> PodRefusedError:

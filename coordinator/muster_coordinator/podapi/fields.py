@@ -1,8 +1,8 @@
 """The parts of every message of the pod API: checked fields, the bases of requests and answers, refusals.
 
-Messages are JSON in camelCase. Requests refuse unknown fields, so that a misspelled one is a 400 and not a silent
-default. Answers and events ignore them, so that an operator can be older than the pod that it calls. A partition is the
-index of an offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica
+Messages are JSON in camelCase. Unknown fields and unknown events are ignored, so that operator and pods can be one
+version apart in either direction: a new field is optional, and what a pod must not ignore is a call of its own. A
+partition is the index of an offsets partition; an epoch is a leader epoch (int32, -1: none); a log id names a replica
 (docs/replication.md).
 """
 
@@ -22,7 +22,7 @@ ADDRESSEE_HEADER = "Muster-Pod"
 """Names the pod that a call is meant for, because an address can have passed to another pod."""
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Request(msgspec.Struct, frozen=True, rename="camel"):
     """Base of requests."""
 
 
