@@ -42,10 +42,16 @@ def field_texts(settings: type) -> dict[str, str]:
 
 def range_of(setting: Setting) -> str:
     """What values it takes."""
+    if isinstance(setting.default, bool):
+        return "true, false"
     if isinstance(setting.default, str):
         return "text"
     upper = "" if setting.maximum == INT32_MAX else str(setting.maximum)
     return f"{setting.minimum}..{upper}"
+
+
+def default_of(setting: Setting) -> str:
+    return str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
 
 
 def render() -> str:
@@ -59,7 +65,7 @@ def render() -> str:
         for setting in all_settings():
             if setting.section == section.name:
                 text = texts[setting.attribute].replace("|", "\\|")
-                page.append(f"| `{setting.name}` | {setting.default} | {range_of(setting)} | {text} |")
+                page.append(f"| `{setting.name}` | {default_of(setting)} | {range_of(setting)} | {text} |")
         page.append("")
     return "\n".join(page)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.security.identity import parse_principals
 
 INT32_MAX = 2**31 - 1
 
@@ -30,10 +31,27 @@ def _ratio(default: float, kafka_name: str) -> float:
     return value
 
 
-def _text(default: str) -> str:
-    """A text that Kafka has no setting for."""
-    value: str = field(default=default, metadata={"kafka": None})
+def _flag(default: bool, kafka_name: str) -> bool:
+    """A field that is `true` or `false`."""
+    value: bool = field(default=default, metadata={"kafka": kafka_name})
     return value
+
+
+def _path() -> str:
+    """An absolute path, or empty; Kafka has no setting for it."""
+    value: str = field(default="", metadata={"kafka": None, "check": _check_path})
+    return value
+
+
+def _text(kafka_name: str, check: Callable[[str], object]) -> str:
+    """A text, empty by default. `check` raises ValueError for one that cannot be taken."""
+    value: str = field(default="", metadata={"kafka": kafka_name, "check": check})
+    return value
+
+
+def _check_path(text: str) -> None:
+    if text and not text.startswith("/"):
+        raise ValueError("an absolute path is needed")
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ class CompactionSettings:
     """Bytes per second that the cleaner reads and writes at most. Kafka has no limit by default; here the cleaner
     shares a processor with the coordinator."""
 
-    archive_dir: str = _text("")
+    archive_dir: str = _path()
     """An absolute path: each closed segment is copied there before the cleaner may touch it, as
     `__consumer_offsets-<p>/<log id>/<20 digits>.log`. Empty: nothing is archived. It must not be in a data
     directory."""
@@ -135,6 +153,21 @@ class PeerSettings:
 
 
 @dataclass(frozen=True)
+class AccessSettings:
+    """Who may do what. Without `muster.acls.file` everybody may do everything."""
+
+    acls_file: str = _path()
+    """An absolute path: the ACLs, as [access.md](access.md) describes them, read again when the file changes. A pod
+    that cannot read it does not start; a change that cannot be read is logged, and the ACLs before it stay."""
+
+    super_users: str = _text("super.users", parse_principals)
+    """Principals that may do everything whatever the ACLs say: `User:admin;User:operator`."""
+
+    allow_everyone_if_no_acl_found: bool = _flag(False, "allow.everyone.if.no.acl.found")
+    """Whether everybody may do everything with a group, topic or cluster for which there is no ACL at all."""
+
+
+@dataclass(frozen=True)
 class CoordinatorSettings:
     """Everything that can be set on a pod."""
 
@@ -143,6 +176,7 @@ class CoordinatorSettings:
     cleaner: CompactionSettings = field(default_factory=CompactionSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
 
 class SettingsError(ValueError):
@@ -155,11 +189,12 @@ class Setting:
     CoordinatorSettings."""
 
     name: str
-    default: int | float | str
+    default: int | float | str | bool
     minimum: int
     maximum: int
     section: str
     attribute: str
+    check: Callable[[str], object] | None  # of a text
 
 
 def all_settings() -> tuple[Setting, ...]:
@@ -174,7 +209,7 @@ def _all_settings() -> Iterator[Setting]:
             name = f.metadata["kafka"] or "muster." + f.name.replace("_", ".")
             minimum, maximum = f.metadata.get("minimum", 0), f.metadata.get("maximum", INT32_MAX)
             default: Any = f.default
-            yield Setting(name, default, minimum, maximum, section.name, f.name)
+            yield Setting(name, default, minimum, maximum, section.name, f.name, f.metadata.get("check"))
 
 
 def parse_settings(values: Mapping[str, str]) -> CoordinatorSettings:
@@ -209,15 +244,22 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def _parse(setting: Setting, text: str) -> int | float | str:
-    if isinstance(setting.default, str):
-        if text and not text.startswith("/"):
-            raise SettingsError(f"{setting.name}={text!r}: an absolute path is needed")
+    if setting.check is not None:
+        try:
+            setting.check(text)
+        except ValueError as error:
+            raise SettingsError(f"{setting.name}={text!r}: {error}") from None
         return text
+    if isinstance(setting.default, bool):
+        if text not in ("true", "false"):
+            raise SettingsError(f"{setting.name}={text!r}: true or false is needed")
+        return text == "true"
     try:
         value = type(setting.default)(text)
     except ValueError:
         needed = "whole number" if isinstance(setting.default, int) else "number"
         raise SettingsError(f"{setting.name}={text!r}: a {needed} is needed") from None
+    assert not isinstance(value, str)  # a text has a check
     if not setting.minimum <= value <= setting.maximum:
         raise SettingsError(f"{setting.name}={value}: must lie in [{setting.minimum}, {setting.maximum}]")
     return value

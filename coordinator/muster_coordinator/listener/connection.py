@@ -15,6 +15,7 @@ import structlog
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import ServerState
+from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
@@ -35,6 +36,7 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
+        self.identity = Identity(ANONYMOUS, "")
         self.last_active_ms = state.clock.monotonic_ms()
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
@@ -49,7 +51,11 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = self._socket = cast(asyncio.Transport, transport)
         self.answers.open(self._transport)
         peer = transport.get_extra_info("peername")
-        self._host = f"/{peer[0]}" if peer else "/unknown"
+        if peer:
+            self._host = f"/{peer[0]}"
+            self.identity = Identity(ANONYMOUS, normal_host(peer[0]))
+        else:
+            self._host = "/unknown"
         self._state.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

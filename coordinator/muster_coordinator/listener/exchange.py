@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.security.identity import Identity
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
 
@@ -20,6 +21,8 @@ class Answers(Protocol):
 
 class AnsweringConnection(Protocol):
     """The connection, as an exchange knows it."""
+
+    identity: Identity
 
     @property
     def answers(self) -> Answers: ...

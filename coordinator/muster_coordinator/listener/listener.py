@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from muster_coordinator.listener.connection import KafkaConnection
 from muster_coordinator.listener.state import Handler, ServerState
@@ -18,10 +18,18 @@ CLOSING_MS = 5000
 
 
 class KafkaListener:
-    """`state` is what connections and metrics share. `handlers`: see `ServerState`."""
+    """`state` is what connections and metrics share. `handlers`: see `ServerState`. `look` looks for files that have
+    changed, at each housekeeping."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, handlers: Mapping[type, Handler]) -> None:
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        clock: Clock,
+        handlers: Mapping[type, Handler],
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
         self.state = ServerState(settings, clock, handlers)
+        self._look = look
         self._server: asyncio.Server | None = None
         self._housekeeping: asyncio.TimerHandle | None = None
 
@@ -47,6 +55,7 @@ class KafkaListener:
             await self._server.wait_closed()
 
     def _housekeep(self) -> None:
+        self._look()
         state = self.state
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms

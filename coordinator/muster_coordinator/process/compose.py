@@ -20,6 +20,7 @@ import structlog
 from aiohttp import web
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.listener.access.table import guarded_table
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListener
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
@@ -45,9 +46,16 @@ from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
 from muster_coordinator.records import batch as records_batch
+from muster_coordinator.security.acl_file import parse_acls
+from muster_coordinator.security.acls import Authorizer
+from muster_coordinator.security.identity import parse_principals
+from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
 from muster_coordinator.shard.fencing import Fencing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster_coordinator.listener.state import Handler
     from muster_coordinator.process.options import ProcessOptions
     from muster_coordinator.settings import CoordinatorSettings
 
@@ -109,7 +117,7 @@ async def _start(
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
-    listener = KafkaListener(settings.listener, clock, handler_table(view, manager.shards, manager.submit_early))
+    listener = _listener(settings, clock, view, handler_table(view, manager.shards, manager.submit_early))
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
@@ -145,6 +153,26 @@ async def _start(
         compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
     )
     return pod
+
+
+def _listener(
+    settings: CoordinatorSettings, clock: SystemClock, view: ClusterView, handlers: Mapping[type, Handler]
+) -> KafkaListener:
+    """Without a file of ACLs the handlers are as they are: nothing is asked on the way of a request."""
+    access = settings.access
+    if not access.acls_file:
+        return KafkaListener(settings.listener, clock, handlers)
+    supers = parse_principals(access.super_users)
+
+    def authorizer(content: bytes) -> Authorizer:
+        return Authorizer(parse_acls(content), supers, allow_without_acl=access.allow_everyone_if_no_acl_found)
+
+    try:
+        acls = WatchedFile(Path(access.acls_file), authorizer)
+    except SecurityFileError as error:
+        raise StartError(f"muster.acls.file: {error}") from None
+    guarded = guarded_table(handlers, lambda: acls.value, view.name_of)
+    return KafkaListener(settings.listener, clock, guarded, acls.look)
 
 
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:

@@ -240,6 +240,7 @@ class DescribedGroup(_Message, frozen=True):
     protocol_type: str = ""
     protocol_data: str = ""
     members: tuple[DescribedMember, ...] = ()
+    authorized_operations: int | None = None  # None: as the whole answer says
 
 
 # -- DeleteGroups (42), OffsetDelete (47) -----------------------------------------------------------------------------

@@ -39,6 +39,12 @@ def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
         writer.byte_string(value.assignment)
         writer.tagged_fields()
 
+    def operations(value: DescribedGroup) -> int:
+        if value.error_code:
+            return OPERATIONS_NOT_REQUESTED
+        of_group = value.authorized_operations
+        return response.authorized_operations if of_group is None else of_group
+
     def group(value: DescribedGroup) -> None:
         writer.int16(value.error_code)
         if version >= 6:
@@ -49,7 +55,7 @@ def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
         writer.string(value.protocol_data)
         writer.array(value.members, member)
         if version >= 3:
-            writer.int32(OPERATIONS_NOT_REQUESTED if value.error_code else response.authorized_operations)
+            writer.int32(operations(value))
         writer.tagged_fields()
 
     if version >= 1:

@@ -32,7 +32,7 @@ class ClusterHandlers:
         view = self._view
         if request.topics is None:
             topics = tuple(self._topic(name) for name in view.topics)
-        elif exchange.version in _ID_WITHOUT_NAME and any(t.name is None or any(t.topic_id) for t in request.topics):
+        elif asks_by_id_in_vain(request, exchange.version):
             refused = tuple(
                 w.MetadataTopic(t.name or "", t.topic_id, ErrorCode.INVALID_REQUEST) for t in request.topics
             )
@@ -155,6 +155,12 @@ class ClusterHandlers:
 
     def _controller_id(self) -> int:
         return min(self._view.brokers, default=-1)
+
+
+def asks_by_id_in_vain(request: w.MetadataRequest, version: int) -> bool:
+    """Whether it names a topic by its id in a version that only has the field."""
+    topics = request.topics or ()
+    return version in _ID_WITHOUT_NAME and any(t.name is None or any(t.topic_id) for t in topics)
 
 
 def _endpoint_error(endpoint_type: int) -> tuple[ErrorCode, str]:

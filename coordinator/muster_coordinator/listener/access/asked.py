@@ -1,0 +1,73 @@
+"""What every guard works with: the right of one client, and an answer that is changed on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.state import Handler
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from muster_coordinator.security.identity import Identity
+
+
+class Rights:
+    """What one client may do, by the ACLs of this moment."""
+
+    __slots__ = ("_authorizer", "_who")
+
+    def __init__(self, authorizer: Authorizer, who: Identity) -> None:
+        self._authorizer = authorizer
+        self._who = who
+
+    def group(self, operation: Operation, group_id: str) -> bool:
+        return self._authorizer.allows(self._who, operation, ResourceType.GROUP, group_id)
+
+    def topic(self, operation: Operation, name: str) -> bool:
+        return self._authorizer.allows(self._who, operation, ResourceType.TOPIC, name)
+
+    def transactional_id(self, operation: Operation, name: str) -> bool:
+        return self._authorizer.allows(self._who, operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def cluster(self, operation: Operation) -> bool:
+        return self._authorizer.allows(self._who, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Everything that the client may do with the resource, as bits (KIP-430)."""
+        return self._authorizer.operations(self._who, resource_type, name)
+
+
+Guard = Callable[[Any, Exchange, Rights, Handler], None]
+"""(request, its exchange, what the client may do, the handler)."""
+
+
+class ChangedAnswer:
+    """In place of an Exchange for the handler: the answer passes `change`. `request` is what the handler was given."""
+
+    __slots__ = ("_change", "_exchange", "_request")
+
+    def __init__(self, exchange: Exchange, request: Any, change: Callable[[Any], Any]) -> None:
+        self._exchange = exchange
+        self._request = request
+        self._change = change
+
+    @property
+    def version(self) -> int:
+        return self._exchange.version
+
+    @property
+    def connection(self) -> AnsweringConnection:
+        return self._exchange.connection
+
+    def answer(self, response: Any) -> None:
+        self._exchange.answer(self._change(response))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(refusal(self._request, code))
+
+
+def hand_on(request: Any, exchange: Exchange, handler: Handler, change: Callable[[Any], Any]) -> None:
+    """Have the handler carry out `request`, and change its answer."""
+    handler(request, cast(Exchange, ChangedAnswer(exchange, request, change)))  # it has all that a handler uses

@@ -1,0 +1,82 @@
+"""Guards of the requests that are about groups as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.access.asked import Guard, Rights, hand_on
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.state import Handler
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.security.acls import Operation, ResourceType
+
+_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def one_group(operation: Operation, refused: Callable[[Any], Any] | None = None) -> Guard:
+    """A request about one group. `refused` makes the refusal, where it is not the usual one."""
+
+    def guard(request: Any, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+        if rights.group(operation, request.group_id):
+            handler(request, exchange)
+        else:
+            exchange.answer(refused(request) if refused is not None else refusal(request, _REFUSED))
+
+    return guard
+
+
+def no_member(request: m.JoinGroupRequest) -> m.JoinGroupResponse:
+    """A refused JoinGroup names no member, not even the one of the request (JoinGroupRequest#getErrorResponse)."""
+    return m.JoinGroupResponse(int(_REFUSED))
+
+
+def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    """What is refused comes first."""
+    refused, allowed = [], []
+    for group in request.groups:
+        if rights.group(Operation.DESCRIBE, group.group_id):
+            allowed.append(group)
+        else:
+            refused.append(m.DescribedGroup(group.group_id, int(_REFUSED)))
+
+    def described(group: m.DescribedGroup) -> m.DescribedGroup:
+        if not request.include_authorized_operations or group.error_code:
+            return group
+        operations = rights.operations(ResourceType.GROUP, group.group_id)
+        return msgspec.structs.replace(group, authorized_operations=operations)
+
+    def change(response: w.DescribeGroupsResponse) -> w.DescribeGroupsResponse:
+        return w.DescribeGroupsResponse((*refused, *map(described, response.groups)), response.authorized_operations)
+
+    hand_on(msgspec.structs.replace(request, groups=tuple(allowed)), exchange, handler, change)
+
+
+def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    """Who may describe the cluster sees all groups, others those that they may describe."""
+    if rights.cluster(Operation.DESCRIBE):
+        handler(request, exchange)
+        return
+
+    def change(response: m.ListGroupsResponse) -> m.ListGroupsResponse:
+        visible = [group for group in response.groups if rights.group(Operation.DESCRIBE, group.group_id)]
+        return m.ListGroupsResponse(response.error_code, tuple(visible))
+
+    hand_on(request, exchange, handler, change)
+
+
+def delete_groups(request: w.DeleteGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    """What is refused comes last, and each name once."""
+    names = dict.fromkeys(request.group_ids)
+    allowed = tuple([name for name in names if rights.group(Operation.DELETE, name)])
+    refused = tuple([m.DeleteGroupResponse(name, int(_REFUSED)) for name in names if name not in allowed])
+
+    def change(response: w.DeleteGroupsResponse) -> w.DeleteGroupsResponse:
+        return w.DeleteGroupsResponse(response.results + refused)
+
+    hand_on(w.DeleteGroupsRequest(allowed), exchange, handler, change)

@@ -1,0 +1,81 @@
+"""Guards of ListOffsets, Fetch and Produce."""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.access.asked import Rights, hand_on
+from muster_coordinator.listener.access.offsets import NameOf
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.state import Handler
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.security.acls import Operation
+
+_REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def list_offsets(request: w.ListOffsetsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    refused = tuple(
+        [
+            (name, tuple([(each[0], _REFUSED, -1, -1, -1) for each in partitions]))
+            for name, partitions in request.topics
+            if not rights.topic(Operation.DESCRIBE, name)
+        ]
+    )
+    allowed = tuple([each for each in request.topics if rights.topic(Operation.DESCRIBE, each[0])])
+
+    def change(response: w.ListOffsetsResponse) -> w.ListOffsetsResponse:
+        return w.ListOffsetsResponse(response.topics + refused)
+
+    hand_on(msgspec.structs.replace(request, topics=allowed), exchange, handler, change)
+
+
+def produce(request: w.ProduceRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    """Always refused; who may not write learns that, and not what the topic is."""
+    refused = tuple(
+        [
+            (name, tuple([(partition, _REFUSED) for partition in partitions]))
+            for name, partitions in request.topics
+            if not rights.topic(Operation.WRITE, name)
+        ]
+    )
+    allowed = tuple([each for each in request.topics if rights.topic(Operation.WRITE, each[0])])
+
+    def change(response: w.ProduceResponse) -> w.ProduceResponse:
+        message = response.error_message if allowed else None
+        return w.ProduceResponse(response.topics + refused, message)
+
+    hand_on(msgspec.structs.replace(request, topics=allowed), exchange, handler, change)
+
+
+class FetchGuard:
+    def __init__(self, name_of: NameOf) -> None:
+        self._name_of = name_of
+
+    def __call__(self, request: w.FetchRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+        """Nothing is waited for if nothing is left to wait for."""
+        allowed = tuple([topic for topic in request.topics if self._may(topic, rights)])
+        if len(allowed) == len(request.topics):
+            handler(request, exchange)
+            return
+        refused = tuple(
+            [
+                w.FetchedTopic(topic.name, topic.topic_id, tuple([(p, _REFUSED, -1) for p, _, _ in topic.partitions]))
+                for topic in request.topics
+                if not self._may(topic, rights)
+            ]
+        )
+
+        def change(response: w.FetchResponse) -> w.FetchResponse:
+            if response.error_code:
+                return response
+            return msgspec.structs.replace(response, topics=response.topics + refused)
+
+        wait_ms = request.max_wait_ms if allowed else 0
+        hand_on(msgspec.structs.replace(request, topics=allowed, max_wait_ms=wait_ms), exchange, handler, change)
+
+    def _may(self, topic: w.FetchTopic, rights: Rights) -> bool:
+        """An id that no topic has is left to the handler."""
+        name = topic.name if topic.name is not None else self._name_of(topic.topic_id)
+        return name is None or rights.topic(Operation.READ, name)
