@@ -35,6 +35,9 @@ def coordinator(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.Com
         (("--pod", "pod-0", "--data-dir", "d", "--kafka-listen", "9092"), "--kafka-listen '9092' is not of the form"),
         (("--pod", "pod-0", "--data-dir", "d", "--config", "group.max.sise=1"), "did you mean group.max.size?"),
         (("--pod", "pod-0", "--data-dir", "d", "--config", "group.max.size"), "NAME=VALUE"),
+        (("--pod", "pod-0", "--data-dir", "d", "--listener", "outside"), "--listener 'outside' is not of the form"),
+        (("--pod", "pod-0", "--data-dir", "d", *["--listener=a=h:1"] * 2), "a name of its own"),
+        (("--pod", "pod-0", "--data-dir", "d", "--listener", "a=9094"), "--listener a '9094' is not of the form"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_names_the_option(arguments: tuple[str, ...], message: str) -> None:

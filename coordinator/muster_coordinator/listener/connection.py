@@ -8,13 +8,14 @@ on.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import cast
 
 import structlog
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
-from muster_coordinator.listener.state import ServerState
+from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
@@ -26,8 +27,9 @@ logger = structlog.get_logger(__name__)
 class KafkaConnection(asyncio.Protocol):
     """Implements `state.Connection`, `exchange.AnsweringConnection` and `answer_queue.Flow`."""
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, state: ServerState, handlers: Mapping[type, Handler]) -> None:
         self._state = state
+        self._handlers = handlers
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
         self.answers = AnswerQueue(self)
         self.paused_reading = False
@@ -87,7 +89,7 @@ class KafkaConnection(asyncio.Protocol):
                     answers.pending.append(exchange)
                     answers.request_bytes += size
                     state.requests[api.key] += 1
-                    state.handlers[type(request)](request, exchange)
+                    self._handlers[type(request)](request, exchange)
                 except UnsupportedRequestError as error:
                     self._unsupported(error)
         except FrameTooLargeError as error:

@@ -1,4 +1,4 @@
-"""The Kafka listener of a pod: accepts connections, and closes idle ones."""
+"""The Kafka listeners of a pod: accept connections, and close idle ones."""
 
 from __future__ import annotations
 
@@ -17,42 +17,40 @@ CLOSING_MS = 5000
 """How long a connection that is being closed may take to read its last answers."""
 
 
-class KafkaListener:
-    """`state` is what connections and metrics share. `handlers`: see `ServerState`. `look` looks for files that have
-    changed, at each housekeeping."""
+class KafkaListeners:
+    """`state` is what connections and metrics share. `look` looks for files that have changed, at each housekeeping."""
 
-    def __init__(
-        self,
-        settings: ListenerSettings,
-        clock: Clock,
-        handlers: Mapping[type, Handler],
-        look: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.state = ServerState(settings, clock, handlers)
+    def __init__(self, settings: ListenerSettings, clock: Clock, look: Callable[[], object] = lambda: None) -> None:
+        self.state = ServerState(settings, clock)
         self._look = look
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._housekeeping: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<KafkaListener connections={len(self.state.connections)}>"
+        return f"<KafkaListeners connections={len(self.state.connections)}>"
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError when the address is taken."""
+    async def listen(self, host: str, port: int, handlers: Mapping[type, Handler]) -> int:
+        """Listen at one more address; returns the port. Raises OSError when the address is taken.
+
+        `handlers` maps the type of a decoded request to what carries it out.
+        """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: KafkaConnection(self.state), host, port, backlog=1024)
-        self._housekeep()
-        return int(self._server.sockets[0].getsockname()[1])
+        server = await loop.create_server(lambda: KafkaConnection(self.state, handlers), host, port, backlog=1024)
+        self._servers.append(server)
+        if self._housekeeping is None:
+            self._housekeep()
+        return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop accepting, write what is ready, close every connection."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in tuple(self.state.connections):
             connection.close()
-        if self._server is not None:
-            await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
 
     def _housekeep(self) -> None:
         self._look()

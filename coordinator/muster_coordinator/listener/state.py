@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import structlog
@@ -41,12 +41,11 @@ class Connection(Protocol):
 
 
 class ServerState:
-    """One per listener. `handlers` maps the type of a decoded request to what carries it out."""
+    """One per pod: limits and counters are about the connections of all listeners."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, handlers: Mapping[type, Handler]) -> None:
+    def __init__(self, settings: ListenerSettings, clock: Clock) -> None:
         self.settings = settings
         self.clock = clock
-        self.handlers = handlers
         self.now_ms = clock.monotonic_ms()  # as of the last housekeeping: idle times need no more
         self.requests: Counter[int] = Counter()  # by API key
         self.connection_errors: Counter[str] = Counter()  # by reason

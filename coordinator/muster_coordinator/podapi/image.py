@@ -9,13 +9,29 @@ import msgspec
 from muster_coordinator.podapi.fields import Answer, FencingToken, LogId, NodeId, Partition, Request
 
 
-class Broker(Request, frozen=True):
-    """A pod as Kafka clients see it: node id and advertised address."""
+class Endpoint(Request, frozen=True):
+    """The address at which clients of one listener reach a pod."""
+
+    listener: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class Broker(Request, frozen=True, omit_defaults=True):
+    """A pod as Kafka clients see it: node id and advertised address. `endpoints`: of the listeners that have a name."""
 
     node_id: NodeId
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     pod: str
+    endpoints: tuple[Endpoint, ...] = ()
+
+    def on(self, listener: str) -> Broker | None:
+        """The pod as clients of a listener see it ("": the one without a name); None: they do not reach it."""
+        if not listener:
+            return self
+        found = next((each for each in self.endpoints if each.listener == listener), None)
+        return None if found is None else Broker(self.node_id, found.host, found.port, self.pod)
 
 
 class PartitionLeader(Request, frozen=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import uuid
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,8 @@ from aiohttp import web
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.access.table import guarded_table
 from muster_coordinator.listener.handlers.table import handler_table
-from muster_coordinator.listener.listener import KafkaListener
+from muster_coordinator.listener.listener import KafkaListeners
+from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
@@ -60,6 +62,10 @@ if TYPE_CHECKING:
     from muster_coordinator.settings import CoordinatorSettings
 
 logger = structlog.get_logger(__name__)
+
+
+Guard = Callable[[Mapping[type, Handler]], Mapping[type, Handler]]
+"""Puts the checks of what clients may do in front of handlers."""
 
 
 class StartError(Exception):
@@ -117,7 +123,8 @@ async def _start(
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
-    listener = _listener(settings, clock, view, handler_table(view, manager.shards, manager.submit_early))
+    guard, look = _access(settings, view)
+    listeners = KafkaListeners(settings.listener, clock, look)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
@@ -134,11 +141,17 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    api = build_app(pod, PodMetrics(listener, manager, network).render)
+    api = build_app(pod, PodMetrics(listeners, manager, network).render)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
-    await _listen(options, stack, manager, network, api, listener)
+    await _listen(options, stack, manager, network, api)
+    await _serve_clients(
+        options,
+        stack,
+        listeners,
+        lambda name: guard(handler_table(view, manager.shards, manager.submit_early, name)),
+    )
     pod.listening()
     logger.info(
         "listening",
@@ -146,6 +159,7 @@ async def _start(
         node_id=options.node_id,
         kafka="{}:{}".format(*options.kafka_listen),
         advertised=advertised,
+        listeners={name: "{}:{}".format(*address) for name, address in options.listeners.items()},
         api="{}:{}".format(*options.api_listen),
         peers=network.address,
         data_dir=str(options.data_dir),
@@ -155,13 +169,13 @@ async def _start(
     return pod
 
 
-def _listener(
-    settings: CoordinatorSettings, clock: SystemClock, view: ClusterView, handlers: Mapping[type, Handler]
-) -> KafkaListener:
-    """Without a file of ACLs the handlers are as they are: nothing is asked on the way of a request."""
+def _access(settings: CoordinatorSettings, view: ClusterView) -> tuple[Guard, Callable[[], object]]:
+    """What goes around the handlers, and what looks for another file of ACLs. Without such a file the handlers are as
+    they are: nothing is asked on the way of a request.
+    """
     access = settings.access
     if not access.acls_file:
-        return KafkaListener(settings.listener, clock, handlers)
+        return lambda handlers: handlers, lambda: None
     supers = parse_principals(access.super_users)
 
     def authorizer(content: bytes) -> Authorizer:
@@ -171,8 +185,7 @@ def _listener(
         acls = WatchedFile(Path(access.acls_file), authorizer)
     except SecurityFileError as error:
         raise StartError(f"muster.acls.file: {error}") from None
-    guarded = guarded_table(handlers, lambda: acls.value, view.name_of)
-    return KafkaListener(settings.listener, clock, guarded, acls.look)
+    return lambda handlers: guarded_table(handlers, lambda: acls.value, view.name_of), acls.look
 
 
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:
@@ -190,7 +203,6 @@ async def _listen(
     manager: ReplicaManager,
     network: PeerNetwork,
     api: web.Application,
-    listener: KafkaListener,
 ) -> None:
     """Other pods first, clients last."""
     host = options.advertise[0]
@@ -201,10 +213,22 @@ async def _listen(
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, *options.api_listen).start()
-        await listener.start(*options.kafka_listen)
     except OSError as error:
         raise StartError(f"cannot listen: {error}") from error
-    stack.push_async_callback(listener.stop)
+
+
+async def _serve_clients(
+    options: ProcessOptions,
+    stack: AsyncExitStack,
+    listeners: KafkaListeners,
+    handlers: Callable[[str], Mapping[type, Handler]],
+) -> None:
+    stack.push_async_callback(listeners.stop)
+    try:
+        for name, address in {"": options.kafka_listen, **options.listeners}.items():
+            await listeners.listen(*address, handlers(name))
+    except OSError as error:
+        raise StartError(f"cannot listen: {error}") from error
 
 
 def _manager_settings(settings: CoordinatorSettings, boot_id: str) -> ManagerSettings:

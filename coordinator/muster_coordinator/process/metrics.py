@@ -13,7 +13,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.listener.listener import KafkaListener
+from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.shard.metrics import Histogram
@@ -31,7 +31,7 @@ _EVENT_TEXTS = {
 class PodCollector(Collector):
     """Names and meanings are listed in docs/metrics.md; a test pins them."""
 
-    def __init__(self, listener: KafkaListener, manager: ReplicaManager, network: PeerNetwork) -> None:
+    def __init__(self, listener: KafkaListeners, manager: ReplicaManager, network: PeerNetwork) -> None:
         self._listener = listener
         self._manager = manager
         self._network = network
@@ -210,7 +210,7 @@ def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFam
 class PodMetrics:
     """The registry of one pod; `render` is the body of GET /metrics."""
 
-    def __init__(self, listener: KafkaListener, manager: ReplicaManager, network: PeerNetwork) -> None:
+    def __init__(self, listener: KafkaListeners, manager: ReplicaManager, network: PeerNetwork) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(PodCollector(listener, manager, network))
         ProcessCollector(registry=self._registry)

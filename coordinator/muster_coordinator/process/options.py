@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class ProcessOptions:
     data_dir: Path
     kafka_listen: tuple[str, int]
     advertise: tuple[str, int]
+    listeners: Mapping[str, tuple[str, int]]  # more of them, by name; the metadata image has what they advertise
     api_listen: tuple[str, int]
     peer_listen: tuple[str, int]
     peer_advertise: tuple[str, int] | None  # None: the advertised host, with the port that the peer listener has
@@ -39,7 +40,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         description="A coordinator pod of Muster: Kafka's group coordinator for the partitions that it is given.",
         epilog="Options may be environment variables instead: MUSTER_POD, MUSTER_NODE_ID, MUSTER_DATA_DIR, "
         "MUSTER_KAFKA_LISTEN, MUSTER_ADVERTISE, MUSTER_API_LISTEN, MUSTER_PEER_LISTEN, MUSTER_PEER_ADVERTISE, "
-        "MUSTER_POD_UID, MUSTER_LOG_FORMAT, MUSTER_CONFIG (one NAME=VALUE per line).",
+        "MUSTER_POD_UID, MUSTER_LOG_FORMAT, MUSTER_CONFIG and MUSTER_LISTENERS (one NAME=VALUE per line).",
     )
     env = os.environ
     parser.add_argument("--pod", default=env.get("MUSTER_POD"), help="name of this pod")
@@ -59,6 +60,13 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         default=env.get("MUSTER_ADVERTISE"),
         metavar="HOST:PORT",
         help="what clients are told to connect to",
+    )
+    parser.add_argument(
+        "--listener",
+        action="append",
+        default=[],
+        metavar="NAME=HOST:PORT",
+        help="one more listener for Kafka clients, which are told what the operator advertises there (repeatable)",
     )
     parser.add_argument(
         "--api-listen", default=env.get("MUSTER_API_LISTEN", "0.0.0.0:9640"), metavar="HOST:PORT", help="pod API"
@@ -84,7 +92,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         if not getattr(given, option):
             name = option.replace("_", "-")
             raise UsageError(f"--{name} is needed (or MUSTER_{option.upper()})")
-    assignments = [line for line in env.get("MUSTER_CONFIG", "").splitlines() if line.strip()] + given.config
+    assignments = [*_lines(env.get("MUSTER_CONFIG", "")), *given.config]
     kafka_listen = _address(given.kafka_listen, "--kafka-listen")
     return ProcessOptions(
         pod=given.pod,
@@ -93,12 +101,27 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         data_dir=Path(given.data_dir),
         kafka_listen=kafka_listen,
         advertise=_address(given.advertise, "--advertise") if given.advertise else kafka_listen,
+        listeners=_listeners([*_lines(env.get("MUSTER_LISTENERS", "")), *given.listener]),
         api_listen=_address(given.api_listen, "--api-listen"),
         peer_listen=_address(given.peer_listen, "--peer-listen"),
         peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
         log_format=given.log_format,
         settings=parse_settings(parse_assignments(assignments)),
     )
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _listeners(given: Iterable[str]) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    for text in given:
+        name, equals, address = text.partition("=")
+        if not equals or not name or name in found:
+            raise UsageError(f"--listener {text!r} is not of the form NAME=HOST:PORT with a name of its own")
+        found[name] = _address(address, f"--listener {name}")
+    return found
 
 
 def _node_id(given: int | str | None, pod: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
-from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
 
@@ -110,3 +110,67 @@ def test_after_a_reshard_groups_hash_with_the_new_count_into_new_indexes_that_cl
     ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
     [topic] = answers[0].topics
     assert [(each.partition, each.leader_id) for each in topic.partitions] == [(0, -1), (1, 2), (2, -1)]
+
+
+OUTSIDE = msgspec.structs.replace(
+    IMAGE,
+    brokers=(
+        Broker(0, "host-0", 9092, "pod-0"),
+        Broker(1, "host-1", 9092, "pod-1", (Endpoint("other", "o", 1), Endpoint("outside", "node-a", 30001))),
+        Broker(2, "host-2", 9092, "pod-2", (Endpoint("outside", "node-b", 30002),)),
+    ),
+    leaders=(PartitionLeader(0, 1, 5), PartitionLeader(1, 0, 5)),
+)
+"""Clients from outside do not reach pod-0."""
+
+
+def asked(listener: str, call: str, request: object) -> Any:
+    view = ClusterView()
+    view.update(OUTSIDE)
+    answers: list[Any] = []
+    exchange: Any = SimpleNamespace(version=9, answer=answers.append)
+    getattr(ClusterHandlers(view, listener), call)(request, exchange)
+    return answers[0]
+
+
+def groups_of(partition: int) -> str:
+    return next(f"g-{n}" for n in range(50) if partition_for(f"g-{n}", 2) == partition)
+
+
+@pytest.mark.parametrize(
+    ("listener", "brokers", "controller"),
+    [
+        ("", [(0, "host-0", 9092), (1, "host-1", 9092), (2, "host-2", 9092)], 0),
+        ("outside", [(1, "node-a", 30001), (2, "node-b", 30002)], 1),
+        ("unknown", [], -1),
+    ],
+)
+def test_clients_are_told_the_addresses_of_the_listener_that_they_came_in_by(
+    listener: str, brokers: list[tuple[int, str, int]], controller: int
+) -> None:
+    for call, request in (
+        ("metadata", w.MetadataRequest(None)),
+        ("describe_cluster", w.DescribeClusterRequest(False)),
+    ):
+        answer = asked(listener, call, request)
+        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == brokers
+        assert answer.controller_id == controller
+
+
+@pytest.mark.parametrize(
+    ("listener", "partition", "leader"),
+    [
+        ("", 0, (1, "host-1", 9092)),
+        ("outside", 0, (1, "node-a", 30001)),
+        ("", 1, (0, "host-0", 9092)),
+        ("outside", 1, (-1, "", -1)),
+    ],
+)
+def test_coordinator_of_a_group_is_where_the_client_reaches_it_or_not_available(
+    listener: str, partition: int, leader: tuple[int, str, int]
+) -> None:
+    request = w.FindCoordinatorRequest(w.KEY_TYPE_GROUP, (groups_of(partition),))
+    [found] = asked(listener, "find_coordinator", request).coordinators
+    assert (found.node_id, found.host, found.port) == leader
+    [topic] = asked(listener, "metadata", w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),))).topics
+    assert topic.partitions[partition].leader_id == leader[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
@@ -22,8 +24,13 @@ _CLASSIC_ONLY = "Muster has the classic group protocol only: set group.protocol=
 
 
 class ClusterHandlers:
-    def __init__(self, view: ClusterView) -> None:
+    """Of one listener: a client is told addresses of the listener that it came in by, as in Kafka. A pod without one
+    does not exist for it.
+    """
+
+    def __init__(self, view: ClusterView, listener: str = "") -> None:
         self._view = view
+        self._listener = listener
 
     def api_versions(self, request: w.ApiVersionsRequest, exchange: Exchange) -> None:
         exchange.answer(api_versions_response(request))
@@ -93,7 +100,7 @@ class ClusterHandlers:
         if key_type != w.KEY_TYPE_GROUP:
             return w.Coordinator(key, error_code=ErrorCode.INVALID_REQUEST, error_message=_MALFORMED)
         partition = self._view.partition_of(key)
-        leader = self._view.leader_of(partition) if partition is not None else None
+        leader = self._led_by(partition)[1] if partition is not None else None
         if leader is None:
             return w.Coordinator(key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return w.Coordinator(key, leader.node_id, leader.host, leader.port)
@@ -116,7 +123,7 @@ class ClusterHandlers:
 
     def _topic(self, name: str) -> w.MetadataTopic:
         """A declared topic: its partitions are spread over the pods, which answer ListOffsets and Fetch for them."""
-        nodes = sorted(self._view.brokers)
+        nodes = sorted(broker.node_id for broker in self._pods())
         return w.MetadataTopic(
             name=name,
             topic_id=self._view.id_of(name),
@@ -142,7 +149,7 @@ class ClusterHandlers:
 
     def _offsets_partition(self, number: int, own_index: int) -> w.MetadataPartition:
         """Led by whom FindCoordinator names for its groups."""
-        epoch, leader = self._view.led_by(own_index)
+        epoch, leader = self._led_by(own_index)
         return self._partition(number, -1 if leader is None else leader.node_id, max(epoch, 0))
 
     def _partition(self, index: int, leader: int, epoch: int) -> w.MetadataPartition:
@@ -150,11 +157,21 @@ class ClusterHandlers:
             return w.MetadataPartition(index, -1, ErrorCode.LEADER_NOT_AVAILABLE, epoch)
         return w.MetadataPartition(index, leader, ErrorCode.NONE, epoch, (leader,), (leader,))
 
+    def _led_by(self, partition: int) -> tuple[int, Broker | None]:
+        epoch, leader = self._view.led_by(partition)
+        return epoch, None if leader is None else leader.on(self._listener)
+
+    def _pods(self) -> Iterator[Broker]:
+        for _, broker in sorted(self._view.brokers.items()):
+            told = broker.on(self._listener)
+            if told is not None:
+                yield told
+
     def _brokers(self) -> tuple[w.MetadataBroker, ...]:
-        return tuple(_wire_broker(b) for _, b in sorted(self._view.brokers.items()))
+        return tuple(map(_wire_broker, self._pods()))
 
     def _controller_id(self) -> int:
-        return min(self._view.brokers, default=-1)
+        return min((broker.node_id for broker in self._pods()), default=-1)
 
 
 def asks_by_id_in_vain(request: w.MetadataRequest, version: int) -> bool:

@@ -15,9 +15,11 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.shard import Shard
 
 
-def handler_table(view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> dict[type, Handler]:
-    """Request type -> handler. Every served API decodes to a type in here, which a test checks."""
-    cluster = ClusterHandlers(view)
+def handler_table(
+    view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly, listener: str = ""
+) -> dict[type, Handler]:
+    """Request type -> handler, for a listener. Every served API decodes to a type in here, which a test checks."""
+    cluster = ClusterHandlers(view, listener)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
     by_id = TopicIdHandlers(view, groups.route)
