@@ -58,8 +58,7 @@ def unflushed_rows(segments: Iterable[SegmentFile]) -> list[dict[str, Any]]:
     """The records that these segments lack, as rows of the pipeline's table of problems. Blocks."""
     return [
         {
-            "file": each.segment.path,
-            "offsets_partition": each.segment.offsets_partition,
+            **each.segment.origin().place,
             "position": each.position,
             "offset": each.offset,
             "kind": Kind.DAMAGED,
@@ -96,7 +95,7 @@ def unflushed(segments: Iterable[SegmentFile]) -> Iterator[Unflushed]:
 
 def _compare(journal: HistoryBuilder, home: Path, segment: SegmentFile, position: int, offset: int) -> Unflushed:
     """Compare one log with the journal. Raises PromiseError, OSError."""
-    key = (segment.offsets_partition or 0, hash_log_id(PromiseFile.open(OsDisk(), home).log_id))
+    key = (segment.number or 0, hash_log_id(PromiseFile.open(OsDisk(), home).log_id))
     records = journal.known_ends.get(key, 0) - offset
     if records <= 0:
         return Unflushed(segment, position, offset)

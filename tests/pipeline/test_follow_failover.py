@@ -49,9 +49,7 @@ class Follower:
         batches: list[pa.RecordBatch] = []
         for split in ranges(segments, self._at, end):
             with open_segment(split.segment.path) as source:
-                batches += Decoder(fail_fast=True).decode(
-                    source, split.segment.offsets_partition, split.start, split.end
-                )
+                batches += Decoder(fail_fast=True).decode(source, split.segment.origin(split.start), split.end)
         self.rows += pa.Table.from_batches(batches, SCHEMA).drop_columns(["file", "position"]).to_pylist()
         self._at = end
         return max((row["committed_offset"] for row in self.rows if row["kind"] == "offset_commit"), default=0)

@@ -139,7 +139,7 @@ async def offsets_of_a_broker_on(logs: Path, directory: Path) -> Offsets:
 def rows(segments: list[SegmentFile]) -> Iterator[dict[str, Any]]:
     for segment in segments:
         with FileBytes(segment.path) as source:
-            for batch in Decoder(fail_fast=True).decode(source, segment.offsets_partition):
+            for batch in Decoder(fail_fast=True).decode(source, segment.origin()):
                 yield from batch.to_pylist()
 
 

@@ -109,7 +109,8 @@ def test_errors_are_one_line_and_exit_code_1(tables: Path, tmp_path: Path) -> No
         f"Error: {tmp_path} holds no tables: `muster pipeline tables` makes them\n",
     )
     result = run("offsets", tmp_path)
-    assert (result.exit_code, result.output) == (1, f"Error: no segments under {tmp_path}\n")
+    told = f"Error: no segments of __consumer_offsets under {tmp_path}\n"
+    assert (result.exit_code, result.output) == (1, told)
     result = run("tables", tables.parent / "logs", "--output", tmp_path / "t", "--fail-fast")
     assert result.exit_code == 0, result.output  # a tail may be a write under way
     log = tmp_path / "__consumer_offsets-0" / f"{0:020d}.log"

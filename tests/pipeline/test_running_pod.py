@@ -50,9 +50,7 @@ class Follower:
         batches: list[pa.RecordBatch] = []
         for split in ranges(segments, self.at, end):
             with open_segment(split.segment.path) as source:
-                batches += Decoder(COMMITS, fail_fast=True).decode(
-                    source, split.segment.offsets_partition, split.start, split.end
-                )
+                batches += Decoder(COMMITS, fail_fast=True).decode(source, split.segment.origin(split.start), split.end)
         self.rows += pa.Table.from_batches(batches, SCHEMA).to_pylist()
         self.at = end
 

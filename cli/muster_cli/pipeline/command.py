@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster_cli.errors import CliError
-from muster_cli.pipeline.queries import groups, offsets, quality, rebalances
+from muster_cli.pipeline.queries import groups, offsets, quality, rebalances, transactions
 from muster_cli.pipeline.report import report, report_options, write
 from muster_cli.pipeline.spark import clear_errors, master_option, spark
 from muster_cli.progress import steps
@@ -164,5 +164,5 @@ def _show_run(manifest: Manifest, output: Path, as_json: bool, **more: str) -> N
 
 
 pipeline.add_command(report)
-for _query in (offsets, groups, rebalances, quality):
+for _query in (offsets, groups, rebalances, transactions, quality):
     pipeline.add_command(_query)

@@ -1,4 +1,4 @@
-"""`muster pipeline offsets`, `groups`, `rebalances` and `quality`: answers from tables or logs.
+"""`muster pipeline offsets`, `groups`, `rebalances`, `transactions` and `quality`: answers from tables or logs.
 
 Only an answer from logs, or about a past moment, starts Spark, which needs Java, unless `--engine local` is given.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -99,6 +100,48 @@ def rebalances(source: tuple[str, ...], groups: tuple[str, ...], engine: str, as
             rows = _rows(source, "rebalances", groups)
         rows.sort(key=lambda row: (row["group"], row["offset"]))
         _show(rows, ["group", "timestamp_ms", "generation", "members_after", "joined", "left"], as_json)
+
+
+@click.command()
+@_SOURCE
+@_AT
+@click.option("--open", "only_open", is_flag=True, help="Only ids with an open transaction.")
+@_JSON
+def transactions(source: tuple[str, ...], at: datetime | None, only_open: bool, as_json: bool) -> None:
+    """Transactional ids with their producers and transactions, now or at a past moment. Needs no Spark.
+
+    An open transaction has its age at that moment; it is overdue when its time-out is over and it was not aborted.
+    """
+    with clear_errors():
+        from muster_pipeline.tables.local import local_transactions
+
+        at_ms = _milliseconds(at)
+        now_ms = int(time.time() * 1000) if at_ms is None else at_ms
+        rows = [_with_age(row, now_ms) for row in local_transactions(source, at_ms).to_pylist()]
+        rows = [row for row in rows if row["age_ms"] is not None or not only_open]
+        rows.sort(key=lambda row: (row["transactional_id"], row["offset"]))
+        columns = ["transactional_id", "transaction_state", "producer_id", "producer_epoch", "transaction_partitions"]
+        columns += ["transaction_start_ms", "transaction_update_ms", "timeout", "age", "overdue"]
+        _show(rows if as_json else [_as_text(row) for row in rows], columns, as_json)
+
+
+def _with_age(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Add `age_ms` and `overdue`, as `analytics.transactions` has them; null without an open transaction."""
+    from muster_pipeline.analytics.transactions import ONGOING, PREPARED
+
+    age_ms = now_ms - row["transaction_start_ms"] if row["transaction_state"] in (ONGOING, *PREPARED) else None
+    overdue = None if age_ms is None else row["transaction_state"] == ONGOING and age_ms > row["transaction_timeout_ms"]
+    return row | {"age_ms": age_ms, "overdue": overdue}
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    from muster_pipeline.report.text import duration
+
+    return row | {
+        "transaction_partitions": [f"{each['topic']}-{each['partition']}" for each in row["transaction_partitions"]],
+        "timeout": duration(row["transaction_timeout_ms"]),
+        "age": "" if row["age_ms"] is None else duration(row["age_ms"]),
+    }
 
 
 @click.command()

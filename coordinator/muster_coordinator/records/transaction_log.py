@@ -24,7 +24,7 @@ WRITTEN_VERSION = 1
 FLEXIBLE_VERSION = 1
 LATEST_VERSION = 1
 
-_KEY_VERSION = b"\x00\x00"
+KEY_VERSION = 0
 _HEAD = Struct(">hqhib")  # version, producer id, epoch, time-out, status
 _TIMES = Struct(">qq")
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION = 0, 1, 2  # tags
@@ -73,7 +73,7 @@ class TransactionRecord(msgspec.Struct, frozen=True, gc=False):
 
 def encode_transaction_key(transactional_id: str) -> bytes:
     """ValueError if the id does not fit its int16 length."""
-    return _KEY_VERSION + encode_string(transactional_id)
+    return INT16.pack(KEY_VERSION) + encode_string(transactional_id)
 
 
 def encode_transaction_value(value: TransactionLogValue) -> bytes:
@@ -116,8 +116,9 @@ def decode_transaction_record(key: bytes | None, value: bytes | None) -> Transac
     unknown record, which Kafka skips too."""
     if key is None or len(key) < 2:
         raise RecordDecodeError("record without a key" if key is None else f"key of {len(key)} bytes")
-    if not key.startswith(_KEY_VERSION):
-        return UnknownRecord(int.from_bytes(key[:2], "big", signed=True), "")
+    version = int.from_bytes(key[:2], "big", signed=True)
+    if version != KEY_VERSION:
+        return UnknownRecord(version, "")
     transactional_id = Cursor(key, 2, "TransactionLogKey").string()
     return TransactionRecord(transactional_id, None if value is None else decode_transaction_value(value))
 

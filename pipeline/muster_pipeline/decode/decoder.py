@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -65,26 +65,26 @@ class Decoder:
     window_bytes: int = WINDOW_BYTES
 
     def decode(
-        self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
+        self, source: ByteSource, origin: Origin | None = None, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the batches that begin from byte `start` on and before `end` (None: the end of the file).
+        """Rows of the batches that begin from `origin` on and before byte `end` (None: the end of the file).
 
-        A batch begins at `start`; `splits` finds such places. Raises SegmentReadError, SegmentDamagedError.
+        A batch begins at `origin` (None: the start of a log of offsets); `splits` finds such places. Raises
+        SegmentReadError, SegmentDamagedError.
         """
-        for stretch in self.stretches(source, offsets_partition, start, end):
+        for stretch in self.stretches(source, origin or Origin(source.name), end):
             yield from self._rows(stretch.window, stretch.damages, stretch.origin)
 
-    def stretches(
-        self, source: ByteSource, offsets_partition: int | None = None, start: int = 0, end: int | None = None
-    ) -> Iterator[Stretch]:
-        """Yield the positions of the records instead of rows, for callers that use bytes. Raises SegmentReadError."""
+    def stretches(self, source: ByteSource, origin: Origin, end: int | None = None) -> Iterator[Stretch]:
+        """Yield the positions of the records from `origin` on instead of rows, for callers that use bytes. Raises
+        SegmentReadError.
+        """
         stop = source.size if end is None else min(end, source.size)
-        position = start
+        position = origin.position
         wanted = self.window_bytes
         while position < stop:
             data = source.read(position, min(wanted, source.size - position))
-            origin = Origin(source.name, offsets_partition, position)
-            stretch = self._stretch(data, origin, source, stop - position)
+            stretch = self._stretch(data, replace(origin, position=position), source, stop - position)
             if stretch.end > position:
                 yield stretch
                 wanted = self.window_bytes
@@ -126,7 +126,7 @@ class Decoder:
         self, window: Window, records: Records, damages: list[tuple[int, Damage]], origin: Origin
     ) -> Iterator[pa.RecordBatch]:
         """Pair each of `damages` with the number of the record after it."""
-        parse = parse_records(window, records)
+        parse = parse_records(window, records, of_transactions=origin.transaction_partition is not None)
         chosen = self._chosen(parse)
         fast = np.flatnonzero(chosen & ~parse.slow)
         slow = np.flatnonzero(parse.slow if self.fail_fast else chosen & parse.slow)
@@ -183,10 +183,11 @@ def decode_segment(
     *,
     file: str = "",
     offsets_partition: int | None = None,
+    transaction_partition: int | None = None,
     selection: Selection | None = None,
     fail_fast: bool = False,
 ) -> pa.Table:
     """Decode all rows of a segment's bytes. Raises SegmentDamagedError with `fail_fast`."""
     decoder = Decoder(selection or Selection(), fail_fast)
-    batches = decoder.decode(MemoryBytes(data, file), offsets_partition)
+    batches = decoder.decode(MemoryBytes(data, file), Origin(file, offsets_partition, transaction_partition))
     return pa.Table.from_batches(batches, decoder.selection.schema)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from muster_coordinator.records import group_metadata, offset_commit
+from muster_coordinator.records import group_metadata, offset_commit, transaction_log
 from muster_pipeline.decode.columns import Ints, Mask, Source, number_array, same_text, text_array, texts
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.decode.structure import CONTROL, MAX_INT_BYTES, TRANSACTIONAL, Records, Window
@@ -30,6 +30,7 @@ _UNKNOWN_EPOCH = -1
 _NO_TIMESTAMP = -1
 _MARKER_VALUE_BYTES = 6
 _ABORT_TYPE, _COMMIT_TYPE = 0, 1
+_EMPTY_ID_BYTES = 4  # of a key: its version, and the length of the empty transactional id
 
 KIND_NAMES = [
     Kind.OFFSET_COMMIT,
@@ -40,20 +41,37 @@ KIND_NAMES = [
     Kind.TXN_ABORT,
     Kind.CONTROL,
     Kind.UNKNOWN,
+    Kind.TRANSACTION_STATE,
+    Kind.TRANSACTION_TOMBSTONE,
+    Kind.PRODUCER_IDS,
 ]
 _KIND_TEXTS = texts(KIND_NAMES)
+_ONLY_SLOW = SCHEMA.names[SCHEMA.names.index("protocol_type") :]
+"""Columns that no row has which numpy reads."""
 _COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE, _TXN_COMMIT, _TXN_ABORT, _CONTROL, _UNKNOWN = range(8)
-_HAS_GROUP = np.array([True, True, True, True, False, False, False, False])
-_HAS_TOPIC = np.array([True, True, False, False, False, False, False, False])
+_TRANSACTION, _TRANSACTION_TOMBSTONE, _PRODUCER_IDS = range(8, 11)
+_HAS_GROUP = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE])
+_HAS_TOPIC = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE])
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a window comes from. `position` is its first byte in the file."""
+    """Where a window comes from: the log of a partition of one of the two topics. `position` is its first byte in the
+    file."""
 
     file: str
-    offsets_partition: int | None
-    position: int
+    offsets_partition: int | None = None
+    transaction_partition: int | None = None
+    position: int = 0
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The columns that say which file it is, and of which log."""
+        return {
+            "file": self.file,
+            "offsets_partition": self.offsets_partition,
+            "transaction_partition": self.transaction_partition,
+        }
 
 
 @dataclass(frozen=True)
@@ -83,15 +101,20 @@ def _taken(column: pa.Array | NDArray[Any], index: Ints) -> pa.Array | NDArray[A
     return column.take(number_array(index, pa.int64())) if isinstance(column, pa.Array) else column[index]
 
 
-def parse_records(window: Window, records: Records) -> Parse:
+def parse_records(window: Window, records: Records, *, of_transactions: bool = False) -> Parse:
+    """`of_transactions`: the log is of `__transaction_state`, of which numpy reads control records only."""
     source = window.source
     key_start, key_end = records.key_start, np.maximum(records.key_end, records.key_start)
     # What a place holds is read before it is sure that it exists: the buffer is padded, and `slow` says what counts.
     record_type = source.int16(key_start)
     slow = key_end - key_start < 2
-    kind = _kinds(record_type, records.value_end < 0)
     control = (window.headers["attributes"] & CONTROL != 0)[records.batch]
-    slow |= (kind == _GROUP) & ~control
+    if of_transactions:
+        kind = _transaction_kinds(record_type, key_end - key_start, records.value_end < 0)
+        slow |= (kind != _UNKNOWN) & ~control
+    else:
+        kind = _kinds(record_type, records.value_end < 0)
+        slow |= (kind == _GROUP) & ~control
     if control.any():
         record_type, kind, wrong = _control_kinds(source, records, control, record_type, kind)
         slow |= wrong
@@ -138,6 +161,14 @@ def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
     kind[is_group] = _GROUP
     kind[is_group & null] = _GROUP_TOMBSTONE
     return kind
+
+
+def _transaction_kinds(record_type: Ints, key_bytes: Ints, null: Mask) -> NDArray[np.int8]:
+    """The same of `__transaction_state`."""
+    is_state = record_type == transaction_log.KEY_VERSION
+    kind = np.where(is_state, np.where(null, _TRANSACTION_TOMBSTONE, _TRANSACTION), _UNKNOWN)
+    kind[is_state & ~null & (key_bytes == _EMPTY_ID_BYTES)] = _PRODUCER_IDS
+    return kind.astype(np.int8)
 
 
 def _string(source: Source, at: Ints, end: Ints, behind: Ints | int) -> tuple[Ints, Ints, Mask]:
@@ -194,17 +225,18 @@ def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> 
     def expire() -> Ints:
         return np.where(parse.version == _EXPIRE_VERSION, source.int64(parse.metadata_end + 8), _NO_TIMESTAMP)
 
-    def offsets_partition() -> pa.Array:
-        if origin.offsets_partition is None:
+    def partition(number: int | None) -> pa.Array:
+        if number is None:
             return pa.nulls(count, pa.int32())
-        return number_array(np.full(count, origin.offsets_partition, np.int32), pa.int32())
+        return number_array(np.full(count, number, np.int32), pa.int32())
 
     def nulls(kind: pa.DataType) -> Callable[[], pa.Array]:
         return lambda: pa.nulls(count, kind)
 
     return {
         "file": lambda: same_text(origin.file, count),
-        "offsets_partition": offsets_partition,
+        "offsets_partition": lambda: partition(origin.offsets_partition),
+        "transaction_partition": lambda: partition(origin.transaction_partition),
         "position": lambda: number_array(window.positions[batch] + origin.position, pa.int64()),
         "offset": lambda: number_array(records.offset, pa.int64()),
         "leader_epoch": lambda: number_array(header("leader_epoch"), pa.int32()),
@@ -224,13 +256,5 @@ def _columns(window: Window, records: Records, parse: Parse, origin: Origin) -> 
         "metadata": lambda: parse.metadata,
         "commit_timestamp_ms": lambda: number_array(source.int64(parse.metadata_end), pa.int64(), is_commit),
         "expire_timestamp_ms": lambda: number_array(expire(), pa.int64(), is_commit),
-        "protocol_type": nulls(pa.string()),
-        "generation": nulls(pa.int32()),
-        "protocol": nulls(pa.string()),
-        "leader": nulls(pa.string()),
-        "state_timestamp_ms": nulls(pa.int64()),
-        "members": nulls(SCHEMA.field("members").type),
-        "problem": nulls(pa.string()),
-        "problem_detail": nulls(pa.string()),
-        "problem_bytes": nulls(pa.int64()),
+        **{name: nulls(SCHEMA.field(name).type) for name in _ONLY_SLOW},
     }

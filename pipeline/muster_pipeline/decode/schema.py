@@ -16,6 +16,12 @@ class Kind:
     OFFSET_TOMBSTONE = "offset_tombstone"
     GROUP_METADATA = "group_metadata"
     GROUP_TOMBSTONE = "group_tombstone"
+    TRANSACTION_STATE = "transaction_state"
+    """State of a transactional id; of `__transaction_state`, as the next two."""
+    TRANSACTION_TOMBSTONE = "transaction_tombstone"
+    """A transactional id has expired."""
+    PRODUCER_IDS = "producer_ids"
+    """A block of producer ids that the partition has reserved; only Muster writes it (ADR 25)."""
     TXN_COMMIT = "txn_commit"
     TXN_ABORT = "txn_abort"
     CONTROL = "control"
@@ -56,6 +62,8 @@ class Problem:
     BAD_RECORD = "bad_record"
 
 
+_TOPIC_PARTITION = pa.struct([pa.field("topic", pa.string()), pa.field("partition", pa.int32())])
+
 _MEMBER = pa.struct(
     [
         pa.field("member_id", pa.string()),
@@ -67,7 +75,7 @@ _MEMBER = pa.struct(
         pa.field("subscription", pa.binary()),
         pa.field("assignment", pa.binary()),
         # of the consumer protocol; null where the bytes are of another one
-        pa.field("assigned", pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partition", pa.int32())]))),
+        pa.field("assigned", pa.list_(_TOPIC_PARTITION)),
     ]
 )
 
@@ -75,6 +83,7 @@ SCHEMA = pa.schema(
     [
         pa.field("file", pa.string()),
         pa.field("offsets_partition", pa.int32()),  # of __consumer_offsets, from the directory's name; null if unknown
+        pa.field("transaction_partition", pa.int32()),  # of __transaction_state; null in logs of __consumer_offsets
         pa.field("position", pa.int64()),  # byte of the file at which the batch, or the damage, begins
         pa.field("offset", pa.int64()),  # of the record in the log; null for damaged bytes
         pa.field("leader_epoch", pa.int32()),  # in which the batch was appended
@@ -82,7 +91,8 @@ SCHEMA = pa.schema(
         pa.field("kind", pa.string()),
         pa.field("record_type", pa.int16()),  # of the key; of control records the control type
         pa.field("value_version", pa.int16()),
-        pa.field("producer_id", pa.int64()),  # null unless the batch is transactional or a control batch
+        # of a transactional or control batch, else of a transactional id; null without one
+        pa.field("producer_id", pa.int64()),
         pa.field("producer_epoch", pa.int16()),
         pa.field("group", pa.string()),
         pa.field("topic", pa.string()),
@@ -98,6 +108,13 @@ SCHEMA = pa.schema(
         pa.field("leader", pa.string()),  # member id
         pa.field("state_timestamp_ms", pa.int64()),  # -1 unknown
         pa.field("members", pa.list_(_MEMBER)),
+        pa.field("transactional_id", pa.string()),
+        pa.field("transaction_state", pa.string()),  # Kafka's name: Ongoing, PrepareCommit, ...
+        pa.field("transaction_partitions", pa.list_(_TOPIC_PARTITION)),  # to be marked at the end
+        pa.field("transaction_timeout_ms", pa.int32()),
+        pa.field("transaction_start_ms", pa.int64()),  # -1: none has begun
+        pa.field("transaction_update_ms", pa.int64()),
+        pa.field("transaction_version", pa.int16()),  # of the client: 0 or 2 (KIP-890)
         pa.field("problem", pa.string()),
         pa.field("problem_detail", pa.string()),
         pa.field("problem_bytes", pa.int64()),

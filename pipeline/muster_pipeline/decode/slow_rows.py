@@ -1,5 +1,5 @@
-"""Decodes the rows that need the plain decoder: group metadata, offsets with tagged fields that are not known yet, and
-damaged records.
+"""Decodes the rows that need the plain decoder: group metadata, states of transactions, offsets with tagged fields
+that are not known yet, and damaged records.
 
 It is the coordinator's own decoder, so what a load would refuse is refused here for the same reason.
 """
@@ -18,6 +18,7 @@ from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValu
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
 from muster_coordinator.records.primitives import Cursor
 from muster_coordinator.records.structs import OffsetCommitRecord, UnknownRecord
+from muster_coordinator.records.transaction_log import TransactionRecord, decode_transaction_record
 from muster_pipeline.decode.columns import Ints
 from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.decode.scan import Damage
@@ -37,8 +38,7 @@ def to_batch(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
 
 def damage_row(damage: Damage, origin: Origin) -> Row:
     return {
-        "file": origin.file,
-        "offsets_partition": origin.offsets_partition,
+        **origin.place,
         "position": origin.position + damage.position,
         "kind": Kind.DAMAGED,
         "problem": damage.problem,
@@ -49,6 +49,7 @@ def damage_row(damage: Damage, origin: Origin) -> Row:
 
 def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -> list[Row]:
     """Decode one row for each of the records at `indexes`, with all columns that it has."""
+    record_fields = _record_fields if origin.transaction_partition is None else _transaction_fields
     chosen = records[indexes]
     headers = window.headers[chosen.batch]
     data = window.source.data
@@ -60,8 +61,7 @@ def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -
         header = headers[number]
         attributes = int(header["attributes"])
         row: dict[str, Any] = {
-            "file": origin.file,
-            "offsets_partition": origin.offsets_partition,
+            **origin.place,
             "position": origin.position + int(window.positions[chosen.batch[number]]),
             "offset": int(chosen.offset[number]),
             "leader_epoch": int(header["leader_epoch"]),
@@ -70,7 +70,7 @@ def slow_rows(window: Window, records: Records, indexes: Ints, origin: Origin) -
         if attributes & (TRANSACTIONAL | CONTROL):
             row |= {"producer_id": int(header["producer_id"]), "producer_epoch": int(header["producer_epoch"])}
         try:
-            row |= _control_fields(key, value) if attributes & CONTROL else _record_fields(key, value)
+            row |= _control_fields(key, value) if attributes & CONTROL else record_fields(key, value)
         except RecordDecodeError as exc:
             row |= _unreadable(key, value, exc)
         rows.append(row)
@@ -136,6 +136,32 @@ def _group_fields(change: GroupMetadataRecord) -> Row:
         "leader": value.leader,
         "state_timestamp_ms": value.current_state_timestamp_ms,
         "members": [_member_fields(member) for member in value.members],
+    }
+
+
+def _transaction_fields(key: bytes | None, value: bytes | None) -> Row:
+    record = decode_transaction_record(key, value)
+    assert isinstance(record, TransactionRecord), "records of unknown types are read by numpy"
+    fields: Row = {"record_type": _leading_int16(key), "transactional_id": record.transactional_id}
+    state = record.value
+    if state is None:
+        return fields | {"kind": Kind.TRANSACTION_TOMBSTONE}
+    fields |= {"value_version": _leading_int16(value), "producer_id": state.producer_id}
+    if not record.transactional_id:
+        return fields | {"kind": Kind.PRODUCER_IDS}
+    return fields | {
+        "kind": Kind.TRANSACTION_STATE,
+        "producer_epoch": state.producer_epoch,
+        "transaction_state": state.status.name.title().replace("_", ""),
+        "transaction_partitions": [
+            {"topic": topic, "partition": partition}
+            for topic, partitions in state.partitions
+            for partition in partitions
+        ],
+        "transaction_timeout_ms": state.timeout_ms,
+        "transaction_start_ms": state.start_ms,
+        "transaction_update_ms": state.last_update_ms,
+        "transaction_version": state.client_version,
     }
 
 

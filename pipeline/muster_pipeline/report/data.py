@@ -19,10 +19,12 @@ from muster_pipeline.analytics.regressions import regressions
 from muster_pipeline.analytics.skew import group_load, partition_load, what_if
 from muster_pipeline.analytics.spans import spans
 from muster_pipeline.analytics.timeline import rebalance_summary, timeline
+from muster_pipeline.analytics.transactions import open_transactions
 from muster_pipeline.decode.errors import PipelineError
+from muster_pipeline.source.topics import TRANSACTIONS_TOPIC
 from muster_pipeline.tables.run import read_table
 from muster_pipeline.tables.store import Manifest, Store
-from muster_pipeline.tables.transforms import current_offsets, rebalances, until
+from muster_pipeline.tables.transforms import current_offsets, current_transactions, rebalances, until
 
 MAX_ROWS = 100
 MAX_EVENTS = 2000
@@ -32,7 +34,10 @@ OLD_SHARE = 0.01
 _BUCKETS = 96
 _NICE_MS = [1000 * each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 86_400)]
 _COUNTS = (3, 6, 12, 25, 50, 100, 200, 400)
-STEPS = ["commits by time", "commits by partition", "groups", "regressions", "rebalances", "load of partitions"]
+STEPS = [
+    *("commits by time", "commits by partition", "groups", "regressions", "rebalances", "load of partitions"),
+    "transactions",
+]
 
 Row = dict[str, Any]
 EndsOf = Callable[[list[tuple[str, int]], int], pa.Table]
@@ -107,6 +112,16 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Transactions:
+    """`states`: how many transactional ids are in each. `listed`: those with an open transaction, the oldest first;
+    `overdue` of them are open beyond their time-out."""
+
+    states: dict[str, int]
+    listed: Listing
+    overdue: int
+
+
+@dataclass(frozen=True)
 class Quality:
     listed: Listing
     bad_bytes: int
@@ -130,6 +145,7 @@ class ReportData:
     regressions: Regressions
     rebalances: Rebalances
     load: Load
+    transactions: Transactions
     quality: Quality
 
 
@@ -141,6 +157,7 @@ class _Past:
     tombstones: DataFrame
     transactions: DataFrame
     generations: DataFrame
+    transaction_states: DataFrame
     history: DataFrame
     spans: DataFrame
 
@@ -172,7 +189,10 @@ def collect(
     say(STEPS[4])
     rebalanced = _rebalances(past)
     say(STEPS[5])
-    load = _load(counts, max(map(_partition_number, manifest.positions["logs"]), default=0) + 1)
+    logs = [each for each in manifest.positions["logs"] if TRANSACTIONS_TOPIC not in each]
+    load = _load(counts, max(map(_partition_number, logs), default=0) + 1)
+    say(STEPS[6])
+    transactions = _transactions(past.transaction_states, at_ms)
     quality = _quality(read_table(spark, store, manifest, "quality"))
     return ReportData(
         at_ms=at_ms,
@@ -188,18 +208,19 @@ def collect(
         regressions=regressed,
         rebalances=rebalanced,
         load=load,
+        transactions=transactions,
         quality=quality,
     )
 
 
 def _past(spark: SparkSession, store: Store, manifest: Manifest, at_ms: int | None) -> _Past:
-    names = ("commits", "tombstones", "transactions", "generations")
-    commits, tombstones, transactions, generations = (
+    names = ("commits", "tombstones", "transactions", "generations", "transaction_states")
+    commits, tombstones, transactions, generations, states = (
         until(read_table(spark, store, manifest, name), at_ms) for name in names
     )
     history = group_history(generations, tombstones).cache()
     passed = spans(commits, tombstones, transactions, history).cache()
-    return _Past(commits, tombstones, transactions, generations, history, passed)
+    return _Past(commits, tombstones, transactions, generations, states, history, passed)
 
 
 def _activity(counts: DataFrame, passed: DataFrame, bucket_ms: int, span_ms: int) -> Activity:
@@ -254,6 +275,16 @@ def _load(counts: DataFrame, partitions: int) -> Load:
     )
 
 
+def _transactions(states: DataFrame, at_ms: int) -> Transactions:
+    current = current_transactions(states).cache()
+    by_state = {
+        row["transaction_state"]: row["count"] for row in current.groupBy("transaction_state").count().collect()
+    }
+    found = open_transactions(current, at_ms).cache()
+    listed = _listing(found.orderBy(F.desc("overdue"), F.desc("age_ms"), "transactional_id"))
+    return Transactions(by_state, listed, found.where("overdue").count() if listed.total else 0)
+
+
 def _quality(problems: DataFrame) -> Quality:
     listed = _listing(problems.orderBy(F.desc("problem_bytes"), "file", "position"))
     if not listed.total:
@@ -269,6 +300,7 @@ def _partition_number(log: str) -> int:
 
 def _range(past: _Past) -> tuple[int, int, int]:
     """(first record, the one that OLD_SHARE of them are older than, last record) in ms. Raises EmptyTablesError."""
+    last = past.transaction_states.agg(F.max("timestamp_ms").alias("last")).collect()[0]["last"]
     found = (
         past.commits.select("timestamp_ms")
         .unionByName(past.generations.select("timestamp_ms"))
@@ -281,7 +313,7 @@ def _range(past: _Past) -> tuple[int, int, int]:
     )
     if found["first"] is None:
         raise EmptyTablesError("the tables hold no commit and no group up to that moment: there is nothing to report")
-    return found["first"], found["busy"], found["last"]
+    return found["first"], found["busy"], max(found["last"], last or 0)
 
 
 def _bucket(span_ms: int) -> int:

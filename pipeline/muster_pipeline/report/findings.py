@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from muster_pipeline.analytics.groups import GroupState
 from muster_pipeline.analytics.regressions import Cause
+from muster_pipeline.analytics.transactions import PREPARED
 from muster_pipeline.decode.schema import Problem
 from muster_pipeline.report.data import ReportData, Row
 from muster_pipeline.report.text import amount, duration, instant, name, percent, plural
+from muster_pipeline.source.topics import TRANSACTIONS_TOPIC
 
 BAD, WARNING, NOTE = "bad", "warning", "note"
 
@@ -19,6 +21,7 @@ MANY_REBALANCES = 6
 """In an hour: more often than a rollout explains."""
 MUCH_REPEATED = 0.9
 MUCH_OF_ALL = 0.25
+UNMARKED_MS = 60_000
 UNEVEN = 3.0
 """Times the mean load."""
 _HOUR_MS = 3_600_000
@@ -40,6 +43,8 @@ def findings(data: ReportData) -> list[Finding]:
     every: list[Callable[[ReportData], Iterable[Finding]]] = [
         _quality,
         _stalled,
+        _overdue,
+        _unmarked,
         _regressions,
         _expiring,
         _timed_out,
@@ -90,6 +95,35 @@ def _stalled(data: ReportData) -> Iterable[Finding]:
             f"{_names(rows)}: look at the consumers' logs; a record that cannot be processed is the usual reason.",
             "groups",
         )
+
+
+def _overdue(data: ReportData) -> Iterable[Finding]:
+    if data.transactions.overdue:
+        rows = [row for row in data.transactions.listed.rows if row["overdue"]]
+        yield Finding(
+            BAD,
+            f"{plural(data.transactions.overdue, 'transaction')} open beyond the time-out",
+            f"{_ids(rows)}: the coordinator aborts a transaction when its time is over. Look whether the partition of "
+            f"{TRANSACTIONS_TOPIC} has a leader. The offsets in it are not stable: groups that read only stable ones "
+            "wait.",
+            "transactions",
+        )
+
+
+def _unmarked(data: ReportData) -> Iterable[Finding]:
+    prepared = [row for row in data.transactions.listed.rows if row["transaction_state"] in PREPARED]
+    rows = [row for row in prepared if row["waiting_ms"] >= UNMARKED_MS]
+    if rows:
+        yield Finding(
+            WARNING,
+            f"{plural(len(rows), 'transaction')} ended {duration(UNMARKED_MS)} ago or more, and markers are missing",
+            f"{_ids(rows)}: look whether the partitions that the transaction wrote to have leaders.",
+            "transactions",
+        )
+
+
+def _ids(rows: Iterable[Row]) -> str:
+    return _names({"group": row["transactional_id"]} for row in rows)
 
 
 def _regressions(data: ReportData) -> Iterable[Finding]:

@@ -59,6 +59,11 @@ def _members(row: Row) -> str:
     return ", ".join(parts) + (f" and {more} more" if more else "") or "–"
 
 
+def _partitions(places: Sequence[Row]) -> str:
+    shown = [f"{name(each['topic'], 40)}-{each['partition']}" for each in places[:6]]
+    return ", ".join(shown) + (f" and {len(places) - len(shown)} more" if len(places) > len(shown) else "")
+
+
 _WHEN = Column("when", _of("timestamp_ms", instant))
 _GROUP, _PLACE = _text("group", "group"), [_text("topic", "topic"), _number("partition", "partition", str)]
 _LAG = [
@@ -105,6 +110,14 @@ _WHAT_IF = [
 _QUALITY = [
     *(_text("problem", "problem"), Column("file", lambda row: name(row["file"], 90))),
     *(_number("byte", "position", str), _number("bytes", "problem_bytes"), _text("why", "problem_detail")),
+]
+_TRANSACTIONS = [
+    *(_text("transactional id", "transactional_id"), _text("state", "transaction_state")),
+    *(_number("producer", "producer_id", str), _number("epoch", "producer_epoch", str)),
+    Column("partitions", lambda row: _partitions(row["transaction_partitions"])),
+    *(_number("began", "transaction_start_ms", instant), _number("last record", "transaction_update_ms", instant)),
+    *(_number("open for", "age_ms", duration), _number("time-out", "transaction_timeout_ms", duration)),
+    Column("note", lambda row: "beyond its time-out" if row["overdue"] else ""),
 ]
 _EVENT_ROWS = 50
 
@@ -175,6 +188,7 @@ def _tables(data: ReportData) -> dict[str, Table]:
         "rebalanced": table("Rebalances by group", _REBALANCED, data.rebalances.by_group),
         "rebalances": table("Rebalances, newest first", _REBALANCES, data.rebalances.events, _EVENT_ROWS),
         "what-if": table("With another number of offsets partitions", _WHAT_IF, Listing(load, len(load))),
+        "transactions": table("Open transactions, the oldest first", _TRANSACTIONS, data.transactions.listed),
         "quality": table("What could not be read", _QUALITY, data.quality.listed),
     }
     if data.groups.lags is not None:

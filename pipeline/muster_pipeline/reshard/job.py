@@ -23,6 +23,7 @@ from muster_pipeline.decode.bytes_source import FileBytes
 from muster_pipeline.decode.decoder import Decoder, Stretch
 from muster_pipeline.decode.errors import PipelineError
 from muster_pipeline.reshard.route import Carried, Fates, Router, read_fates
+from muster_pipeline.reshard.transactions import refuse_open_transactions, refuse_transaction_topic
 from muster_pipeline.reshard.verify import verify
 from muster_pipeline.reshard.writer import TargetLog, log_directory, sync_path
 from muster_pipeline.source.files import InputError, SegmentFile, find_segments
@@ -64,7 +65,9 @@ class _Source:
 
     @classmethod
     def find(cls, paths: Sequence[str]) -> _Source:
+        refuse_transaction_topic(paths)
         segments = find_segments(paths)
+        refuse_open_transactions(paths)
         unnamed = [each.path for each in segments if each.offsets_partition is None]
         if unnamed:
             raise InputError(f"{unnamed[0]} lies in no directory __consumer_offsets-N")
@@ -97,9 +100,7 @@ class _Source:
                 if index >= position[0]:
                     start = position[1] if index == position[0] else 0
                     with FileBytes(segment.path) as source:
-                        for each in DECODER.stretches(
-                            source, segment.offsets_partition, start, self.sizes[segment.path]
-                        ):
+                        for each in DECODER.stretches(source, segment.origin(start), self.sizes[segment.path]):
                             yield index, each, fates
                 index += 1
 

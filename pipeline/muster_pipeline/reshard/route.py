@@ -55,7 +55,7 @@ def read_fates(log: Iterable[SegmentFile], sizes: Mapping[str, int]) -> Fates:
     markers: dict[int, tuple[list[int], list[bool]]] = defaultdict(lambda: ([], []))
     for segment in log:
         with FileBytes(segment.path) as source:
-            for stretch in Decoder().stretches(source, end=sizes[segment.path]):
+            for stretch in Decoder().stretches(source, segment.origin(), sizes[segment.path]):
                 window = stretch.window
                 control = (window.headers["attributes"] & CONTROL != 0)[window.records.batch]
                 records = window.records[control]

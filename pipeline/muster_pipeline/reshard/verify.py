@@ -51,7 +51,7 @@ def verify(
     for segment in segments:
         assert segment.offsets_partition is not None
         with FileBytes(segment.path) as source:
-            for stretch in Decoder().stretches(source, segment.offsets_partition):
+            for stretch in Decoder().stretches(source, segment.origin()):
                 ends[segment.offsets_partition] = _check(stretch, ends[segment.offsets_partition], segment.path)
                 carried = router.carried(stretch, _NO_TRANSACTIONS)
                 if (carried.target != segment.offsets_partition).any():

@@ -18,7 +18,7 @@ from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster_coordinator.records.varint import SMALL, encode_varint
 from muster_pipeline.decode.columns import Ints
 from muster_pipeline.reshard.route import Carried
-from muster_pipeline.source.files import OFFSETS_TOPIC
+from muster_pipeline.source.topics import OFFSETS_TOPIC
 
 LEADER_EPOCH = 0
 MAX_BATCH_RECORDS = 1000  # below len(SMALL)

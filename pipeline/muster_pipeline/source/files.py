@@ -1,4 +1,4 @@
-"""Find the segments of an offsets topic, and cut them into splits that can be decoded on their own.
+"""Find the segments of an offsets or transaction topic, and cut them into splits that can be decoded on their own.
 
 A directory on a disk may be in use, a snapshot that is mounted read-only, or an archive. Batches that a
 pod has only in its journal are not in its directory: only the pod itself serves them (`pod_logs`).
@@ -7,7 +7,7 @@ pod has only in its journal are not in its directory: only the pod itself serves
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import InvalidURL
@@ -16,15 +16,22 @@ from pathlib import Path
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 from muster_pipeline.decode.bytes_source import ByteSource
 from muster_pipeline.decode.errors import PipelineError
+from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.source.locations import is_pod, is_uri, list_uri, open_segment
 from muster_pipeline.source.pod_logs import PodLog, served_logs
+from muster_pipeline.source.topics import (
+    BOTH_TOPICS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_FIRST,
+    TRANSACTIONS_TOPIC,
+    partition_name,
+)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_SPLIT_BYTES = 32 << 20
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
-_DIRECTORY_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
+_DIRECTORY_NAME = re.compile(rf"({'|'.join(BOTH_TOPICS)})-(\d{{1,9}})")
 _LOG_ID = re.compile(r"[0-9a-f]{32}")  # directories in the one of a partition, in an archive
-_STORED_SEGMENT = re.compile(rf".*/{OFFSETS_TOPIC}-(\d{{1,9}})/(?:[0-9a-f]{{32}}/)?(\d{{20}})\.log(?:\?.*)?")
+_STORED_SEGMENT = re.compile(rf".*/{_DIRECTORY_NAME.pattern}/(?:[0-9a-f]{{32}}/)?(\d{{20}})\.log(?:\?.*)?")
 _WALK_BYTES = 4 << 20
 
 
@@ -34,16 +41,36 @@ class InputError(PipelineError):
 
 @dataclass(frozen=True, order=True)
 class SegmentFile:
-    """A segment. `offsets_partition` is None if the file is in no directory of the offsets topic."""
+    """A segment. Both partitions are None if the file is in no directory of the two topics; it is read as one of
+    offsets then."""
 
     path: str
     offsets_partition: int | None
     base_offset: int
+    transaction_partition: int | None = None
 
     @property
     def log(self) -> str:
         """The directory or URL that holds the segments of this log."""
         return self.path.rpartition("/")[0]
+
+    @property
+    def topic(self) -> str:
+        return OFFSETS_TOPIC if self.transaction_partition is None else TRANSACTIONS_TOPIC
+
+    @property
+    def partition(self) -> int | None:
+        """The partition in its topic."""
+        return self.offsets_partition if self.transaction_partition is None else self.transaction_partition
+
+    @property
+    def number(self) -> int | None:
+        """The number that a pod knows the partition by."""
+        first = 0 if self.transaction_partition is None else TRANSACTIONS_FIRST
+        return None if self.partition is None else first + self.partition
+
+    def origin(self, position: int = 0) -> Origin:
+        return Origin(self.path, self.offsets_partition, self.transaction_partition, position)
 
 
 @dataclass(frozen=True)
@@ -56,11 +83,14 @@ class Split:
     size: int
 
 
-def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[SegmentFile]:
-    """Segments of the paths, each a segment file, a directory `__consumer_offsets-<n>`, a directory of those, an
-    archive, or a URL that `locations` knows; sorted by path. Of several pods with a replica of one partition, the first
-    one that serves it is read. Raises InputError: none found, unless there may be none; one offsets partition in two
-    directories. SegmentReadError: a pod does not answer; they do not serve all they have, unless there may be none.
+def find_segments(
+    paths: Iterable[str], topics: Collection[str] = (OFFSETS_TOPIC,), *, may_be_none: bool = False
+) -> list[SegmentFile]:
+    """Segments of these topics in the paths, each a segment file, a directory `__consumer_offsets-<n>` or
+    `__transaction_state-<n>`, a directory of those, an archive, or a URL that `locations` knows; sorted by path. Of
+    several pods with a replica of one partition, the first one that serves it is read. Raises InputError: none
+    found, unless there may be none; one partition in two directories. SegmentReadError: a pod does not answer; they
+    do not serve all they have, unless there may be none.
     """
     given = list(paths)
     pods = [path for path in given if is_pod(path)]
@@ -72,8 +102,9 @@ def find_segments(paths: Iterable[str], *, may_be_none: bool = False) -> list[Se
         if not is_pod(path):
             with _named(path):
                 found += _stored(path) if is_uri(path) else _under(Path(path))
+    found = [each for each in found if each.topic in topics]
     if not found and not may_be_none:
-        raise InputError(f"no segments under {', '.join(given) or 'no path'}")
+        raise InputError(f"no segments of {' or '.join(topics)} under {', '.join(given) or 'no path'}")
     _refuse_two_logs(found)
     return sorted(set(found))
 
@@ -89,14 +120,22 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _segments_of(log: PodLog) -> list[SegmentFile]:
-    return [SegmentFile(f"{log.home}/{base}", log.partition, base) for base in log.base_offsets]
+    place = _place_of_number(log.partition)
+    return [_segment(f"{log.home}/{base}", place, base) for base in log.base_offsets]
+
+
+def _segment(path: str, place: tuple[str, int] | None, base_offset: int) -> SegmentFile:
+    topic, partition = place or (OFFSETS_TOPIC, None)
+    if topic == OFFSETS_TOPIC:
+        return SegmentFile(path, partition, base_offset)
+    return SegmentFile(path, None, base_offset, partition)
 
 
 def _stored(address: str) -> Iterator[SegmentFile]:
     for uri in list_uri(address):
         match = _STORED_SEGMENT.fullmatch(uri)
         if match is not None:
-            yield SegmentFile(uri, int(match[1]), int(match[2]))
+            yield _segment(uri, (match[1], int(match[2])), int(match[3]))
 
 
 def _under(path: Path) -> Iterator[SegmentFile]:
@@ -104,7 +143,7 @@ def _under(path: Path) -> Iterator[SegmentFile]:
         match = _SEGMENT_NAME.fullmatch(path.name)
         if match is None:
             raise InputError(f"{path}: not named like a segment (20 digits and .log)")
-        yield SegmentFile(str(path), _partition_of(path.parent), int(match[1]))
+        yield _segment(str(path), _place_of(path.parent), int(match[1]))
     elif path.is_dir():
         yield from _in_directory(path)
     else:
@@ -114,37 +153,49 @@ def _under(path: Path) -> Iterator[SegmentFile]:
 def _in_directory(path: Path) -> Iterator[SegmentFile]:
     directories = [path] if _holds_segments(path) else sorted(each for each in path.iterdir() if each.is_dir())
     for directory in directories:
-        partition = _partition_of(directory)
-        if partition is None and directory is not path:
+        place = _place_of(directory)
+        if place is None and directory is not path:
             continue  # of another topic, or none
         archived = [each for each in directory.iterdir() if _LOG_ID.fullmatch(each.name)]
         for file in sorted(file for each in (directory, *archived) for file in each.iterdir()):
             match = _SEGMENT_NAME.fullmatch(file.name)
             if match is not None:
-                yield SegmentFile(str(file), partition, int(match[1]))
+                yield _segment(str(file), place, int(match[1]))
 
 
 def _holds_segments(path: Path) -> bool:
     return any(_SEGMENT_NAME.fullmatch(each.name) for each in path.iterdir())
 
 
-def _partition_of(directory: Path) -> int | None:
+def log_origin(home: str) -> Origin:
+    """The origin of a log as a whole, by its directory's name or its pod's address."""
+    if is_pod(home):
+        number = home.rpartition("/")[2]
+        return _segment(home, _place_of_number(int(number)) if number.isdigit() else None, 0).origin()
+    return _segment(home, _place_of(Path(home)), 0).origin()
+
+
+def _place_of_number(number: int) -> tuple[str, int]:
+    topic, _, partition = partition_name(number).rpartition("-")
+    return topic, int(partition)
+
+
+def _place_of(directory: Path) -> tuple[str, int] | None:
+    """(topic, partition)."""
     home = directory.resolve()
     match = _DIRECTORY_NAME.fullmatch(home.parent.name if _LOG_ID.fullmatch(home.name) else home.name)
-    return int(match[1]) if match else None
+    return (match[1], int(match[2])) if match else None
 
 
 def _refuse_two_logs(found: list[SegmentFile]) -> None:
     homes: dict[int, str] = {}
     for segment in found:
-        if segment.offsets_partition is None:
+        if segment.number is None:
             continue
         home = segment.log if is_uri(segment.path) else str(Path(segment.log).resolve())
-        other = homes.setdefault(segment.offsets_partition, home)
+        other = homes.setdefault(segment.number, home)
         if other != home:
-            raise InputError(
-                f"offsets partition {segment.offsets_partition} is in {other} and in {home}: name one of them"
-            )
+            raise InputError(f"{partition_name(segment.number)} is in {other} and in {home}: name one of them")
 
 
 def whole_batches(source: ByteSource, position: int = 0) -> Iterator[tuple[int, int]]:

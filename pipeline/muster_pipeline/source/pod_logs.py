@@ -10,6 +10,7 @@ from typing import Any
 
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.source.http_ranges import RETRY_EVERY_S, UNREACHABLE_FOR_S, get
+from muster_pipeline.source.topics import partition_name
 
 MAX_LIST_BYTES = 64 << 20
 _SEGMENTS = "/v1/segments"
@@ -62,11 +63,11 @@ def served_logs(addresses: Sequence[str], *, wait: bool) -> list[PodLog]:
         if not missing or not wait:
             return list(found.values())
         if time.monotonic() > deadline:
-            numbers = ", ".join(map(str, missing))
+            names = ", ".join(map(partition_name, missing))
             raise SegmentReadError(
                 unserved[missing[0]],
                 0,
-                f"offsets partitions {numbers} are here, but not served: their logs are damaged, still being opened, or"
+                f"{names} are here, but not served: their logs are damaged, still being opened, or"
                 " have no leader. See the pod's log, or name further pods",
             )
         time.sleep(RETRY_EVERY_S)

@@ -41,7 +41,7 @@ from muster_pipeline.decode.decoder import Decoder, Selection
 from muster_pipeline.decode.latest import last_only
 from muster_pipeline.decode.schema import KINDS, SCHEMA, Kind, Problem, select_schema
 from muster_pipeline.decode.slow_rows import Row, to_batch
-from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, splits
+from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, log_origin, pack, splits
 from muster_pipeline.source.follow import (
     LogRewrittenError,
     Positions,
@@ -56,6 +56,7 @@ from muster_pipeline.source.follow import (
 from muster_pipeline.source.http_ranges import UNREACHABLE_FOR_S
 from muster_pipeline.source.locations import is_pod, open_segment
 from muster_pipeline.source.options import SourceOptions
+from muster_pipeline.source.topics import BOTH_TOPICS
 
 _ON_REWRITTEN = (
     "Follow the pod (http://POD:PORT) instead of its files, which may hold what a failover takes back; or begin a new "
@@ -127,7 +128,7 @@ class OffsetsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         wanted, size = self._offsets_partitions, self._options.split_bytes
-        segments = find_segments(self._options.paths)
+        segments = find_segments(self._options.paths, BOTH_TOPICS)
         chosen: Iterator[Split]
         if self._options.between is not None:
             between = ranges(segments, *self._options.between, size)
@@ -172,7 +173,7 @@ class OffsetsStreamReader(DataSourceStreamReader):
         return _decode(partition, Selection(self._schema), self._options)
 
     def _segments(self) -> list[SegmentFile]:
-        return find_segments(self._options.paths, may_be_none=True)
+        return find_segments(self._options.paths, BOTH_TOPICS, may_be_none=True)
 
     def _segments_up_to(self, end: Positions) -> list[SegmentFile]:
         """Wait for a pod that has restarted until it serves the same range again."""
@@ -192,14 +193,12 @@ def _decode(task: Task, selection: Selection, options: SourceOptions) -> Iterato
         yield to_batch(told, selection.schema)
     for split in task.splits:
         with open_segment(split.segment.path, split.start + split.size) as source:
-            yield from decoder.decode(source, split.segment.offsets_partition, split.start, split.end)
+            yield from decoder.decode(source, split.segment.origin(split.start), split.end)
 
 
 def _restart_row(restart: Restart) -> Row:
-    number = restart.home.rpartition("/" if is_pod(restart.home) else "-")[2]
     return {
-        "file": restart.home,
-        "offsets_partition": int(number) if number.isdigit() else None,
+        **log_origin(restart.home).place,
         "kind": Kind.DAMAGED,
         "problem": Problem.REWRITTEN,
         "problem_detail": restart.reason,

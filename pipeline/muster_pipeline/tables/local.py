@@ -1,4 +1,4 @@
-"""Offsets, groups, rebalances and problems without Spark: of tables, or straight from logs, in memory.
+"""Offsets, groups, rebalances, transactions and problems without Spark: of tables, or straight from logs, in memory.
 
 The rows are those of `transforms`, which a test holds them to. For inputs of some million commits; above that Spark
 spills to disk where this would not fit.
@@ -19,10 +19,11 @@ from muster_pipeline.decode.schema import Kind, select_schema
 from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import find_segments
 from muster_pipeline.source.locations import open_segment
+from muster_pipeline.source.topics import BOTH_TOPICS, OFFSETS_TOPIC
 from muster_pipeline.tables.read import read_arrow
-from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, ExtraProblems
+from muster_pipeline.tables.schemas import COLUMNS, KINDS_OF, TOPICS_OF, ExtraProblems
 from muster_pipeline.tables.store import Store, are_tables
-from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD
+from muster_pipeline.tables.transforms import CURRENT, KEY, RECORD, TRANSACTION
 
 _REBALANCES = pa.schema(
     [
@@ -75,10 +76,19 @@ def local_groups(sources: Sequence[str], at_ms: int | None = None, groups: Seque
     return pa.Table.from_pylist(list(last.values()), select_schema(COLUMNS["generations"]))
 
 
+def local_transactions(sources: Sequence[str], at_ms: int | None = None) -> pa.Table:
+    """`transforms.current_transactions` of tables or logs, in any order. Raises PipelineError."""
+    states = _until(_history(sources, "transaction_states"), at_ms).sort_by("offset")
+    columns = zip(*(states[name].to_pylist() for name in TRANSACTION), strict=True)
+    last = {key: row for row, key in enumerate(columns)}
+    found = states.take(pa.array(sorted(last.values()), pa.int64()))
+    return found.filter(pc.equal(found["kind"], Kind.TRANSACTION_STATE)).drop_columns("kind")
+
+
 def local_quality(sources: Sequence[str], extra_problems: ExtraProblems = lambda _: ()) -> pa.Table:
     """Return the table of problems of tables or logs, and the extra problems of logs. Raises PipelineError."""
     found = _history(sources, "quality")
-    rows = [] if are_tables(sources) else list(extra_problems(find_segments(sources)))
+    rows = [] if are_tables(sources) else list(extra_problems(find_segments(sources, BOTH_TOPICS)))
     return pa.concat_tables([found, pa.Table.from_batches([to_batch(rows, found.schema)])]) if rows else found
 
 
@@ -91,9 +101,9 @@ def _history(sources: Sequence[str], table: str, groups: Sequence[str] = ()) -> 
     schema = select_schema(COLUMNS[table])
     decoder = Decoder(Selection(schema, frozenset(KINDS_OF[table]), frozenset(wanted) or None))
     batches: list[pa.RecordBatch] = []
-    for segment in find_segments(sources):
+    for segment in find_segments(sources, TOPICS_OF.get(table, (OFFSETS_TOPIC,))):
         with open_segment(segment.path) as source:
-            batches += decoder.decode(source, segment.offsets_partition)
+            batches += decoder.decode(source, segment.origin())
     return pa.Table.from_batches(batches, schema)
 
 

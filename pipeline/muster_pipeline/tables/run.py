@@ -25,10 +25,12 @@ from muster_pipeline.decode.slow_rows import to_batch
 from muster_pipeline.source.files import SegmentFile, find_segments
 from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, decode_positions, encode_positions
 from muster_pipeline.source.locations import open_segment
-from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, HISTORY, KINDS_OF, ExtraProblems
+from muster_pipeline.source.topics import BOTH_TOPICS
+from muster_pipeline.tables.schemas import APPENDED, CARRIED, COLUMNS, DERIVED, HISTORY, KINDS_OF, ExtraProblems
 from muster_pipeline.tables.store import Manifest, Store
 from muster_pipeline.tables.transforms import (
     current_offsets,
+    current_transactions,
     expiries,
     last_generations,
     memberships,
@@ -68,7 +70,7 @@ def run_tables(
     """
     store = Store(target)
     with store.writing() as before:
-        segments = find_segments(sources)
+        segments = find_segments(sources, BOTH_TOPICS)
         start = decode_positions(before.positions)
         try:
             end = advance(segments, start, may_stall=True)
@@ -128,7 +130,9 @@ def _read_and_derive(
     new = {table: [added[table]] if table in added else [] for table in HISTORY}
     tables = {table: [*before.tables.get(table, []), *new[table]] for table in HISTORY}
     say("derived tables")
-    if any(table not in before.tables for table in CARRIED):  # the first run, or tables of an older version
+    if any(
+        table not in before.tables for table in (*DERIVED, *CARRIED)
+    ):  # the first run, or tables of an older version
         return tables | _derive(spark, store, run, tables, kinds, None), kinds
     return tables | _derive(spark, store, run, new, counts, before.tables), kinds
 
@@ -152,7 +156,7 @@ def _tail(segments: list[SegmentFile], end: Positions, extra_problems: ExtraProb
         if position is not None and segment.base_offset >= position.segment:
             with open_segment(segment.path) as source:
                 start = position.position if segment.base_offset == position.segment else 0
-                found += decoder.decode(source, segment.offsets_partition, start)
+                found += decoder.decode(source, segment.origin(start))
     rows = list(extra_problems(segments))
     return pa.Table.from_batches([*found, to_batch(rows, schema)] if rows else found, schema)
 
@@ -185,7 +189,10 @@ def _derive(
     commits, tombstones, generations = table("commits"), table("tombstones"), table("generations")
     transactional = store.has_values(new["commits"], "producer_id")
     last = None
+    states = table("transaction_states")
     if carried is not None:
+        known = _frame(spark, store, carried["current_transactions"], "current_transactions")
+        states = states.unionByName(known.withColumn("kind", F.lit(Kind.TRANSACTION_STATE)))
         transactional = transactional or any(map(store.rows, carried["open_commits"]))
         for name in (
             "current_offsets",
@@ -196,7 +203,9 @@ def _derive(
         last = _frame(spark, store, carried["last_generations"], "last_generations")
     transactions = table("transactions") if transactional else None
     grouped, removed = counts.get(Kind.GROUP_METADATA, 0) > 0, counts.get(Kind.OFFSET_TOMBSTONE, 0) > 0
+    stated = any(counts.get(kind, 0) for kind in KINDS_OF["transaction_states"])
     frames = {
+        "current_transactions": (current_transactions(states), stated),
         "current_offsets": (current_offsets(commits, tombstones, transactions), True),
         "open_commits": (open_commits(commits, tombstones, table("transactions")), transactional),
         "last_generations": (last_generations(generations if last is None else generations.unionByName(last)), grouped),

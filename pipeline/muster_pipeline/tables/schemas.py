@@ -1,4 +1,4 @@
-"""Names and columns of the tables. Every run appends to all tables but that of current offsets.
+"""Names and columns of the tables. Every run appends to all tables but those of what is there now.
 
 | table | one row for each |
 |---|---|
@@ -6,8 +6,10 @@
 | tombstones | removed offset or group: expiry or deletion, the log does not say which |
 | transactions | marker that ends a transaction |
 | generations | group metadata record: generation, protocol, members and their assignments |
+| transaction_states | state of a transactional id, as it was written, and its removal; of `__transaction_state` |
 | quality | record or stretch of bytes that could not be read |
 | current_offsets | group, topic and partition with an offset now (derived) |
+| current_transactions | transactional id that is there now, as in its last record (derived) |
 | memberships | member of a generation (derived) |
 | rebalances | change of a group's generation or members: who joined and who left (derived) |
 | expiries | removed offset, with the commit that was lost with it (derived) |
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from muster_pipeline.decode.schema import Kind
 from muster_pipeline.decode.slow_rows import Row
 from muster_pipeline.source.files import SegmentFile
+from muster_pipeline.source.topics import BOTH_TOPICS, TRANSACTIONS_TOPIC
 
 ExtraProblems = Callable[[Sequence[SegmentFile]], Iterable[Row]]
 """Rows for the table of problems that the caller knows of segments, and the decoder does not."""
@@ -42,6 +45,11 @@ COLUMNS: dict[str, list[str]] = {
         *_PLACE,
         *("group", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms", "members"),
     ],
+    "transaction_states": [
+        *("transaction_partition", "offset", "timestamp_ms", "kind", "transactional_id"),
+        *("producer_id", "producer_epoch", "transaction_state", "transaction_partitions", "transaction_timeout_ms"),
+        *("transaction_start_ms", "transaction_update_ms", "transaction_version"),
+    ],
     "quality": [
         *("file", "offsets_partition", "position", "offset", "timestamp_ms", "kind", "record_type", "value_version"),
         *("problem", "problem_detail", "problem_bytes"),
@@ -53,11 +61,15 @@ KINDS_OF: dict[str, list[str]] = {
     "tombstones": [Kind.OFFSET_TOMBSTONE, Kind.GROUP_TOMBSTONE],
     "transactions": [Kind.TXN_COMMIT, Kind.TXN_ABORT],
     "generations": [Kind.GROUP_METADATA],
+    "transaction_states": [Kind.TRANSACTION_STATE, Kind.TRANSACTION_TOMBSTONE],
     "quality": [Kind.DAMAGED, Kind.UNREADABLE],
 }
 
+TOPICS_OF: dict[str, tuple[str, ...]] = {"transaction_states": (TRANSACTIONS_TOPIC,), "quality": BOTH_TOPICS}
+"""Which topics' logs have rows of a table; that of offsets for all others."""
+
 HISTORY = tuple(COLUMNS)
-DERIVED = ("current_offsets", "memberships", "rebalances", "expiries")
+DERIVED = ("current_offsets", "current_transactions", "memberships", "rebalances", "expiries")
 APPENDED = ("memberships", "rebalances", "expiries")
 """Derived tables whose rows never change when later records come."""
 CARRIED = ("open_commits", "last_generations")

@@ -10,6 +10,7 @@ from muster_pipeline.decode.schema import Kind
 GROUP = ["offsets_partition", "group"]
 KEY = ["offsets_partition", "group", "topic", "partition"]
 RECORD = ["offsets_partition", "offset"]
+TRANSACTION = ["transaction_partition", "transactional_id"]
 CURRENT = [
     *("group", "topic", "partition", "committed_offset", "committed_leader_epoch", "metadata"),
     *("commit_timestamp_ms", "expire_timestamp_ms", "offsets_partition", "offset"),
@@ -126,6 +127,13 @@ def current_groups(generations: DataFrame, tombstones: DataFrame, at_ms: int | N
         .where(F.col("_gone").isNull() | (F.col("_gone") < F.col("_last")["offset"]))
         .select("_last.*")
     )
+
+
+def current_transactions(states: DataFrame, at_ms: int | None = None) -> DataFrame:
+    """The last record of each transactional id that was there, now or at a past moment."""
+    last = F.max_by(F.struct(*states.columns), "offset").alias("_last")
+    every = until(states, at_ms).groupBy(*TRANSACTION).agg(last)
+    return every.where(F.col("_last")["kind"] == Kind.TRANSACTION_STATE).select("_last.*").drop("kind")
 
 
 def last_generations(generations: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ import pytest
 
 from muster_pipeline.decode.decoder import decode_segment
 
-SEGMENTS = sorted(Path(__file__).parent.glob("*.log"))
+SEGMENTS = sorted(Path(__file__).parent.glob("kafka-4.1.0-*.log"))
 RECORD = re.compile(
     r"\| offset: (\d+) CreateTime: (\d+) keySize: -?\d+ valueSize: -?\d+ sequence: -?\d+ headerKeys: \[\] (.*)"
 )

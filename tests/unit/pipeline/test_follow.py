@@ -54,7 +54,7 @@ def read(root: Path, start: Positions, end: Positions) -> list[int]:
     batches: list[pa.RecordBatch] = []
     for split in ranges(find_segments([str(root)], may_be_none=True), start, end):
         with FileBytes(split.segment.path) as source:
-            batches += Decoder().decode(source, 0, split.start, split.end)
+            batches += Decoder().decode(source, split.segment.origin(split.start), split.end)
     rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
     assert not [row for row in rows if row["problem"]]
     return [row["offset"] for row in rows]

@@ -10,6 +10,7 @@ from tests.unit.pipeline.logs import compress, raw_batch, record_bytes, right_re
 
 from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder
+from muster_pipeline.decode.fast_rows import Origin
 
 Record = tuple[int, int, bytes | None, bytes | None]
 
@@ -25,7 +26,7 @@ def by_kafka_python(data: bytes) -> list[Record]:
 
 def by_numpy(data: bytes) -> list[Record]:
     found: list[Record] = []
-    for stretch in Decoder().stretches(MemoryBytes(data)):
+    for stretch in Decoder().stretches(MemoryBytes(data), Origin("")):
         assert not stretch.damages
         records, buffer = stretch.window.records, stretch.window.source.data
         columns = (records.offset, records.timestamp_ms, records.key_start, records.key_end)

@@ -15,6 +15,7 @@ from muster_coordinator.records.offset_commit import encode_offset_commit_key
 from muster_pipeline.decode import latest
 from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, Selection, decode_segment
+from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.decode.latest import last_only
 from muster_pipeline.decode.schema import KINDS, Kind, select_schema
 
@@ -53,7 +54,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 def read(data: bytes, selection: Selection) -> list[Row]:
     def decode(wide: Selection) -> Iterator[pa.RecordBatch]:
-        return Decoder(wide, window_bytes=WINDOW_BYTES).decode(MemoryBytes(data), 3)
+        return Decoder(wide, window_bytes=WINDOW_BYTES).decode(MemoryBytes(data), Origin("", 3))
 
     rows: list[Row] = pa.Table.from_batches(last_only(decode, selection), selection.schema).to_pylist()
     return rows

@@ -20,6 +20,7 @@ from muster_pipeline.report.data import (
     Rebalances,
     Regressions,
     ReportData,
+    Transactions,
 )
 from muster_pipeline.report.figures import figures
 from muster_pipeline.report.findings import BAD, NOTE, WARNING, findings
@@ -82,6 +83,7 @@ def quiet_data() -> ReportData:
                 }
             ],
         ),
+        transactions=Transactions({}, Listing(), 0),
         quality=Quality(Listing(), 0),
     )
 
@@ -150,6 +152,20 @@ def troubled_data() -> ReportData:
         "problem_bytes": 300,
         "problem_detail": "CRC-32C does not match",
     }
+    transaction = {
+        "transactional_id": HOSTILE,
+        "transaction_state": "Ongoing",
+        "producer_id": 9,
+        "producer_epoch": 3,
+        "transaction_partitions": [{"topic": "__consumer_offsets", "partition": each} for each in range(8)],
+        "transaction_start_ms": START_MS,
+        "transaction_update_ms": START_MS,
+        "transaction_timeout_ms": 60_000,
+        "age_ms": HOUR_MS,
+        "waiting_ms": HOUR_MS,
+        "overdue": True,
+    }
+    unmarked = transaction | {"transactional_id": "p", "transaction_state": "PrepareCommit", "overdue": False}
     what_if = quiet_data().load.what_if[0] | {"times_mean": 4.0}
     return replace(
         quiet_data(),
@@ -170,6 +186,7 @@ def troubled_data() -> ReportData:
         ),
         rebalances=Rebalances(listing(*[rebalance] * 7), listing(summary)),
         load=replace(quiet_data().load, what_if=[what_if]),
+        transactions=Transactions({"Ongoing": 1, "PrepareCommit": 1}, listing(transaction, unmarked), 1),
         quality=Quality(listing(problem), 300),
     )
 
@@ -201,7 +218,9 @@ def test_all_that_is_wrong_comes_first_and_the_worst_before_the_rest() -> None:
     assert [(each.severity, each.section) for each in found] == [
         (BAD, "quality"),
         (BAD, "groups"),
+        (BAD, "transactions"),
         (BAD, "regressions"),
+        (WARNING, "transactions"),
         (WARNING, "regressions"),
         (WARNING, "expiring"),
         (WARNING, "rebalances"),
@@ -213,6 +232,8 @@ def test_all_that_is_wrong_comes_first_and_the_worst_before_the_rest() -> None:
     ]
     titles = "\n".join(each.title for each in found)
     assert "1 stretch of the log could not be read (300 bytes)" in titles
+    assert "1 transaction open beyond the time-out" in titles
+    assert "1 transaction ended 1min ago or more, and markers are missing" in titles
     assert "1 time an offset went back: 100 records to read again" in titles
 
 
@@ -252,6 +273,21 @@ def test_names_of_clients_stay_texts(troubled_html: str) -> None:
     assert "script" not in {tag for tag, _ in page.tags}
     assert "<script>alert(1)</script>$x^2$\\x1b[2J" in page.text
     assert "\x1b" not in troubled_html
+
+
+def test_open_transactions_are_listed_with_their_partitions(troubled_html: str) -> None:
+    text = " ".join(Page(troubled_html).text.split())
+    assert "__consumer_offsets-0, " in text
+    assert "__consumer_offsets-5 and 2 more" in text
+    assert "beyond its time-out" in text
+    assert "No log of the transaction topic was read" in render_page(quiet_data(), [], START_MS)
+
+
+def test_markers_that_are_missing_for_a_moment_are_no_finding() -> None:
+    [_, unmarked] = troubled_data().transactions.listed.rows
+    for waiting_ms, count in ((59_999, 0), (60_000, 1)):
+        listed = listing(unmarked | {"waiting_ms": waiting_ms})
+        assert len(findings(replace(quiet_data(), transactions=Transactions({}, listed, 0)))) == count
 
 
 def test_page_needs_nothing_from_elsewhere(troubled_html: str) -> None:

@@ -19,6 +19,7 @@ from tests.unit.pipeline.logs import commits_segment, segments
 from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, decode_segment
 from muster_pipeline.decode.errors import SegmentReadError
+from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.decode.schema import SCHEMA
 from muster_pipeline.source import http_ranges, locations, pod_logs
 from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
@@ -64,7 +65,7 @@ def test_directory_with_segments_of_another_name_is_read_without_a_partition(dat
 
 def test_paths_that_hold_nothing_are_refused(data: Path) -> None:
     (data / "empty").mkdir()
-    with pytest.raises(InputError, match="no segments under"):
+    with pytest.raises(InputError, match="no segments of __consumer_offsets under"):
         find_segments([str(data / "empty")])
     with pytest.raises(InputError, match="no such file or directory"):
         find_segments([str(data / "gone")])
@@ -85,7 +86,7 @@ def test_two_logs_of_one_partition_are_refused(data: Path) -> None:
     other = data / "other" / "__consumer_offsets-0"
     other.mkdir(parents=True)
     (other / FIRST).write_bytes(b"")
-    with pytest.raises(InputError, match="offsets partition 0 is in"):
+    with pytest.raises(InputError, match="__consumer_offsets-0 is in"):
         find_segments([str(data), str(data / "other")])
 
 
@@ -96,7 +97,7 @@ def test_splits_of_any_size_give_each_row_once(content: bytes, split_bytes: int)
     points = split_points(source, split_bytes)
     batches: list[pa.RecordBatch] = []
     for start, end in zip(points, [*points[1:], None], strict=True):
-        batches += Decoder().decode(source, None, start, end)
+        batches += Decoder().decode(source, Origin("", position=start), end)
     rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
     assert rows == decode_segment(content).to_pylist()
 
@@ -154,7 +155,7 @@ def test_archive_with_its_log_ids_is_read(tmp_path: Path) -> None:
     assert (found.path, found.offsets_partition) == (str(directory / FIRST), 7)
     (directory.parent / log_id[::-1]).mkdir()
     (directory.parent / log_id[::-1] / FIRST).write_bytes(b"")
-    with pytest.raises(InputError, match="offsets partition 7 is in"):
+    with pytest.raises(InputError, match="__consumer_offsets-7 is in"):
         find_segments([str(tmp_path)])
 
 
@@ -281,7 +282,7 @@ def test_partition_that_a_pod_does_not_serve_yet_is_waited_for(pod: Pod, other_p
 def test_partition_that_no_pod_serves_in_the_end_is_an_error(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_logs, "UNREACHABLE_FOR_S", 0.3)
     pod.bodies = {"/v1/segments": with_unserved(listing("a", (4, 0)), 5, 7)}
-    with pytest.raises(SegmentReadError, match=r"http://127.*offsets partitions 5, 7 are here, but not served"):
+    with pytest.raises(SegmentReadError, match=r"http://127.*_offsets-5, __consumer_offsets-7 are here, but"):
         find_segments([pod.address])
 
 
@@ -320,7 +321,7 @@ def offsets_between(segments: list[SegmentFile], start: Positions, end: Position
     rows: list[int] = []
     for split in ranges(segments, start, end):
         with open_segment(split.segment.path) as source:
-            for batch in Decoder().decode(source, 4, split.start, split.end):
+            for batch in Decoder().decode(source, split.segment.origin(split.start), split.end):
                 rows += batch.column("offset").to_pylist()
     return rows
 
