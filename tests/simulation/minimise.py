@@ -12,6 +12,9 @@ __all__ = ["minimise"]
 
 QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"disaster": False},
+    {"restore_every_ms": 0},
+    {"lose_status_every_ms": 0},
+    {"two_leases": False},
     {"archive_every_ms": 0, "archive_errors": 0.0},
     {"errors_every_ms": 0},
     {"promise_every_ms": 0},

@@ -1,4 +1,6 @@
-"""What each seed makes fail: a swarm, in which a part of the seeds has more of what one kind of defect needs."""
+"""What each seed makes fail: a swarm, in which a part of the seeds has more of what one kind of defect needs, and every
+tenth one runs real operators.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.options import Options, draw_options, for_product
+from tests.simulation.options import Options, draw_options, for_operating, for_product
 
 Profile = Mapping[str, int | float | bool]
 
@@ -165,8 +167,14 @@ that fail; power losses without an fsync; operators that are away; partitions th
 groups."""
 
 
+OPERATED = 10
+"""One of so many seeds runs real operators. It takes as long as five others."""
+
+
 def draw(seed: int) -> Options:
-    """Two of three seeds are of a profile."""
+    """Two of three seeds without real operators are of a profile."""
+    if seed % OPERATED == OPERATED - 1:
+        return for_operating(draw_options(seed))
     random = Random(f"profile {seed}")
 
     def some(*values: int) -> int:

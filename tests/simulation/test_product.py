@@ -15,9 +15,12 @@ from tests.simulation.simulator import simulate
 SEEDS = 300
 PART = 10
 STRUCK_SEEDS = 120
-REPLAYED = 6
-NOT_OF_PODS = {Injected.WRITE_LOST, Injected.STORE_RESTORED, Injected.STATUS_LOST}
-"""Of the model, and of real operators."""
+NOT_OF_PODS = {Injected.WRITE_LOST}
+"""Of the model."""
+PLAIN = "MUSTER_TEST_COMPILED" not in os.environ
+"""Real operators run in plain Python only: they come with doubles of parts of compiled modules."""
+REPLAYED = 10 if PLAIN else 9
+"""The tenth one has real operators."""
 QUIET_WITH_REMOVALS = {"flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms", "crash_in_effects"}
 HASHES = f"""
 import os
@@ -30,8 +33,10 @@ os._exit(0)
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_seeds_are_clean(first: int) -> None:
-    for seed in range(first, first + PART):
-        outcome = simulate(draw(seed))
+    for options in map(draw, range(first, first + PART)):
+        if options.operating and not PLAIN:
+            continue
+        outcome = simulate(options)
         assert outcome.committed > 0
         assert outcome.answered > 0
 
@@ -59,6 +64,7 @@ def test_drawn_options_are_of_every_profile() -> None:
         assert any(often.items() <= options.items() for options in drawn), name
 
 
+@pytest.mark.interpreted
 @pytest.mark.timeout(600)
 def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
     struck: Counter[Injected] = Counter()
