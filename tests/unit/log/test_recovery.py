@@ -166,6 +166,8 @@ def test_damage_in_a_closed_segment_is_refused_when_it_is_read() -> None:
     pod.restart()
     with pytest.raises(DamagedLogError, match="CRC"):
         pod.content()
+    with pytest.raises(DamagedLogError, match="CRC"):  # as it is read for other replicas
+        pod.log.read_range(0, 1).run()
 
 
 def test_damage_in_a_closed_segment_that_the_journal_still_covers_is_refused_at_once() -> None:

@@ -350,6 +350,30 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     assert await pods[1].fetch() == 40
 
 
+async def test_leader_whose_log_is_damaged_sends_no_damage_and_leaves_the_lead_to_others(pods: ReplicaPods) -> None:
+    """The replica that lacks the batch would refuse it, and get it again, for ever."""
+    await fill(pods[0], 40)
+    await pods.caught_up()
+    await pods[0].flushed()
+    path = pods[0].up.replicas[0].directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+    learner = ReplicaPod("pod-3", pods[0].directory.parent / "pod-3", pods.network)
+    pods.pods.append(learner)
+    await learner.start()
+    await pods.create(learner)
+    pods[0].up.set_learners(0, (learner.log_id(),))
+    await pods.until(lambda: 0 in pods[0].up.health.damage)
+    pods[1].up.set_learners(0, (learner.log_id(),))
+    await pods.elect(1, force=True)
+    await pods.until(lambda: not pods[0].up.health.damage)
+    await pods.caught_up()
+    await pods.until(lambda: not pods[0].up.replicas[0].promised.rebuilding)
+    assert_equal_logs(pods)
+    assert await pods[1].fetch() == 40
+
+
 def conflicting(pods: ReplicaPods, sender: int, to: int, epoch: int) -> Append:
     """A record of `epoch` at offset 0, where all have another one that is committed: a defect of the sender."""
     data = encode_batch([(b"k", b"v")], base_offset=0, leader_epoch=epoch, timestamp_ms=1)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from muster_coordinator.log.errors import DamagedLogError
-from muster_coordinator.log.segments.segment import INDEX_INTERVAL_BYTES, Segment
+from muster_coordinator.log.segments.segment import INDEX_INTERVAL_BYTES, Segment, has_valid_crc
 from muster_coordinator.log.segments.sync import Holds
 from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD, CorruptBatchError, RecordBatch, read_batch
 
 RawBatch: TypeAlias = tuple[int, int, int, bytes]
-"""(base offset, end offset, leader epoch, bytes); the CRC was not checked."""
+"""(base offset, end offset, leader epoch, bytes)."""
 
 
 def segment_index(segments: list[Segment], offset: int) -> int:
@@ -104,7 +104,9 @@ class RangeReader:
         holds.__enter__()
 
     def run(self) -> tuple[int, list[RawBatch]]:
-        """Read. Call it once, in any thread. Raises OSError, and DamagedLogError if the bytes are no batch."""
+        """Read. Call it once, in any thread. Raises OSError, and DamagedLogError if a file has no batch there, or one
+        whose CRC does not match: whoever it is sent to would refuse it, each time anew.
+        """
         found: list[RawBatch] = []
         try:
             left = self._bytes_max
@@ -138,6 +140,9 @@ class RangeReader:
                     break
                 raw = _raw(chunk[at : at + length])
                 if raw[1] > self._start:
+                    if not has_valid_crc(raw[3]):
+                        reason = f"CRC-32C of the batch at offset {raw[0]} does not match"
+                        raise DamagedLogError(segment.path, position + at, reason)
                     yield raw
                 at += length
             if not at:

@@ -20,6 +20,7 @@ from muster_coordinator.records.batch import HEADER_BYTES, LENGTH_OVERHEAD
 SUFFIX = ".log"
 INDEX_INTERVAL_BYTES = 64 << 10
 READ_CHUNK_BYTES = 1 << 20
+_CRC_POSITION = 17
 _CRC_START = 21
 _HEADER = Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
 _MAGIC_POSITION = 16
@@ -174,6 +175,11 @@ class Segment:
         if self.exists:
             self._disk.close(self._descriptor)
             self._descriptor = -1
+
+
+def has_valid_crc(batch: bytes) -> bool:
+    """Of a whole batch. It covers neither base offset nor leader epoch."""
+    return crc32c(batch[_CRC_START:]) == int.from_bytes(batch[_CRC_POSITION:_CRC_START], "big")
 
 
 def scan_segment(disk: Disk, descriptor: int, base_offset: int) -> SegmentScan:
