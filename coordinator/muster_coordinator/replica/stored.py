@@ -84,9 +84,15 @@ class StoredReplica:
         if self.log_or_none is None:
             if self._history is None:
                 finish_swap(self._disk, self.directory)
-                self._history = self.journal.recovered(self.partition, self._journal_id)
+                self._history = self._recovered()
             self.log_or_none = PartitionLog.open(self._disk, self.directory, self.partition, settings, self._history)
             self._history = None
+
+    def _recovered(self) -> History:
+        """What the journal has of the present log. Of one that was never counted nothing can be missed (ADR 26): most
+        of all not of a new one, what the journal lost before."""
+        history = self.journal.recovered(self.partition, self._journal_id)
+        return history if self.promised.used else replace(history, doubt="")
 
     @property
     def _journal_id(self) -> str:

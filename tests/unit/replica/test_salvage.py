@@ -77,6 +77,21 @@ async def test_journaled_batches_of_a_damaged_log_are_saved_whole_and_the_journa
     await pod.until(lambda: "00000000000000000001.journal" not in journal_files(pod))
 
 
+async def test_new_log_lost_nothing_when_the_journal_was_damaged_before_it(pod: PodUnderTest) -> None:
+    """Also in the next process, as long as nothing was counted of it."""
+    await pod.manager.stop()
+    [journal] = journal_files(pod)
+    pod.disk.flip(DATA / "journal" / journal, 20)
+    await start_again(pod)
+    created = await pod.manager.create_replica(1)
+    assert created.status is CallStatus.ACCEPTED, created.message
+    await pod.manager.stop()
+    await start_again(pod)
+    assert 1 not in pod.manager.health.damage
+    elected = await pod.manager.elect(1, 1, (created.log_id,), bootstrap=True)
+    assert elected.status is CallStatus.ACCEPTED
+
+
 async def test_refused_log_stays_refused_when_the_journal_has_forgotten_why(pod: PodUnderTest) -> None:
     await pod.manager.stop()
     intact = damage_middle(pod)
