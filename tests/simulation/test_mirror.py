@@ -97,6 +97,32 @@ def test_log_without_a_tombstone_above_its_horizon(partition: Partition) -> None
     partition.checker.check_horizon(replica)
 
 
+def test_log_that_is_cleaned_of_what_the_archive_has_not(partition: Partition) -> None:
+    replica = _replica(partition)
+    before = log_of((0, 1, commit_record(0)), (1, 1, commit_record(1)))
+    archived = {batch.base_offset: batch for one in before.batches for batch in iter_batches(one.data)}
+    replica.log = log_of((1, 1, commit_record(1)))
+    replica._check_cleaned(before, archived)
+    del archived[0]
+    with pytest.raises(Violation, match="which the archive has not"):
+        replica._check_cleaned(before, archived)
+    replica.log = before
+    replica._check_cleaned(before, {})
+
+
+def test_flipped_bit_is_damage_as_long_as_it_is_in_the_log(partition: Partition) -> None:
+    """Another loss may be noticed before it."""
+    replica = _replica(partition)
+    replica.storage.lost = "flipped bit"
+    replica.storage.keep_promise(Promise(3, "a", 1, rebuilding=True))
+    replica.storage.keep_promise(Promise(3, "a", 1))
+    assert replica.storage.is_damaged
+    assert replica.host is not None
+    assert replica.host.open_log is not None
+    replica._opened(replica.host.open_log)
+    assert not replica.storage.is_damaged
+
+
 def test_archive_of_what_was_not_committed(partition: Partition) -> None:
     [batch] = iter_batches(log_of((0, 1, commit_record(1))).batches[0].data)
     with pytest.raises(Violation, match="archives"):

@@ -12,6 +12,8 @@ from tests.simulation.world import World
 from tests.unit.log.fake_disk import FakeDisk
 
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
+from muster_coordinator.log.segments.segment import SUFFIX
+from muster_coordinator.records.batch import RecordBatch, iter_batches
 
 if TYPE_CHECKING:
     from tests.simulation.pods.process import HostedPod
@@ -38,5 +40,11 @@ class SharedArchive:
         """For the present process of `pod`."""
         return DirectoryArchive(ProcessDisk(pod, self._disk), ROOT)  # type: ignore[arg-type]
 
-    def content(self, path: Path) -> bytes:
-        return bytes(self._disk.content(path))
+    def batches(self, path: Path) -> list[RecordBatch]:
+        """Of one file."""
+        return list(iter_batches(bytes(self._disk.content(path))))
+
+    def batches_in(self, directory: Path) -> dict[int, RecordBatch]:
+        """Of all files there, by base offset."""
+        files = [path for path in self._disk.names if path.parent == directory and path.suffix == SUFFIX]
+        return {batch.base_offset: batch for path in files for batch in self.batches(path)}

@@ -4,8 +4,8 @@
   that it lost data (`lacks`).
 - What this log id ever reported as committed is never cut and never missing in a copy, unless it rebuilds, or a person
   allowed a loss.
-- A log lacks tombstones below its own tombstone horizon only (`checker.Checker.check_horizon`), and with an archive it
-  is cleaned only as far as it is archived.
+- A log lacks tombstones below its own tombstone horizon only (`checker.Checker.check_horizon`), and with an archive the
+  cleaner takes nothing from it that the archive has not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.simulation.world import Violation
 from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segments.partition_log import PartitionLog
+from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.effects import Promise
@@ -36,8 +37,8 @@ __all__ = ["Mirror", "MirrorStorage"]
 
 
 class MirrorStorage:
-    """What is durable. `lost`: why data that was acked may be missing, "" if none is; `power_lost`: so it may be under
-    flush os. Both until the replica says so in its promise.
+    """What is durable. `lost`: why data that was acked may be missing, "" if none is, until the replica says so in its
+    promise and has a log without damage; `power_lost`: it may be missing under flush os, until the replica says so.
     """
 
     def __init__(self, log_id: str) -> None:
@@ -53,9 +54,11 @@ class MirrorStorage:
         return bool(self.lost) or self.power_lost or self.promise.rebuilding
 
     def keep_promise(self, promise: Promise) -> None:
+        """A bit that is flipped stays so, and unnoticed perhaps, until all of the log was read, or another one is in
+        its place (`lost`)."""
         self.promise = promise
         if promise.rebuilding:
-            self.lost, self.power_lost = "", False
+            self.power_lost = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,6 @@ class Mirror:
         self.storage = MirrorStorage(log_id)
         self.log = DiskLog()
         self.lacks = ""
-        self.archived_end = 0
         self._acked = _Acked()
         self._committed = 0  # highest commit point that it ever reported
         self._kept = 0  # of that, what was durable here
@@ -194,6 +196,8 @@ class Mirror:
             self._must_keep(self.log.end, "swaps its log for a copy")
         elif not self.storage.promise.rebuilding:
             self._recovered(is_whole=is_whole)
+        if is_whole and (swapped or self.storage.promise.rebuilding):
+            self.storage.lost = ""
         self.partition.checker.check_horizon(self)
 
     def _recovered(self, *, is_whole: bool) -> None:
@@ -231,12 +235,28 @@ class Mirror:
 
     def _cleaned(self, log: PartitionLog) -> None:
         self.world.injected[Injected.CLEANED] += 1
+        before = self.log
         self._read(log)
         cleaned = log.cleaned_to
         self.world.log(f"{self.name} is cleaned to {cleaned.end_offset}, horizon {cleaned.tombstone_horizon}")
-        if self.world.options.archive_every_ms and cleaned.end_offset > self.archived_end:
-            raise Violation(f"{self.name} is cleaned to {cleaned.end_offset}, archived is {self.archived_end}")
+        if self.world.options.archive_every_ms:
+            self._check_cleaned(before, self.archived())
         self.partition.checker.check_horizon(self)
+
+    def archived(self) -> dict[int, RecordBatch]:
+        """What the archive has of this log, by base offset."""
+        raise NotImplementedError
+
+    def _check_cleaned(self, before: DiskLog, archived: dict[int, RecordBatch]) -> None:
+        """What the log had `before`, and has no more, is in the archive."""
+        kept = {batch.base_offset: batch.data for batch in self.log.batches}
+        for batch in before.batches:
+            if kept.get(batch.base_offset) == batch.data:
+                continue
+            copy = archived.get(batch.base_offset)
+            changes = decode_batch(batch.data).changes
+            if copy is None or any(change not in decode_batch(copy.data).changes for change in changes):
+                raise Violation(f"{self.name} is cleaned of {batch}, which the archive has not")
 
     def _read(self, log: PartitionLog) -> bool:
         """False: a batch is damaged, which nobody has noticed yet. Then it counts as it was."""

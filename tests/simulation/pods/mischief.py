@@ -121,7 +121,7 @@ class PodMischief(Mischief):
                 if replica.host is None:
                     replica.create()
                 elif (
-                    replica.storage.lost
+                    replica.storage.is_damaged
                     and replica.is_damaged
                     and replica.storage.log_id not in store.record.sets.members
                 ):

@@ -17,7 +17,7 @@ from typing import Any
 from tests.simulation.injected import Injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import CONFIG
-from tests.simulation.pods.archive import ROOT, SharedArchive
+from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.clock import MachineClock, ProcessClock
 from tests.simulation.pods.disk import DiskFaults, ProcessDisk
 from tests.simulation.pods.groups import WatchedGroups
@@ -84,7 +84,7 @@ class HostedPod:
         self.run = 0
         self.frozen_until = -1
         self.is_dying = False
-        self._archive = archive
+        self.archive = archive
         self._busy_until = -1
         self._must_restart = False
         self._serves = False
@@ -171,7 +171,7 @@ class HostedPod:
             flush_os=options.flush_os,
         )
         cleaner = CleanerSettings(options.segment_bytes, 0.01, 0, BYTES_PER_SECOND, options.clean_every_ms)
-        archiver = ArchiverSettings(self._archive.of(self), BYTES_PER_SECOND, options.archive_every_ms)
+        archiver = ArchiverSettings(self.archive.of(self), BYTES_PER_SECOND, options.archive_every_ms)
         return ManagerSettings(
             storage,
             COMMIT_TIMEOUT_MS,
@@ -322,8 +322,8 @@ class HostedPod:
     def renamed(self, target: Path) -> None:
         """What gets its name now is checked at the end of the callback."""
         for replica in self.replicas:
-            if target.parent == ROOT / replica.directory.name / replica.storage.log_id:
-                self.checks.append(partial(replica.check_archived, self._archive.content, target))
+            if target.parent == replica.archive_directory:
+                self.checks.append(partial(replica.check_archived, target))
             elif target.parent == replica.directory and target.name == CHECKPOINT_NAME:
                 self.checks.append(replica.check_checkpoint)
             elif target.parent == replica.directory and target.name.endswith(COMPACTED):

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.injected import Injected
+from tests.simulation.pods.archive import ROOT
 from tests.simulation.pods.disk import covered
 from tests.simulation.pods.groups import WatchedGroups
 from tests.simulation.pods.mirror import Mirror
@@ -22,7 +23,7 @@ from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
 from muster_coordinator.log.checkpoint import CheckpointFile
 from muster_coordinator.log.segments.partition_log import PartitionLog, partition_directory
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.records.batch import iter_batches
+from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.control import Fence
 from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
@@ -138,12 +139,17 @@ class HostedReplica(Mirror):
         if offset > committed:
             raise Violation(f"{self.name} publishes a checkpoint at {offset}, committed is {committed}")
 
-    def check_archived(self, content: Callable[[Path], bytes], path: Path) -> None:
+    @property
+    def archive_directory(self) -> Path:
+        return ROOT / self.directory.name / self.storage.log_id
+
+    def archived(self) -> dict[int, RecordBatch]:
+        return self.pod.archive.batches_in(self.archive_directory)
+
+    def check_archived(self, path: Path) -> None:
         """A segment of this log is in the archive."""
         self.world.injected[Injected.ARCHIVED] += 1
-        batches = list(iter_batches(content(path)))
-        self.partition.checker.archived(self.storage.log_id, batches)
-        self.archived_end = max(self.archived_end, batches[-1].end_offset)
+        self.partition.checker.archived(self.storage.log_id, self.pod.archive.batches(path))
 
     # -- faults, while the process is down ----------------------------------------------------------------------------
 
