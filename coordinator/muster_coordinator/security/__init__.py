@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may do: identities, ACLs, credentials.
+"""Who somebody is, and what they may do: identities, ACLs, credentials; TLS, and the names that certificates carry.
 
-`acls` and `scram` are pure. Imports nothing of ours but `errors`.
+`acls` is pure. Imports nothing of ours.
 """
