@@ -145,10 +145,11 @@ class JournalWriter:
         """
         await self._idle.wait()
         self._journal.take()  # the segments get it instead
+        ends: dict[int, int] = {}
         for log in logs:
-            log.journaled_end = log.end_offset
+            ends[log.partition] = log.journaled_end = log.end_offset
             await asyncio.to_thread(log.begin_sync().run)
-        await asyncio.to_thread(self._journal.start_new_file)
+        await asyncio.to_thread(self._journal.go_on, ends)
         logger.info("journal_recovered")
 
     async def close(self) -> None:

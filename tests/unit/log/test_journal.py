@@ -235,7 +235,7 @@ def test_end_right_behind_a_recovery_says_where_the_logs_end() -> None:
     pod = unflushed_pod(4, partitions=2)
     for log in pod.logs.values():
         log.sync()
-    pod.journal.start_new_file()
+    pod.journal.go_on({p: log.end_offset for p, log in pod.logs.items()})
     pod.journal.end({0, 1})
     pod.journal.close()
     pod.disk.lose_power(Random(1))
@@ -303,7 +303,7 @@ def test_after_a_failed_write_a_new_file_goes_on_behind_synced_segments(survives
         pod.disk.write(FIRST, before)
     pod.log.journaled_end = pod.log.end_offset
     pod.log.sync()
-    pod.journal.start_new_file()
+    pod.journal.go_on({p: log.end_offset for p, log in pod.logs.items()})
     pod.commit()
     pod.reboot()
     assert pod.content() == pod.written[0]

@@ -276,10 +276,32 @@ async def test_failed_write_is_reported_once_and_nothing_is_written_until_recove
     with pytest.raises(OSError, match="pwritev"):
         await host.writer.recover(host.pod.logs.values())
     host.pod.disk.fault = None
+    host.pod.disk.fail_with(errno.EIO, "pwritev_durably")
+    with pytest.raises(OSError, match="pwritev_durably"):  # to say where the logs end
+        await host.writer.recover(host.pod.logs.values())
+    host.pod.append()
+    assert host.writer.submit() == host.writer.ended, "it would be written behind a gap"
+    host.pod.disk.fault = None
     await host.writer.recover(host.pod.logs.values())
     await host.commit()
-    assert host.reports == [{0: 1}, {0: 4}]
+    assert host.reports == [{0: 1}, {0: 5}]
     host.pod.reboot()
+    assert host.pod.content() == host.pod.written[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_a_failed_write_carried_stays_in_a_log_that_was_cut_before(host: Host, seed: int) -> None:
+    """Only the segment has it, and since the recovery it counts: no start may take it for what the cut removed."""
+    for _ in range(3):
+        await host.commit()
+    host.pod.flush()
+    host.pod.truncate(0, 2)
+    host.pod.disk.fail_with(errno.ENOSPC, "pwritev_durably")
+    await host.commit()
+    host.pod.disk.fault = None
+    await host.writer.recover(host.pod.logs.values())
+    host.pod.reboot(seed)
+    assert host.pod.log.end_offset == 3
     assert host.pod.content() == host.pod.written[0]
 
 

@@ -5,13 +5,13 @@ same bytes lazily. Files are filled with zeros beforehand, so that a write in pl
 kept until every log with batches in it was synced, then it is used again. Byte layout: `journal_format`.
 
 A file in which a write failed is never written again: what of that write is on the disk is unknown. Writing goes on in
-a new file only after `start_new_file`, which the caller may call once all segments were synced.
+a new file only after `go_on`, which the caller may call once all segments were synced.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class JournalFile:
 
 
 class Journal:
-    """`stage`, `take` and `recovered` belong to the event loop; `write`, `start_new_file` and
+    """`stage`, `take` and `recovered` belong to the event loop; `write`, `go_on` and
     `prepare_spare` to one thread at a time. `retire` may run in another one. `end` and `close`: no other
     method runs any more.
     """
@@ -109,7 +109,7 @@ class Journal:
             journal._read_file(sequence, is_first=sequence == sequences[0], is_last=sequence == sequences[-1])
         journal._durable_ends = dict(journal._history.known_ends)
         if journal._file is None:
-            journal.start_new_file()
+            journal._start_new_file()
         return journal
 
     def recovered(self, partition: int, log_id: str) -> History:
@@ -183,16 +183,28 @@ class Journal:
         self._file_partitions.update(staged.ends)
         self._written_ends.update(staged.ends)
 
-    def start_new_file(self) -> None:
-        """Leave the current file for good and begin the next one; forgives an earlier failure.
+    def go_on(self, ends: Mapping[int, int]) -> None:
+        """After a failure, in a new file, which says durably where the logs end. `ends`: partition -> end of a log that
+        was synced.
 
-        After a failure every log must have been synced before: what the failed write carried is in no journal file for
-        certain, and a later entry would stand after a gap.
+        What the failed write carried is in no journal file for certain, only in the segments: a later entry would stand
+        behind a gap, and a start would take it for what an earlier cut removed. Raises OSError: the journal has
+        `failed`.
         """
+        try:
+            self._start_new_file()
+            self._written_ends.update(ends)
+            self._announce()
+        except OSError as exc:
+            self.failed = exc
+            raise
+        self.failed = None
+
+    def _start_new_file(self) -> None:
+        """Leave the current file for good and begin the next one."""
         if self._file is not None:
             self._close_file()
         self._open_file(self._sequence + 1)
-        self.failed = None
 
     def prepare_spare(self) -> None:
         """Have a file of zeros ready, so that changing files costs a rename. Does nothing if one is there."""
@@ -257,7 +269,7 @@ class Journal:
             self.retire(self._closed[0])
         if self._closed or not self._has_spare or not self._file_partitions or not self._file_partitions <= synced:
             return
-        self.start_new_file()
+        self._start_new_file()
         self._announce()
         self.retire(self._closed[0])
 
