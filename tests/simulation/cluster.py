@@ -50,6 +50,12 @@ class Partition:
             found = self._by_id.get(log_id)
         return found
 
+    def has_led(self, pod: str, epoch: int) -> bool:
+        """It leads in `epoch`, is about to, or did so once."""
+        replica = self.replicas[pod]
+        leads = replica.core is not None and replica.core.leading_epoch == epoch
+        return leads or self.checker.epochs_opened.get(epoch) == replica.storage.log_id
+
     def damaged(self, also: Replica | None = None) -> set[str]:
         """Log ids of replicas that lost data, and have not caught up since."""
         return self.checker.lost_ids | {

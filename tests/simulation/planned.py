@@ -109,13 +109,13 @@ class Objects:
         """Check what must hold of all elections that all operators call.
 
         A rogue caller may have elected a pod in an epoch that an operator has recorded for another one. The operator
-        then records the pod that leads, and repeats its election.
+        then records the pod that leads, or did when it last looked, and repeats its election. Whoever led in an epoch
+        has it promised by a majority: no call can give it to another one.
         """
         assert self.recorded(action.index).epoch >= action.epoch, f"epoch {action.epoch} is called and not recorded"
         pod = self._called.setdefault((action.index, action.epoch), action.pod)
-        core = self._running.partitions[action.index].replicas[action.pod].core
-        leads = core is not None and core.leading_epoch == action.epoch
-        assert pod == action.pod or leads, f"epoch {action.epoch} of {action.index} is issued to {pod} and {action.pod}"
+        led = self._running.partitions[action.index].has_led(action.pod, action.epoch)
+        assert pod == action.pod or led, f"epoch {action.epoch} of {action.index} is issued to {pod} and {action.pod}"
 
     def recorded(self, index: int) -> OffsetsPartitionStatus:
         """What operators decide on."""

@@ -141,9 +141,8 @@ class Recorded:
             what = f"pod {pod} is elected in epoch {epoch} of partition {index} with {sets}"
             self._is_broken(f"{what}, recorded are {sorted(issued, key=str)}")
         first = self._called.setdefault((index, epoch), pod)
-        core = self._partitions[index].replicas[pod].core
-        leads = core is not None and core.leading_epoch == epoch
-        if first != pod and not leads and epoch > self._lost.get(index, -1):
+        led = self._partitions[index].has_led(pod, epoch)
+        if first != pod and not led and epoch > self._lost.get(index, -1):
             self._is_broken(f"epoch {epoch} of partition {index} is issued to {first} and to {pod}")
 
     def _allows_loss(self, pod: str, call: Election) -> None:
