@@ -15,6 +15,7 @@ from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.security.identity import parse_principals
+from muster_coordinator.security.users import parse_mechanisms
 
 INT32_MAX = 2**31 - 1
 
@@ -153,6 +154,37 @@ class PeerSettings:
 
 
 @dataclass(frozen=True)
+class SaslSettings:
+    """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them."""
+
+    sasl_enabled_mechanisms: str = _text("sasl.enabled.mechanisms", parse_mechanisms)
+    """SASL mechanisms between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`. PLAIN needs TLS."""
+
+    users_file: str = _path()
+    """An absolute path: the users, as [access.md](access.md) describes them, read again when the file changes. A user
+    that is not in it any more is out within two seconds. A pod that cannot read it does not start."""
+
+    connections_max_reauth_ms: int = _setting(0, "connections.max.reauth.ms", 0)
+    """How long (ms) a login counts. A client that knows of this says again who it is before (KIP-368); another one's
+    connection is closed at its next request. 0: as long as the connection."""
+
+    sasl_server_max_receive_size: int = _setting(524_288, "sasl.server.max.receive.size", 1024)
+    """Largest request in bytes before the client is known; a larger one closes its connection."""
+
+    connection_failed_authentication_delay_ms: int = _setting(
+        100, "connection.failed.authentication.delay.ms", 0, 300_000
+    )
+    """How long (ms) a failed login waits for its answer. Each further one of the address waits twice as long as the one
+    before, up to half of muster.login.timeout.ms, and the first again after six times that without one."""
+
+    max_logins_per_address: int = _setting(500, None, 1)
+    """Connections of one address at a time whose client has not said yet who it is; one more is closed at once."""
+
+    login_timeout_ms: int = _setting(10_000, None, 1000, 600_000)
+    """Longest login (ms); the connection of a longer one is closed."""
+
+
+@dataclass(frozen=True)
 class AccessSettings:
     """Who may do what. Without `muster.acls.file` everybody may do everything."""
 
@@ -176,6 +208,7 @@ class CoordinatorSettings:
     cleaner: CompactionSettings = field(default_factory=CompactionSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    sasl: SaslSettings = field(default_factory=SaslSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
-from muster_coordinator.listener.state import Handler, ServerState
+from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
@@ -27,7 +27,14 @@ logger = structlog.get_logger(__name__)
 class KafkaConnection(asyncio.Protocol):
     """Implements `state.Connection`, `exchange.AnsweringConnection` and `answer_queue.Flow`."""
 
-    def __init__(self, state: ServerState, handlers: Mapping[type, Handler]) -> None:
+    def __init__(
+        self,
+        state: ServerState,
+        handlers: Mapping[type, Handler],
+        identity: Identity | None = None,
+        session: EndingSession | None = None,
+    ) -> None:
+        """`identity`: who the client is; None: nobody asks. `session`: if it is not known for ever."""
         self._state = state
         self._handlers = handlers
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
@@ -38,7 +45,8 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
-        self.identity = Identity(ANONYMOUS, "")
+        self.identity: Identity = identity if identity is not None else Identity(ANONYMOUS, "")
+        self.session = session
         self.last_active_ms = state.clock.monotonic_ms()
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
@@ -55,7 +63,7 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self._host = f"/{peer[0]}"
-            self.identity = Identity(ANONYMOUS, normal_host(peer[0]))
+            self.identity = Identity(self.identity.principal, normal_host(peer[0]))
         else:
             self._host = "/unknown"
         self._state.opened(self)
@@ -113,6 +121,10 @@ class KafkaConnection(asyncio.Protocol):
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
+    def serve(self, handlers: Mapping[type, Handler]) -> None:
+        """From the next request on."""
+        self._handlers = handlers
+
     def _unsupported(self, error: UnsupportedRequestError) -> None:
         """ApiVersions of an unknown version is answered in version 0 with what is served (KIP-511), in its turn; others
         are closed."""
@@ -148,6 +160,10 @@ class KafkaConnection(asyncio.Protocol):
             self._transport = self._socket = None
             self._drop()
             transport.abort()
+
+    def look(self, now_ms: int) -> None:
+        if self.session is not None:
+            self.session.look(self, now_ms)
 
     @property
     def is_idle(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
@@ -23,6 +24,10 @@ class AnsweringConnection(Protocol):
     """The connection, as an exchange knows it."""
 
     identity: Identity
+
+    def serve(self, handlers: Mapping[type, Callable[[Any, Exchange], None]]) -> None:
+        """Let these carry out the requests from the next one on."""
+        ...
 
     @property
     def answers(self) -> Answers: ...

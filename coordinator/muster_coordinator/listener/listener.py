@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from muster_coordinator.listener.connection import KafkaConnection
+from muster_coordinator.listener.entrance import Entrance
+from muster_coordinator.listener.sasl import Sasl
+from muster_coordinator.listener.session import Session
 from muster_coordinator.listener.state import Handler, ServerState
+from muster_coordinator.security.identity import Identity
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 
@@ -18,10 +22,18 @@ CLOSING_MS = 5000
 
 
 class KafkaListeners:
-    """`state` is what connections and metrics share. `look` looks for files that have changed, at each housekeeping."""
+    """`state` is what connections and metrics share. `sasl`: how clients say who they are; None: nobody asks. `look`
+    looks for files that have changed, at each housekeeping, and returns whether there may be other users."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, look: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        clock: Clock,
+        sasl: Sasl | None = None,
+        look: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.state = ServerState(settings, clock)
+        self._sasl = sasl
         self._look = look
         self._servers: list[asyncio.Server] = []
         self._housekeeping: asyncio.TimerHandle | None = None
@@ -35,7 +47,7 @@ class KafkaListeners:
         `handlers` maps the type of a decoded request to what carries it out.
         """
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: KafkaConnection(self.state, handlers), host, port, backlog=1024)
+        server = await loop.create_server(lambda: self._client(handlers), host, port, backlog=1024)
         self._servers.append(server)
         if self._housekeeping is None:
             self._housekeep()
@@ -52,9 +64,34 @@ class KafkaListeners:
         for server in self._servers:
             await server.wait_closed()
 
+    def _client(self, handlers: Mapping[type, Handler]) -> asyncio.Protocol:
+        """What a new connection begins with."""
+        sasl, state = self._sasl, self.state
+        if sasl is None:
+            return KafkaConnection(state, handlers)
+
+        def welcome(identity: Identity, mechanism: str) -> asyncio.Protocol:
+            if not sasl.lifetime_ms:
+                return KafkaConnection(state, handlers, identity)
+            session = Session(sasl, identity, mechanism, handlers, state.clock.monotonic_ms())
+            return KafkaConnection(state, session.handlers, identity, session)
+
+        return Entrance(state, sasl, handlers, welcome)
+
+    def _close_unknown(self) -> None:
+        """Users have changed: who is none any more is out."""
+        if self._sasl is None:
+            return
+        for connection in tuple(self.state.connections):
+            identity = connection.identity
+            if identity is not None and not self._sasl.knows(identity):
+                self.state.connection_errors["user_removed"] += 1
+                connection.close()
+
     def _housekeep(self) -> None:
-        self._look()
         state = self.state
+        if self._look():
+            self._close_unknown()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms
         state.now_ms = state.clock.monotonic_ms()
@@ -66,4 +103,6 @@ class KafkaListeners:
             elif connection.last_active_ms < oldest_ms and connection.is_idle:
                 state.connection_errors["idle"] += 1
                 connection.close()
+            else:
+                connection.look(state.now_ms)
         self._housekeeping = asyncio.get_running_loop().call_later(HOUSEKEEPING_MS / 1000, self._housekeep)

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.security.identity import Identity
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 
@@ -18,8 +19,25 @@ Handler = Callable[[Any, Exchange], None]
 """(decoded request, where its answer goes)."""
 
 
+class EndingSession(Protocol):
+    """The session of a client that has to say again who it is after some time."""
+
+    def look(self, connection: AnsweringConnection, now_ms: int) -> None:
+        """The time is `now_ms`: the session may have ended."""
+        ...
+
+
 class Connection(Protocol):
     """What the listener asks of a connection."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who the client is; None: it has not said so yet."""
+        ...
+
+    def look(self, now_ms: int) -> None:
+        """The time is `now_ms`: something may have run out."""
+        ...
 
     held_bytes: int
     """Bytes of requests and answers, as last reported by `ServerState.held`."""
@@ -64,6 +82,11 @@ class ServerState:
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+
+    def handed_over(self, connection: Connection) -> None:
+        """Another takes its place, and will be opened."""
+        self.closed(connection)
+        self.accepted -= 1
 
     def held(self, change: int) -> None:
         """A connection holds `change` bytes more, or fewer. Above the limit the largest connection is closed."""

@@ -21,7 +21,6 @@ import structlog
 from aiohttp import web
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.listener.access.table import guarded_table
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.listener.state import Handler
@@ -43,15 +42,13 @@ from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManag
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
+from muster_coordinator.process.access import ClientAccess
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
 from muster_coordinator.records import batch as records_batch
-from muster_coordinator.security.acl_file import parse_acls
-from muster_coordinator.security.acls import Authorizer
-from muster_coordinator.security.identity import parse_principals
-from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
+from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.shard.fencing import Fencing
 
 if TYPE_CHECKING:
@@ -62,10 +59,6 @@ if TYPE_CHECKING:
     from muster_coordinator.settings import CoordinatorSettings
 
 logger = structlog.get_logger(__name__)
-
-
-Guard = Callable[[Mapping[type, Handler]], Mapping[type, Handler]]
-"""Puts the checks of what clients may do in front of handlers."""
 
 
 class StartError(Exception):
@@ -123,8 +116,11 @@ async def _start(
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
-    guard, look = _access(settings, view)
-    listeners = KafkaListeners(settings.listener, clock, look)
+    try:
+        access = ClientAccess(settings, view)
+    except SecurityFileError as error:
+        raise StartError(str(error)) from None
+    listeners = KafkaListeners(settings.listener, clock, access.sasl, access.look)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
@@ -150,7 +146,7 @@ async def _start(
         options,
         stack,
         listeners,
-        lambda name: guard(handler_table(view, manager.shards, manager.submit_early, name)),
+        lambda name: access.guard(handler_table(view, manager.shards, manager.submit_early, name)),
     )
     pod.listening()
     logger.info(
@@ -167,25 +163,6 @@ async def _start(
         compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
     )
     return pod
-
-
-def _access(settings: CoordinatorSettings, view: ClusterView) -> tuple[Guard, Callable[[], object]]:
-    """What goes around the handlers, and what looks for another file of ACLs. Without such a file the handlers are as
-    they are: nothing is asked on the way of a request.
-    """
-    access = settings.access
-    if not access.acls_file:
-        return lambda handlers: handlers, lambda: None
-    supers = parse_principals(access.super_users)
-
-    def authorizer(content: bytes) -> Authorizer:
-        return Authorizer(parse_acls(content), supers, allow_without_acl=access.allow_everyone_if_no_acl_found)
-
-    try:
-        acls = WatchedFile(Path(access.acls_file), authorizer)
-    except SecurityFileError as error:
-        raise StartError(f"muster.acls.file: {error}") from None
-    return lambda handlers: guarded_table(handlers, lambda: acls.value, view.name_of), acls.look
 
 
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:

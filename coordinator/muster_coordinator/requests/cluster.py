@@ -44,6 +44,32 @@ class ApiVersionsResponse(_Message, frozen=True):
     api_keys: tuple[tuple[int, int, int], ...] = ()  # (api_key, min_version, max_version)
 
 
+# -- SaslHandshake (17), SaslAuthenticate (36) ------------------------------------------------------------------------
+
+
+class SaslHandshakeRequest(_Message, frozen=True):
+    mechanism: str
+
+
+class SaslHandshakeResponse(_Message, frozen=True):
+    error_code: int
+    mechanisms: tuple[str, ...] = ()
+
+
+class SaslAuthenticateRequest(_Message, frozen=True):
+    auth_bytes: bytes
+
+    def __repr__(self) -> str:  # it may hold a password
+        return f"SaslAuthenticateRequest({len(self.auth_bytes)} bytes)"
+
+
+class SaslAuthenticateResponse(_Message, frozen=True):
+    error_code: int
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0  # v1+; 0: the session does not end
+
+
 # -- Metadata (3), DescribeCluster (60) -------------------------------------------------------------------------------
 
 

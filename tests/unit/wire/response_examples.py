@@ -450,6 +450,10 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
     14: (sync_group, describe_sync_group),
     15: (describe_groups, describe_describe_groups),
     16: (list_groups, describe_list_groups),
+    17: (
+        lambda v: st.builds(w.SaslHandshakeResponse, error_code=ERROR, mechanisms=some(TEXT)),
+        lambda r, v: {"error_code": r.error_code, "mechanisms": r.mechanisms},
+    ),
     18: (
         lambda v: st.builds(w.ApiVersionsResponse, error_code=ERROR, api_keys=some(st.tuples(I16, I16, I16))),
         lambda r, v: {
@@ -462,6 +466,21 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
         lambda r, v: {"markers": [{"producer_id": p, "topics": results(topics_)} for p, topics_ in r.markers]},
     ),
     28: (lambda v: st.builds(g.TxnOffsetCommitResponse, topics=RESULTS), describe_txn_offset_commit),
+    36: (
+        lambda v: st.builds(
+            w.SaslAuthenticateResponse,
+            error_code=ERROR,
+            error_message=MAYBE_TEXT,
+            auth_bytes=st.binary(max_size=200),
+            session_lifetime_ms=I64 if v >= 1 else st.just(0),
+        ),
+        lambda r, v: {
+            "error_code": r.error_code,
+            "error_message": r.error_message,
+            "auth_bytes": r.auth_bytes,
+            "session_lifetime_ms": r.session_lifetime_ms,
+        },
+    ),
     42: (
         lambda v: st.builds(
             w.DeleteGroupsResponse, results=some(st.builds(g.DeleteGroupResponse, group_id=TEXT, error_code=ERROR))

@@ -14,7 +14,7 @@ from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
 from muster_coordinator.security.acls import Authorizer, Operation
 
-OPEN = frozenset({w.ApiVersionsRequest, w.OtherProtocolRequest})
+OPEN = frozenset({w.ApiVersionsRequest, w.OtherProtocolRequest, w.SaslHandshakeRequest, w.SaslAuthenticateRequest})
 """Requests that need no right: what is served, and what is refused whoever asks."""
 
 

@@ -20,6 +20,7 @@ _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )
+_ALREADY_KNOWN = "SaslAuthenticate request received after successful authentication"
 _CLASSIC_ONLY = "Muster has the classic group protocol only: set group.protocol=classic, or use a Kafka cluster."
 
 
@@ -34,6 +35,13 @@ class ClusterHandlers:
 
     def api_versions(self, request: w.ApiVersionsRequest, exchange: Exchange) -> None:
         exchange.answer(api_versions_response(request))
+
+    def sasl_handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
+        """Nobody asks who the client is, or it has said so already (KafkaApis)."""
+        exchange.answer(w.SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
+
+    def sasl_authenticate(self, request: w.SaslAuthenticateRequest, exchange: Exchange) -> None:
+        exchange.answer(w.SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _ALREADY_KNOWN))
 
     def metadata(self, request: w.MetadataRequest, exchange: Exchange) -> None:
         view = self._view

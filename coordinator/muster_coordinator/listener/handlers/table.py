@@ -25,6 +25,8 @@ def handler_table(
     by_id = TopicIdHandlers(view, groups.route)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
+        w.SaslHandshakeRequest: cluster.sasl_handshake,
+        w.SaslAuthenticateRequest: cluster.sasl_authenticate,
         w.MetadataRequest: cluster.metadata,
         w.DescribeClusterRequest: cluster.describe_cluster,
         w.FindCoordinatorRequest: cluster.find_coordinator,

@@ -1,0 +1,52 @@
+"""How clients say who they are by SASL: what all connections of a pod share."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from muster_coordinator.listener.admission import Admission
+from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.plain import PlainServer
+from muster_coordinator.security.sasl import Mechanism, SaslError
+from muster_coordinator.security.scram import HASHES, ScramServer
+from muster_coordinator.security.users import PLAIN, Users, parse_mechanisms
+from muster_coordinator.settings import SaslSettings
+
+
+class Sasl:
+    """`users` gives those of this moment. Passwords are hashed in a thread of its own, one after the other."""
+
+    def __init__(self, settings: SaslSettings, users: Callable[[], Users]) -> None:
+        self.mechanisms = parse_mechanisms(settings.sasl_enabled_mechanisms)
+        self.lifetime_ms = settings.connections_max_reauth_ms
+        self.max_receive_bytes = settings.sasl_server_max_receive_size
+        self.login_timeout_ms = settings.login_timeout_ms
+        self.admission = Admission(
+            settings.max_logins_per_address,
+            settings.connection_failed_authentication_delay_ms,
+            settings.login_timeout_ms,
+        )
+        self.hashing = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        self._users = users
+
+    def start(self, mechanism: str) -> Mechanism:
+        """A login by one of `mechanisms`."""
+        if mechanism == PLAIN:
+            return PlainServer(lambda name: self._users().any(name))
+        return ScramServer(
+            HASHES[mechanism], lambda name: self._users().scram(name, mechanism), secrets.token_urlsafe(24)
+        )
+
+    def knows(self, identity: Identity) -> bool:
+        """Whether there is still such a user."""
+        return identity.principal.removeprefix("User:") in self._users()
+
+
+def told(error: SaslError, mechanism: str, *, again: bool) -> str:
+    """What the client is told, as by Kafka (SaslServerAuthenticator). `again`: it had said before who it is."""
+    if error.told is not None:
+        return error.told
+    during = "re-authentication" if again else "authentication"
+    return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {mechanism}"

@@ -1,0 +1,117 @@
+"""How long a client is taken for who it said it is, and how it says so again on the same connection (KIP-368)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.sasl import Sasl, told
+from muster_coordinator.listener.state import Handler
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.sasl import Mechanism, SaslError
+
+
+class Session:
+    """One for each connection whose session ends, which it does `Sasl.lifetime_ms` after each login. Then only a
+    handshake is answered: a client may let an idle connection run out, and say again who it is before its next request.
+
+    `handlers` are those of the connection as long as the session lasts.
+    """
+
+    def __init__(
+        self, sasl: Sasl, identity: Identity, mechanism: str, handlers: Mapping[type, Handler], now_ms: int
+    ) -> None:
+        self._sasl = sasl
+        self._identity = identity
+        self._mechanism_name = mechanism
+        self._closing: dict[type, Handler] = dict.fromkeys(handlers, _close)
+        self._plain = handlers[w.SaslHandshakeRequest]
+        self.handlers: Mapping[type, Handler] = {**handlers, w.SaslHandshakeRequest: self._handshake}
+        self._ends_ms = now_ms + sasl.lifetime_ms
+        self._now_ms = now_ms
+        self._may_again = True  # once between two looks, so about once a second as in Kafka (KafkaChannel)
+        self._mechanism: Mechanism | None = None
+
+    def look(self, connection: AnsweringConnection, now_ms: int) -> None:
+        """The time is `now_ms`: the session may have ended."""
+        self._now_ms = now_ms
+        self._may_again = True
+        if now_ms >= self._ends_ms and self._mechanism is None:
+            connection.serve({**self._closing, w.SaslHandshakeRequest: self._handshake})
+
+    def _handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
+        if not self._may_again:
+            self._plain(request, exchange)
+            return
+        mechanisms = self._sasl.mechanisms
+        connection = exchange.connection
+        if request.mechanism not in mechanisms:
+            exchange.answer(w.SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms))
+            connection.close()
+        elif request.mechanism != self._mechanism_name or exchange.version == 0:
+            exchange.answer(w.SaslHandshakeResponse(0, mechanisms))
+            connection.serve(self._closing)  # the mechanism may not change; bare tokens are none of a session's
+        else:
+            self._may_again = False
+            self._mechanism = self._sasl.start(request.mechanism)
+            connection.serve({**self._closing, w.SaslAuthenticateRequest: self._token})
+            exchange.answer(w.SaslHandshakeResponse(0, mechanisms))
+
+    def _token(self, request: w.SaslAuthenticateRequest, exchange: Exchange) -> None:
+        assert self._mechanism is not None
+        try:
+            step = self._mechanism.step(request.auth_bytes)
+        except SaslError as error:
+            self._refuse(exchange, error)
+            return
+        if isinstance(step, bytes):
+            self._answer(exchange, step)
+            return
+        exchange.connection.serve(self._closing)  # until the password is hashed
+        hashing = asyncio.get_running_loop().run_in_executor(self._sasl.hashing, step)
+
+        def hashed(done: asyncio.Future[bytes]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if isinstance(error, SaslError):
+                self._refuse(exchange, error)
+            else:
+                self._answer(exchange, done.result())
+
+        hashing.add_done_callback(hashed)
+
+    def _answer(self, exchange: Exchange, token: bytes) -> None:
+        assert self._mechanism is not None
+        user = self._mechanism.user
+        if user is None:
+            exchange.answer(w.SaslAuthenticateResponse(0, None, token))
+            return
+        if f"User:{user}" != self._identity.principal:
+            self._refuse(exchange, SaslError("another user", "Cannot change principals during re-authentication"))
+            return
+        self._mechanism = None
+        self._ends_ms = self._now_ms + self._sasl.lifetime_ms
+        exchange.connection.serve(self.handlers)
+        exchange.answer(w.SaslAuthenticateResponse(0, None, token, self._sasl.lifetime_ms))
+
+    def _refuse(self, exchange: Exchange, error: SaslError) -> None:
+        """After a while, in which every other request closes the connection."""
+        connection = exchange.connection
+        connection.serve(self._closing)
+        delay_ms = self._sasl.admission.failed(self._identity.host, self._now_ms)
+        text = told(error, self._mechanism_name, again=True)
+
+        def end() -> None:
+            exchange.answer(w.SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, text))
+            connection.close()
+
+        asyncio.get_running_loop().call_later(delay_ms / 1000, end)
+
+
+def _close(_request: Any, exchange: Exchange) -> None:
+    exchange.connection.close()

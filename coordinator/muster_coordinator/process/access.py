@@ -1,0 +1,76 @@
+"""What a pod asks of its Kafka clients: who they are, and what they may do. From settings and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from muster_coordinator.listener.access.table import guarded_table
+from muster_coordinator.listener.sasl import Sasl
+from muster_coordinator.listener.state import Handler
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.security.acl_file import parse_acls
+from muster_coordinator.security.acls import Authorizer
+from muster_coordinator.security.identity import parse_principals
+from muster_coordinator.security.users import PLAIN, Users, parse_users
+from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
+from muster_coordinator.settings import CoordinatorSettings
+
+_T = TypeVar("_T")
+
+
+class ClientAccess:
+    """`sasl`: None: nobody is asked who they are."""
+
+    def __init__(self, settings: CoordinatorSettings, view: ClusterView) -> None:
+        """Reads the files. Raises SecurityFileError."""
+        self._view = view
+        self._acls = _acls(settings)
+        self._users = _users(settings)
+        users = self._users
+        self.sasl = Sasl(settings.sasl, lambda: users.value) if users is not None else None
+
+    def guard(self, handlers: Mapping[type, Handler]) -> Mapping[type, Handler]:
+        """The handlers behind the checks of what clients may do. Without a file of ACLs as they are: nothing is asked
+        on the way of a request."""
+        acls = self._acls
+        if acls is None:
+            return handlers
+        return guarded_table(handlers, lambda: acls.value, self._view.name_of)
+
+    def look(self) -> bool:
+        """Read the files that have changed; returns whether there may be other users."""
+        if self._acls is not None:
+            self._acls.look()
+        return self._users is not None and self._users.look()
+
+
+def _acls(settings: CoordinatorSettings) -> WatchedFile[Authorizer] | None:
+    access = settings.access
+    if not access.acls_file:
+        return None
+    supers = parse_principals(access.super_users)
+
+    def authorizer(content: bytes) -> Authorizer:
+        return Authorizer(parse_acls(content), supers, allow_without_acl=access.allow_everyone_if_no_acl_found)
+
+    return _watched("muster.acls.file", access.acls_file, authorizer)
+
+
+def _users(settings: CoordinatorSettings) -> WatchedFile[Users] | None:
+    sasl = settings.sasl
+    if not sasl.sasl_enabled_mechanisms:
+        return None
+    if not sasl.users_file:
+        raise SecurityFileError("sasl.enabled.mechanisms needs muster.users.file")
+    if PLAIN in sasl.sasl_enabled_mechanisms:
+        raise SecurityFileError(f"sasl.enabled.mechanisms: {PLAIN} sends passwords as they are, and there is no TLS")
+    return _watched("muster.users.file", sasl.users_file, parse_users)
+
+
+def _watched(setting: str, path: str, parse: Callable[[bytes], _T]) -> WatchedFile[_T]:
+    try:
+        return WatchedFile(Path(path), parse)
+    except SecurityFileError as error:
+        raise SecurityFileError(f"{setting}: {error}") from None

@@ -1,0 +1,30 @@
+"""What the mechanisms of SASL have in common on the server's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Work = Callable[[], bytes]
+"""The rest of a step, for another thread: it takes milliseconds of processor time. Gives the server's token, or raises
+SaslError."""
+
+
+class SaslError(Exception):
+    """The client is not let in. `told` is what it may be told of why; None: nothing but that it failed."""
+
+    def __init__(self, reason: str, told: str | None = None) -> None:
+        """`reason`: for logs; no secret, no name."""
+        super().__init__(reason)
+        self.told = told
+
+
+class Mechanism(Protocol):
+    """One login by one mechanism. `user`: who it is, once that is known."""
+
+    @property
+    def user(self) -> str | None: ...
+
+    def step(self, token: bytes) -> bytes | Work:
+        """Take the client's next token; returns the server's. Raises SaslError."""
+        ...

@@ -1,0 +1,70 @@
+"""Users as a file of JSON: `{"users": {"alice": {"SCRAM-SHA-512": "salt=...,stored_key=..., ..."}}}`.
+
+Values are as Kafka writes SCRAM credentials; no password stands in the file.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster_coordinator.security.scram import HASHES, ScramCredential, read_credential
+
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *HASHES)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    users: dict[str, dict[str, str]]
+
+
+class Users:
+    """Credentials by user and mechanism."""
+
+    def __init__(self, credentials: dict[str, dict[str, ScramCredential]]) -> None:
+        self._credentials = credentials
+
+    def __repr__(self) -> str:
+        return f"<Users {len(self._credentials)}>"
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._credentials
+
+    def scram(self, name: str, mechanism: str) -> ScramCredential | None:
+        return self._credentials.get(name, {}).get(mechanism)
+
+    def any(self, name: str) -> tuple[str, ScramCredential] | None:
+        """(hash, credential) with which a password can be compared."""
+        for mechanism, credential in self._credentials.get(name, {}).items():
+            return HASHES[mechanism], credential
+        return None
+
+
+def parse_users(content: bytes) -> Users:
+    """Raises ValueError that names user and mechanism, and nothing that is secret."""
+    users = msgspec.json.decode(content, type=_File).users  # its errors name fields, and no values
+    credentials: dict[str, dict[str, ScramCredential]] = {}
+    for name, texts in users.items():
+        if not name:
+            raise ValueError("a user without a name")
+        if not texts:
+            raise ValueError(f"user {name!r} has no credentials")
+        for mechanism, text in texts.items():
+            if mechanism not in HASHES:
+                raise ValueError(f"user {name!r}: {mechanism!r} is none of {', '.join(HASHES)}")
+            try:
+                credential = read_credential(text, HASHES[mechanism])
+            except ValueError as error:
+                raise ValueError(f"user {name!r}, {mechanism}: {error}") from None
+            credentials.setdefault(name, {})[mechanism] = credential
+    return Users(credentials)
+
+
+def parse_mechanisms(text: str) -> tuple[str, ...]:
+    """Mechanisms between commas. Raises ValueError."""
+    mechanisms = tuple([part.strip() for part in text.split(",") if part.strip()])
+    for each in mechanisms:
+        if each not in MECHANISMS:
+            raise ValueError(f"{each!r} is none of {', '.join(MECHANISMS)}")
+    if len(set(mechanisms)) != len(mechanisms):
+        raise ValueError("a mechanism is named twice")
+    return mechanisms
