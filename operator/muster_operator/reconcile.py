@@ -167,6 +167,7 @@ class Reconciler:
             refusal=state.refusal,
             default_image=state.default_image,
             outdated_definitions=state.outdated_definitions,
+            volumes=state.volumes,
             volume_size=state.volume_size,
             growing=state.growing,
             growth_refused=state.growth_refused,

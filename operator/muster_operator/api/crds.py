@@ -9,6 +9,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,13 @@ def definitions() -> Iterator[tuple[str, dict[str, Any]]]:
     """(plural, CustomResourceDefinition) of every kind."""
     for kind in KINDS:
         yield kind.plural, _definition(kind)
+
+
+@cache
+def fingerprints() -> Mapping[str, str]:
+    """The annotation SCHEMA of every definition, by the name of the definition."""
+    metas = [definition["metadata"] for _, definition in definitions()]
+    return {meta["name"]: meta["annotations"][SCHEMA] for meta in metas}
 
 
 def render(definition: dict[str, Any]) -> str:

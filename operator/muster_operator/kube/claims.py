@@ -6,7 +6,8 @@ can be changed, get the declared size, also those that the StatefulSet makes lat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -16,6 +17,7 @@ from muster_operator.api.quantities import parse_quantity
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import CLAIM, CLUSTER_LABEL
 from muster_operator.store.port import ClusterKey, StoreError
+from muster_operator.store.workload import UNKNOWN
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +35,7 @@ REFUSALS = (400, 403, 422)
 class Volumes:
     """See `muster_operator.store.workload.WorkloadState`."""
 
+    pods: int = UNKNOWN
     size: str = ""
     growing: str = ""
     refused: str = ""
@@ -105,6 +108,7 @@ class Claims:
         refused = [why for claim in bound if (why := await self._grow(claim, cluster))]
         late = [claim for claim in here if parse_quantity(_size(claim)) < parse_quantity(cluster.spec.storage.size)]
         volumes = Volumes(
+            pods=_pods_with_volumes(claims, key),
             size=max(map(_size, bound), key=parse_quantity, default=""),
             growing=_growing(late, len(names), cluster) if late and not refused else "",
             refused=refused[0] if refused else "",
@@ -136,6 +140,12 @@ class Claims:
 
 def _wanted(cluster: CoordinatorCluster) -> tuple[str, str, int]:
     return cluster.metadata.uid, cluster.spec.storage.size, cluster.spec.pods
+
+
+def _pods_with_volumes(claims: Iterable[str], key: ClusterKey) -> int:
+    """One more than the highest ordinal of a pod that has a volume."""
+    own = (re.fullmatch(rf"{CLAIM}-{re.escape(key.name)}-(\d+)", name) for name in claims)
+    return max((int(each[1]) + 1 for each in own if each is not None), default=0)
 
 
 def _phase(claim: Json) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import structlog
 
-from muster_operator.api.crds import SCHEMA, definitions
+from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
@@ -101,14 +101,13 @@ class KubeWorkload:
     async def _read_definitions(self) -> str:
         """The resource definitions that are not those of this operator; those that cannot be read are not told of."""
         outdated = []
-        for _, definition in definitions():
-            meta = definition["metadata"]
+        for name, schema in fingerprints().items():
             try:
-                live = await self._client.get(f"{DEFINITIONS}/{meta['name']}")
+                live = await self._client.get(f"{DEFINITIONS}/{name}")
             except StoreError:
                 continue
-            if live["metadata"].get("annotations", {}).get(SCHEMA) != meta["annotations"][SCHEMA]:
-                outdated.append(f"CustomResourceDefinition {meta['name']}")
+            if live["metadata"].get("annotations", {}).get(SCHEMA) != schema:
+                outdated.append(f"CustomResourceDefinition {name}")
         return ", ".join(outdated)
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
@@ -244,6 +243,7 @@ class KubeWorkload:
             self._refusals.get(key, ""),
             self._default_image,
             self._outdated_definitions,
+            volumes.pods,
             volumes.size,
             volumes.growing,
             volumes.refused,

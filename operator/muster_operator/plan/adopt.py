@@ -52,11 +52,13 @@ def read_logs(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Fou
 
 
 def missing_pods(seen: Observation) -> str:
-    """Which declared pods do not answer; "" if all of them do."""
+    """Which declared pods, and which others that have a volume, do not answer; "" if all of them do."""
     assert seen.cluster is not None
+    if seen.volumes < 0:
+        return "the list of its volumes"
     if silent := [pod.name for pod in seen.pods if not pod.is_up]:
         return f"pod {', '.join(silent)}"
-    lacking = seen.cluster.spec.pods - len(seen.pods)
+    lacking = max(seen.cluster.spec.pods, seen.volumes) - len(seen.pods)
     return f"{lacking} more pods" if lacking > 0 else ""
 
 

@@ -40,7 +40,7 @@ def identify(seen: Observation) -> Identity:
     if len(told) > 1 and all_up:
         return Identity("", f"the volumes are of several Kafka clusters, none with a majority: {_listed(seen)}")
     is_known = any(topic.status.leaderships for topic in seen.topics)
-    if not told and (all_up or is_known):
+    if not told and (all_up or (is_known and 2 * len(up) > declared)):
         return Identity(cluster.metadata.uid or f"{seen.namespace}.{seen.name}")
     return Identity("")
 

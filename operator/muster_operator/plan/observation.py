@@ -32,6 +32,12 @@ class Connection(Enum):
     DOWN = "down"  # it refuses connections, or does not exist
 
 
+def ordinal_of(pod: str) -> int:
+    """The number at the end of a pod's name; 0 if there is none."""
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
 ImageNumber = tuple[int, int]
 """(fencing token, version): orders metadata images. (-1, -1): none."""
 
@@ -107,8 +113,9 @@ class Observation:
     operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
     object of the cluster's name that belongs to somebody else. `refusal`: why the pods' objects are refused.
     `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings.
-    `outdated_definitions`: resource definitions of another version. `volume_size`: of the largest volume. `growing`:
-    volumes that are smaller than declared. `growth_refused`: why they stay so. All "" if there is none.
+    `outdated_definitions`: resource definitions of another version. `volumes`: of how many pods there are volumes,
+    counted up to the highest (negative: nobody has looked yet). `volume_size`: of the largest. `growing`: volumes that
+    are smaller than declared. `growth_refused`: why they stay so. All "" if there is none.
     """
 
     namespace: str
@@ -129,6 +136,7 @@ class Observation:
     default_image: str = ""
     invalid_settings: str = ""
     outdated_definitions: str = ""
+    volumes: int = 0
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""

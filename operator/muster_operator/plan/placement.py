@@ -15,7 +15,7 @@ from muster_operator.api.models import OffsetsPartition, OffsetsTopic, Partition
 from muster_operator.plan.adopt import missing_pods
 from muster_operator.plan.decision import Decision, stalled
 from muster_operator.plan.hints import patch
-from muster_operator.plan.observation import Observation, PodView
+from muster_operator.plan.observation import Observation, PodView, ordinal_of
 
 
 def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
@@ -30,6 +30,23 @@ def too_few_pods(seen: Observation, topic: OffsetsTopic) -> str:
         f"replicationFactor {factor} needs {factor} pods, and CoordinatorCluster {seen.name} has {pods}. Have more"
         f" pods: {more}; or fewer copies: {fewer}"
     )
+
+
+def absent_pods(seen: Observation) -> str:
+    """Which partition names pods that the cluster does not declare, with both ways out; "" if none does."""
+    assert seen.cluster is not None
+    meta, declared = seen.cluster.metadata, seen.cluster.spec.pods
+    pods = {f"{seen.name}-{ordinal}" for ordinal in range(declared)}
+    for each in seen.partitions:
+        if absent := [name for name in each.spec.replicas if name not in pods]:
+            there = [name for name in each.spec.replicas if name in pods]
+            return (
+                f"spec.replicas of OffsetsPartition {each.metadata.name} names pod {', '.join(absent)}, and"
+                f" CoordinatorCluster {seen.name} has {declared} pods. Have more pods:"
+                f" {patch('coordinatorcluster', meta, {'pods': 1 + max(map(ordinal_of, absent))})}; or place the"
+                f" partition elsewhere: {patch('offsetspartition', each.metadata, {'replicas': there})}"
+            )
+    return ""
 
 
 def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Mapping[int, Decision]:

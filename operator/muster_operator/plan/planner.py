@@ -38,10 +38,10 @@ from muster_operator.plan.identity import Identity, identify, lost_layout, witho
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects
 from muster_operator.plan.observation import CallKind, Observation
-from muster_operator.plan.placement import place_new, too_few_pods
+from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
-from muster_operator.plan.rollout import next_to_restart, restart, verdict_of_rollout
+from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import removable
 from muster_operator.plan.status import (
@@ -110,7 +110,8 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     image = publish(seen, topic, statuses, identity.cluster_id) if identity.cluster_id else None
     ordered = list(statuses.values())
     incomplete = incomplete_sets(topic, objects.recorded, statuses)
-    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few_pods(seen, topic), incomplete)
+    too_few = too_few_pods(seen, topic) or absent_pods(seen)
+    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
     resharded = next_phase(seen, topic, time)
     # The topic's status has three kinds of compare-and-swap writes. A plan has only the most urgent one of them.
     told = () if resharded or record else _topic(topic, ordered, verdict, time)
@@ -126,7 +127,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *_replicas(seen, topic, decisions),
         *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
-        *restart(seen, facts, statuses),
+        *restart(seen, facts, indexes(topic), statuses),
         *refusals,
         *told,
         *others,
@@ -169,9 +170,16 @@ def _facts(seen: Observation, topic: OffsetsTopic, objects: Objects) -> ClusterF
         declared=spec.pods,
         rebalance_after_s=rebalance_after_s,
         replace_after_s=parse_duration(spec.failover.replace_after),
-        emptying=next_to_restart(seen, rebalance_after_s),
+        emptying=next_to_restart(seen, rebalance_after_s) if _is_settled(topic, objects) else "",
         tally=_count(seen, objects),
     )
+
+
+def _is_settled(topic: OffsetsTopic, objects: Objects) -> bool:
+    """Whether a rollout may go on. A partition that lacks a leader or a copy may need the pod that would go next."""
+    statuses = {index: each.status for index, each in objects.recorded.items()}
+    moving = (each for each in statuses.values() if each.state is not PartitionState.ELECTING)
+    return statuses.keys() >= {*indexes(topic)} and all(map(is_whole, moving))
 
 
 def _count(seen: Observation, objects: Objects) -> Tally:

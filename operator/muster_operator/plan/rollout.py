@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState
@@ -60,9 +60,10 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
 
 
 def restart(
-    seen: Observation, facts: ClusterFacts, statuses: Mapping[int, OffsetsPartitionStatus]
+    seen: Observation, facts: ClusterFacts, expected: Collection[int], statuses: Mapping[int, OffsetsPartitionStatus]
 ) -> Iterator[RestartPod]:
-    """Restart the pod once every partition is led and fully followed, and no other pod could lead what it leads.
+    """Restart the pod once every `expected` partition is led and fully followed, and no other pod could lead what it
+    leads. A partition whose object is still to be created is led all the same, by whom nobody has recorded.
 
     A pod that is down is restarted at once: the older template may be what keeps it down.
     """
@@ -81,7 +82,9 @@ def restart(
     if not facts.emptying or (CallKind.RESTART, facts.emptying) in seen.busy:
         return
     pod = facts.pods[facts.emptying]
-    if all(is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()):
+    if statuses.keys() >= {*expected} and all(
+        is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()
+    ):
         yield RestartPod(pod.name, pod.uid)
 
 

@@ -15,15 +15,9 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
 from muster_operator.plan.hints import patch
 from muster_operator.plan.objects import sort_objects
-from muster_operator.plan.observation import Observation, PodView
+from muster_operator.plan.observation import Observation, PodView, ordinal_of
 from muster_operator.plan.reshard import indexes
 from muster_operator.plan.verdict import Verdict
-
-
-def ordinal_of(pod: str) -> int:
-    """The number at the end of a pod's name; 0 if there is none."""
-    digits = pod.rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 0
 
 
 def emptying_surplus(seen: Observation, topic: OffsetsTopic) -> Observation:
@@ -44,9 +38,13 @@ def pods_to_run(seen: Observation) -> int:
     declared = seen.cluster.spec.pods
     topic = seen.topics[0] if seen.topics else None
     records = sort_objects(seen, topic).recorded
+    lost = topic is not None and any(index not in records for index in indexes(topic))
+    lost = lost or any(not each.status.replicas for each in records.values())
+    # While a record is lost, a volume of a pod that is not declared any more may have the log.
+    volumes = seen.volumes if lost else 0
     named = {ordinal_of(pod) for each in records.values() for pod in _pods_of(each.status)}
     needed = {pod.node_id for pod in _surplus(seen) if _is_needed(pod, topic, records)}
-    return max([declared, *(ordinal + 1 for ordinal in named | needed)])
+    return max([declared, volumes, *(ordinal + 1 for ordinal in named | needed)])
 
 
 def _is_needed(pod: PodView, topic: OffsetsTopic | None, records: Mapping[int, OffsetsPartition]) -> bool:

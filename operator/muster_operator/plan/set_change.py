@@ -8,14 +8,13 @@ from msgspec.structs import replace
 
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import OffsetsPartitionStatus, PartitionState, Replica
+from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.decision import Decision
 from muster_operator.plan.moves import interrupt, may_take_over
-from muster_operator.plan.observation import PodView
+from muster_operator.plan.observation import PodView, ordinal_of
 from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up, log_ids
 from muster_operator.plan.placement import choose_pods
-from muster_operator.plan.scale import ordinal_of
 
 
 def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle: Decision) -> Decision | None:
@@ -23,10 +22,10 @@ def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle:
 
     `own`: the leader's replica, `view` as its pod reports it. `idle`: what is decided if no step can begin now.
     """
-    status, facts = idle.status, partition.facts
-    staying = [each.replica for each in partition.replicas if not _is_to_go(partition, each)]
-    staying = staying[: facts.replication_factor]
-    lacking = facts.replication_factor - len(staying)
+    status = idle.status
+    copies = copies_of(partition.record, partition.facts.replication_factor)
+    staying = [each.replica for each in partition.replicas if not _is_to_go(partition, each)][:copies]
+    lacking = copies - len(staying)
     learners = [partition.member(each) for each in status.learners]
     useful = _useful(partition, learners, lacking)
     if tuple(each.replica for each in useful) != status.learners:
@@ -48,10 +47,19 @@ def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle:
     return _elect_new_set(partition, own, view, replace(status, replicas=wanted), idle)
 
 
+def copies_of(partition: OffsetsPartition, replication_factor: int) -> int:
+    """How many copies a partition shall have: as its topic declares, and no more than the pods that it names."""
+    return min(replication_factor, len(partition.spec.replicas) or replication_factor)
+
+
 def _useful(partition: PartitionView, learners: Sequence[Member], lacking: int) -> Sequence[Member]:
     """The learners to keep. While a pod is away the operator cannot see what it lost, and gives no copy up."""
-    useful = [each for each in learners if not _is_hopeless(each, partition.facts)]
-    all_up = all(each.pod is not None and each.pod.is_up for each in partition.replicas)
+    facts = partition.facts
+    useful = [each for each in learners if not _is_hopeless(each, facts)]
+    all_up = all(
+        each.pod.is_up if each.pod is not None else not each.replica.pod and facts.all_answer
+        for each in partition.replicas
+    )
     return useful[:lacking] if all_up else useful
 
 
@@ -130,7 +138,10 @@ def _is_hopeless(learner: Member, facts: ClusterFacts) -> bool:
 
 
 def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequence[Member], count: int) -> list[Replica]:
-    """Choose pods for new replicas: pods that are up and have no replica, first those whose replica is lost."""
+    """Choose pods for new replicas: pods that are up and have no replica, first those whose replica is lost.
+
+    A pod that a rollout replaces next is one of them: the rollout waits until the set is whole.
+    """
     facts = partition.facts
     taken = {each.pod for each in staying} | {each.replica.pod for each in learners}
     asked = partition.record.spec.replicas
@@ -138,7 +149,8 @@ def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequenc
         pod
         for pod in facts.pods.values()
         if pod.is_up
-        and not facts.shall_leave(pod)
+        and not pod.cordoned
+        and not pod.draining
         and pod.name not in taken
         and (not asked or pod.name in asked)
         and pod.node_id < facts.declared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.plan.reshard import REASONS
 from muster_operator.plan.rollout import image_of, is_whole, verdict_of_rollout
+from muster_operator.plan.set_change import copies_of
 from muster_operator.plan.verdict import Verdict, conditions_of, flag
 
 LAST_FAILOVERS = 20
@@ -113,10 +115,10 @@ def incomplete_sets(
     """How many partitions have other copies than declared, with the first of them; "" if none has."""
     found = []
     for index, status in statuses.items():
-        asked = records[index].spec.replicas
-        wanted = min(topic.spec.replication_factor, len(asked) or topic.spec.replication_factor)
-        if len(status.replicas) != wanted or status.previous_replicas or status.learners:
-            found.append(f"{records[index].metadata.name} has {len(status.replicas)} of {wanted}")
+        wanted, asked = copies_of(records[index], topic.spec.replication_factor), records[index].spec.replicas
+        there = [each.pod for each in status.replicas if not asked or each.pod in asked]
+        if (len(there), len(status.replicas)) != (wanted, wanted) or status.previous_replicas or status.learners:
+            found.append(f"{records[index].metadata.name} has {len(there)} of {wanted}")
     return f"{len(found)} have other copies than declared: {found[0]}" if found else ""
 
 
@@ -267,14 +269,25 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
         text = "no OffsetsTopic refers to this cluster: there is nothing to lead"
         return verdict_of_rollout(seen) or Verdict(Reason.NO_TOPIC, text)
     if not of_topic.ready:
-        return of_topic
+        return with_fields(of_topic, message=_with_troubles(seen, of_topic.message))
     ready = _ready_pods(seen)
     if ready < declared:
-        troubles = "".join(f"; pod {pod.name}: {pod.trouble}" for pod in seen.pods if not pod.is_up and pod.trouble)
-        return Verdict(Reason.PODS_NOT_READY, f"{ready} of {declared} pods are ready{troubles}", reconciling=True)
+        text = f"{ready} of {declared} pods are ready"
+        return Verdict(Reason.PODS_NOT_READY, _with_troubles(seen, text), reconciling=True)
     if seen.growing:
         return Verdict(Reason.GROWING_VOLUMES, seen.growing, reconciling=True)
     return of_topic
+
+
+def _with_troubles(seen: Observation, text: str) -> str:
+    """The text, and why containers do not run, as far as it does not say so: that is what a person has to mend."""
+    assert seen.cluster is not None
+    troubled = [pod for pod in seen.pods if not pod.is_up and pod.trouble and pod.trouble not in text]
+    text += "".join(f"; pod {pod.name}: {pod.trouble}" for pod in troubled)
+    kept = ", ".join(pod.name for pod in troubled if pod.outdated)
+    if kept and seen.cluster.spec.rollout.paused:
+        text += f"; spec.rollout.paused keeps pod {kept} from the declared template"
+    return text
 
 
 def _is_asking(seen: Observation) -> bool:

@@ -51,14 +51,19 @@ class PodInfo:
     trouble: str = ""
 
 
+UNKNOWN = -1
+"""Of a number that nobody has asked for yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
     """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
     `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
     pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no image).
     `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody knows).
-    `volume_size`: of the largest volume ("": nobody knows). `growing`: which volumes are smaller than declared, and
-    what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
+    `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist (UNKNOWN:
+    nobody has looked yet). `volume_size`: of the largest ("": nobody knows). `growing`: which volumes are smaller than
+    declared, and what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
     """
 
     applied: bool = True
@@ -66,6 +71,7 @@ class WorkloadState:
     refusal: str = ""
     default_image: str = ""
     outdated_definitions: str = ""
+    volumes: int = 0
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""

@@ -158,7 +158,7 @@ async def test_refusal_of_the_api_server_is_told_and_the_rest_of_the_reconcile_g
     for _ in range(2):
         await workload.ensure_pods(cluster())
     assert "spec.tolerations[0].operator: Unsupported value" in workload.state(cluster()).refusal
-    assert told == [KEY]
+    assert told == [KEY, KEY], "once of this, and once of its volumes"
     server.refuses = None
     assert (await workload.ensure_pods(cluster())).startswith("applied")
     assert workload.state(cluster()).refusal == ""

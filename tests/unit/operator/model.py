@@ -84,8 +84,8 @@ class Model:
     objects: dict[str, OffsetsPartition] = field(default_factory=dict)
     running: dict[str, FakePod] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
-    called: dict[tuple[str, int], str] = field(default_factory=dict)
-    """The pod that was called, by partition and epoch."""
+    called: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The pod that was called, by index of the partition and epoch."""
     net: FakeNet = field(default_factory=FakeNet)
     loss_allowed: bool = False
     steady_s: float = 60.0
@@ -132,6 +132,10 @@ class Model:
         self.down.discard(name)
         self.net.replicate()
 
+    def reaches(self, name: str) -> bool:
+        """Whether a call of the pod gets an answer."""
+        return name in self.running and name not in self.down
+
     def view(self, name: str) -> PodView:
         pod = self.running[name]
         if name in self.down:
@@ -158,7 +162,8 @@ class Model:
 
     def recorded(self, name: str) -> OffsetsPartitionStatus:
         """What operators decide on."""
-        deleted = OffsetsPartition(ObjectMeta(name, "ns"), OffsetsPartitionSpec(TopicRef("t"), int(name[2:])))
+        topic, _, index = name.rpartition("-")
+        deleted = OffsetsPartition(ObjectMeta(name, "ns"), OffsetsPartitionSpec(TopicRef(topic), int(index)))
         return as_recorded(self.topic, self.objects.get(name, deleted)).status
 
     def record(self, action: RecordLeadership) -> bool:
@@ -192,7 +197,7 @@ class Model:
         """What must hold of every election that is called."""
         status = self.recorded(action.partition)
         assert status.epoch >= action.epoch, "called before it was recorded"
-        holder = self.called.setdefault((action.partition, action.epoch), action.pod)
+        holder = self.called.setdefault((action.index, action.epoch), action.pod)
         assert holder == action.pod, "an epoch was issued to two pods"
 
     def _check_sets(self, before: OffsetsPartitionStatus, after: OffsetsPartitionStatus) -> None:
@@ -224,10 +229,11 @@ class Model:
         return replace(self.topic.metadata, resource_version=str(self.version))
 
     def create(self, indexes: tuple[int, ...]) -> None:
+        topic = self.topic.metadata.name
         for index in indexes:
-            name = partition_object_name("t", index)
+            name = partition_object_name(topic, index)
             if name not in self.objects:
-                self.objects[name] = OffsetsPartition(self._meta(name), OffsetsPartitionSpec(TopicRef("t"), index))
+                self.objects[name] = OffsetsPartition(self._meta(name), OffsetsPartitionSpec(TopicRef(topic), index))
 
     def _meta(self, name: str) -> ObjectMeta:
         self.version += 1
@@ -304,7 +310,7 @@ class Operator:
                     self.todo = []  # the plan was made from another record
             case Elect():
                 model.call(action)
-                if action.pod not in model.down:
+                if model.reaches(action.pod):
                     self._elect(action)
             case WritePartitionStatus():
                 model.show(action)
@@ -313,17 +319,17 @@ class Operator:
             case CreatePartitions():
                 model.create(action.indexes)
             case CreateReplicas():
-                if action.pod not in model.down:
+                if model.reaches(action.pod):
                     wanted = tuple(ReplicaRequest(index) for index in action.indexes)
                     run(model.running[action.pod].create_replicas(ReplicasRequest(self.token, wanted)))
             case RemoveReplicas():
-                if action.pod not in model.down:
+                if model.reaches(action.pod):
                     gone = tuple(RemovalRequest(*each) for each in action.removals)
                     run(model.running[action.pod].remove_replicas(RemovalsRequest(self.token, gone)))
             case WriteTopicStatus() | RecordReshard():
                 model.record_topic(action)
             case SetFences():
-                if action.pod not in model.down:
+                if model.reaches(action.pod):
                     calls = (FenceCall(each.index, each.reshard, each.open, each.importing) for each in action.fences)
                     run(model.running[action.pod].fence(FencesRequest(self.token, tuple(calls))))
             case WriteClusterStatus():
@@ -345,12 +351,12 @@ class Operator:
         if result.status in (CallStatus.ACCEPTED, CallStatus.LOADING):
             del self.attempts[action.partition]
             former = self.model.running.get(action.resign)
-            if former is not None and action.resign not in self.model.down:
+            if former is not None and self.model.reaches(action.resign):
                 resignation = Resignation(action.index, action.epoch)
                 run(former.resign(ResignationsRequest((resignation,))))
 
     def _publish(self, action: PublishMetadata) -> None:
         self.image = action.image
         for pod in action.pods:
-            if pod not in self.model.down:
+            if self.model.reaches(pod):
                 self.model.running[pod].update_metadata(action.image)

@@ -179,6 +179,7 @@ class FakePod:
             self._publish(index)
             return self._election(index, CallStatus.SET_CONFLICT, "the log names other sets", sets=best)
         replica.copy(best)
+        replica.epochs = (*replica.epochs, (epoch, replica.end_offset))
         replica.end_offset += 1
         replica.last_epoch = epoch
         replica.replicas, replica.previous = election.replicas, election.previous_replicas

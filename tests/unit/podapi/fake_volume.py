@@ -24,6 +24,13 @@ class FakeReplica:
     previous: tuple[str, ...] = ()
     rebuilding: bool = False
     fence: FenceStatus | None = None
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(epoch, offset at which it begins), as the file `leader-epoch-checkpoint` has them."""
+
+    def has(self, epoch: int, offset: int) -> bool:
+        """Whether the record before `offset` is here, and is the one that this epoch wrote."""
+        begun = [each for each, start in self.epochs if start < offset]
+        return self.end_offset >= offset and begun[-1:] == [epoch]
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -32,6 +39,7 @@ class FakeReplica:
     def copy(self, other: FakeReplica) -> None:
         self.end_offset, self.last_epoch, self.used = other.end_offset, other.last_epoch, True
         self.replicas, self.previous, self.fence = other.replicas, other.previous, other.fence
+        self.epochs = other.epochs
 
 
 @dataclass
