@@ -91,13 +91,13 @@ class StoredReplica:
     def _recovered(self) -> History:
         """What the journal has of the present log. Of one that was never counted nothing can be missed (ADR 26): most
         of all not of a new one, what the journal lost before."""
-        history = self.journal.recovered(self.partition, self._journal_id)
+        history = self.journal.recovered(self.partition, self.log_name)
         return history if self.promised.used else replace(history, doubt="")
 
     @property
-    def _journal_id(self) -> str:
-        """The name of the present log in the journal. A log that was swapped in has another name than the one before
-        it."""
+    def log_name(self) -> str:
+        """The name of the present log, in journal and archive. A log that was swapped in has another name than the one
+        before it. Raises DamagedLogError, OSError."""
         count = swap_count(self._disk, self.directory)
         return f"{self.log_id}/{count}" if count else self.log_id
 
@@ -117,7 +117,7 @@ class StoredReplica:
 
     def _begin_history(self) -> None:
         """The log is a new one. What the journal lost before is of other logs."""
-        self._history = replace(self.journal.recovered(self.partition, self._journal_id), doubt="")
+        self._history = replace(self.journal.recovered(self.partition, self.log_name), doubt="")
 
     def begin_anew(self, reason: str, settings: LogSettings) -> None:
         """Set the damaged log aside and open an empty one. The promise stays, and says that data was lost before the

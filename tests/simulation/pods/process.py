@@ -322,7 +322,7 @@ class HostedPod:
     def renamed(self, target: Path) -> None:
         """What gets its name now is checked at the end of the callback."""
         for replica in self.replicas:
-            if target.parent == replica.archive_directory:
+            if replica.archive_directory in target.parents:
                 self.checks.append(partial(replica.check_archived, target))
             elif target.parent == replica.directory and target.name == CHECKPOINT_NAME:
                 self.checks.append(replica.check_checkpoint)

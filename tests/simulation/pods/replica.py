@@ -141,10 +141,12 @@ class HostedReplica(Mirror):
 
     @property
     def archive_directory(self) -> Path:
+        """Of all logs that it had, one after the other."""
         return ROOT / self.directory.name / self.storage.log_id
 
     def archived(self) -> dict[int, RecordBatch]:
-        return self.pod.archive.batches_in(self.archive_directory)
+        assert self.host is not None
+        return self.pod.archive.batches_in(ROOT / self.directory.name / self.host.replica.log_name)
 
     def check_archived(self, path: Path) -> None:
         """A segment of this log is in the archive."""

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.unit.pod.test_replica_manager import PodUnderTest
 
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
+from muster_coordinator.log.segments.partition_log import LogSettings
 from muster_coordinator.pod.chores.archiving import Archiver, ArchiverSettings
 from muster_coordinator.pod.chores.cleaning import CleanerSettings, LogCleaner
 from muster_coordinator.pod.data_directory import StorageSettings
@@ -80,6 +81,32 @@ async def test_next_run_goes_on_behind_what_is_archived(pod: ArchivedPod) -> Non
     assert len(pod.archived) > len(before)
     assert await cleaner.clean_dirtiest()
     assert await pod.fetch() == 59
+
+
+async def test_log_in_the_place_of_another_one_is_archived_beside_it(pod: ArchivedPod) -> None:
+    """A full copy may lack what was compacted elsewhere, so its segments are others, under the same names."""
+    archiver, cleaner = pod.workers
+    await archiver.work()
+    [host] = pod.manager.hosts.values()
+    replica = host.replica
+    before = archiver.archived_to(host)
+    batches = list(replica.log.read_batches(0))
+    copy = replica.begin_copy(1000)
+    for batch in batches[:1] + batches[3:]:
+        copy.append(batch.data, batch.base_offset, batch.end_offset, batch.leader_epoch)
+    replica.swap_in(copy, 0, LogSettings(1000))
+    assert archiver.archived_to(host) == 0 < before
+    assert not await cleaner.clean_dirtiest()
+    await archiver.work()
+    closed = [segment.path.name for segment, _ in replica.log.closed_segments(host.commit_point)]
+    directory = ROOT / replica.directory.name / replica.log_id
+    assert sorted(pod.disk.listdir(directory / "1")) == closed
+    assert archiver.counts.failed == 0
+    await pod.restart()
+    await pod.lead(2)
+    archiver, _ = pod.workers
+    await archiver.work()
+    assert archiver.counts.failed == 0
 
 
 async def test_archive_that_is_full_stops_the_cleaner_and_nothing_else(pod: ArchivedPod) -> None:

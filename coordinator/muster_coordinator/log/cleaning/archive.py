@@ -1,7 +1,9 @@
 """Copies of closed segments, made before compaction takes records out of them.
 
 `Archive` is the port; `DirectoryArchive` puts files into a directory, an object store can stand in its place. Names
-are `__consumer_offsets-<p>/<log id>/<20 digits>.log`: a copy is of one replica's log, replicas do not share files.
+are `__consumer_offsets-<p>/<log id>/<20 digits>.log`: a copy is of one replica's log, replicas do not share files. Nor
+do the logs that a replica had one after the other, which may differ: that of the second one are in `<log id>/1`, and so
+on.
 
 Up to where a log is archived stands in `muster.archive` in its directory (`marks`). That is written when the copy
 is complete, verified and durable, so an interrupted copy is simply made again.
@@ -122,14 +124,14 @@ def archived_to(disk: Disk, directory: Path) -> int:
 
 
 def archive_segment(
-    disk: Disk, archive: Archive, log: PartitionLog, log_id: str, segment: Segment, end_offset: int
+    disk: Disk, archive: Archive, log: PartitionLog, log_name: str, segment: Segment, end_offset: int
 ) -> Generator[int, None, None]:
     """Copy one closed segment, then note that the log is archived up to its `end_offset`. To be run step by step, in
     any thread; each step yields the bytes that it moved.
 
     Raises DamagedLogError (it is not copied then), ArchiveConflictError, OSError.
     """
-    name = f"{log.directory.name}/{log_id}/{segment.path.name}"
+    name = f"{log.directory.name}/{log_name}/{segment.path.name}"
     if archive.read(name, 1, 0) is None:
         upload = archive.begin(name)
         try:

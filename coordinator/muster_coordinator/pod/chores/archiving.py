@@ -14,9 +14,11 @@ import structlog
 
 from muster_coordinator.log.cleaning.archive import Archive, archive_segment, archived_to
 from muster_coordinator.log.disk import Disk
+from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
 from muster_coordinator.pod.chores.chore import Background
 from muster_coordinator.replica.host import ReplicaHost
+from muster_coordinator.replica.stored import StoredReplica
 
 logger = structlog.get_logger(__name__)
 
@@ -28,6 +30,15 @@ class ArchiverSettings:
     archive: Archive
     bytes_per_second: int
     check_interval_ms: int = 5_000
+
+
+@dataclass(frozen=True)
+class _Archived:
+    """`log` is in the archive up to `offset`, under `name`."""
+
+    log: PartitionLog
+    name: str
+    offset: int
 
 
 class Archiver(Background):
@@ -47,11 +58,17 @@ class Archiver(Background):
         self._settings = settings
         self._hosts = hosts
         self._blocking = blocking
-        self._archived: dict[str, int] = {}  # log id -> offset
+        self._archived: dict[int, _Archived] = {}  # by partition
 
     def archived_to(self, host: ReplicaHost) -> int:
         """Offset up to which the replica's log is in the archive, as far as this process knows."""
-        return self._archived.get(host.replica.log_id, 0)
+        found = self._archived_of(host)
+        return found.offset if found is not None else 0
+
+    def _archived_of(self, host: ReplicaHost) -> _Archived | None:
+        """Of the present log: another one may have taken its place since."""
+        found = self._archived.get(host.partition)
+        return found if found is not None and found.log is host.replica.log_or_none else None
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
@@ -68,29 +85,32 @@ class Archiver(Background):
         )
 
     async def _archive_log(self, host: ReplicaHost) -> None:
-        replica = host.replica
+        log = host.replica.log
         try:
-            done = self._archived.get(replica.log_id)
+            done = self._archived_of(host)
             if done is None:
-                done = self._archived[replica.log_id] = await self._blocking(archived_to, self._disk, replica.directory)
-            for segment, end_offset in replica.log.closed_segments(host.commit_point):
-                if end_offset > done:
-                    if not await self._copy(host, segment, end_offset):
+                name, offset = await self._blocking(self._look, host.replica)
+                done = self._archived[host.partition] = _Archived(log, name, offset)
+            for segment, end_offset in log.closed_segments(host.commit_point):
+                if end_offset > done.offset:
+                    if not await self._copy(host, done.name, segment, end_offset):
                         self.counts.given_up += 1
                         return
                     self.counts.done += 1
                     self.counts.byte_count += segment.size
-                    self._archived[replica.log_id] = end_offset
+                    self._archived[host.partition] = _Archived(log, done.name, end_offset)
                     logger.info("segment_archived", partition=host.partition, file=segment.path.name)
         except Exception as error:  # of the archive, most likely: the next round tries again
             self.counts.failed += 1
             logger.warning("segment_not_archived", partition=host.partition, error=f"{type(error).__name__}: {error}")
 
-    async def _copy(self, host: ReplicaHost, segment: Segment, end_offset: int) -> bool:
+    def _look(self, replica: StoredReplica) -> tuple[str, int]:
+        """The log's name, and up to where it is archived. Raises DamagedLogError, OSError."""
+        return replica.log_name, archived_to(self._disk, replica.directory)
+
+    async def _copy(self, host: ReplicaHost, name: str, segment: Segment, end_offset: int) -> bool:
         """Returns False if the copy was given up: a cut or a swap needs the log, or the pod stops."""
-        steps = archive_segment(
-            self._disk, self._settings.archive, host.replica.log, host.replica.log_id, segment, end_offset
-        )
+        steps = archive_segment(self._disk, self._settings.archive, host.replica.log, name, segment, end_offset)
         try:
             while True:
                 size = await self._blocking(next, steps, None)
