@@ -1,4 +1,4 @@
-"""Attacks run on the event loop of the process, and on asyncio's own, which some tools use."""
+"""TLS itself is attacked on the event loop of the process and on asyncio's own, which some tools use."""
 
 from __future__ import annotations
 
@@ -12,4 +12,6 @@ import uvloop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    if item.path.name == "test_handshakes.py":
+        return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop}

@@ -23,6 +23,7 @@ from muster_coordinator.podapi.models import (
     ReplicaRequest,
     ReplicasRequest,
 )
+from muster_coordinator.security.tls import Tls
 
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -49,8 +50,19 @@ class PodProcess:
 
     program: Sequence[str] = (sys.executable, "-m", "muster_coordinator.process.main")
 
-    def __init__(self, name: str, data_dir: Path, config: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        config: Sequence[str] = (),
+        *,
+        options: Sequence[str] = (),
+        tls: Tls | None = None,
+    ) -> None:
+        """`options`: more of the command line. `tls`: for calls of its API, where the options say that it has TLS."""
         self.name = name
+        self._options = options
+        self._tls = tls
         self.node_id = int(name.rpartition("-")[2])
         self.data_dir = data_dir
         self.config = config
@@ -59,7 +71,7 @@ class PodProcess:
 
     async def __aenter__(self) -> Self:
         self._session = new_session()
-        self.api = PodClient(self._session, self.name, f"127.0.0.1:{self.api_port}")
+        self.api = PodClient(self._session, self.name, f"127.0.0.1:{self.api_port}", self._tls)
         try:
             await self.start()
         except BaseException:
@@ -76,7 +88,7 @@ class PodProcess:
         command = [*self.program, "--pod", self.name, "--data-dir", str(self.data_dir)]
         command += ["--kafka-listen", f"127.0.0.1:{self.kafka_port}", "--api-listen", f"127.0.0.1:{self.api_port}"]
         command += ["--peer-listen", f"127.0.0.1:{self.peer_port}"]
-        command += [f"--config={setting}" for setting in self.config]
+        command += [*(f"--config={setting}" for setting in self.config), *self._options]
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -123,8 +135,7 @@ class PodProcess:
 
     async def metric(self, name: str, **labels: str) -> float:
         """A sample of GET /metrics; 0 when it is not there."""
-        async with self._session.get(f"http://127.0.0.1:{self.api_port}/metrics") as response:
-            text = await response.text()
+        text = (await self.api.read("/metrics", {})).decode()
         wanted = name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
         values = [line.rsplit(" ", 1)[1] for line in text.splitlines() if line.rsplit(" ", 1)[0] == wanted]
         return float(values[0]) if values else 0.0

@@ -64,6 +64,7 @@ def local() -> None:
     multiple=True,
     help="A coordinator setting under Kafka's name, for instance offsets.retention.minutes=60. Repeatable.",
 )
+@click.option("--tls", is_flag=True, help="Mutual TLS for the pod API and between pods, with a CA of this instance.")
 def up(
     pods: int | None,
     partitions: int | None,
@@ -73,6 +74,7 @@ def up(
     topics: tuple[str, ...],
     any_topic: bool,
     settings: tuple[str, ...],
+    tls: bool,
 ) -> None:
     """Run a cluster in the foreground until Ctrl-C.
 
@@ -91,6 +93,7 @@ def up(
         topics=parse_topics(topics),
         any_topic=any_topic,
         settings=parse_settings(settings),
+        tls=tls,
     )
     run_local_up(data, options)
 

@@ -6,6 +6,7 @@ lock                the supervisor holds it while it runs
 logs/NAME.log       output of each pod
 logs/operator.log   log of the operator
 pods/NAME/          data directory of each pod: journal and segments
+tls/                with `--tls`: the CA, and a directory for each certificate
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class RunRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     supervisor: ProcessRef
     pods: tuple[RunningPod, ...]
+    tls: bool = False
 
     @property
     def bootstrap(self) -> str:
@@ -64,6 +66,7 @@ class DataDir:
         self.root = root.expanduser().absolute()
         self.store = self.root / "muster.db"
         self.logs = self.root / "logs"
+        self.certificates = self.root / "tls"
         self._run_file = self.root / "run.json"
         self._lock_file = self.root / "lock"
 

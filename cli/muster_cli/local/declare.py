@@ -41,6 +41,7 @@ class UpOptions:
     topics: Mapping[str, int]
     any_topic: bool
     settings: Mapping[str, str]
+    tls: bool = False
 
 
 def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorCluster:

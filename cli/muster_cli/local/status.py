@@ -12,11 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from muster_cli.errors import CliError
-from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.data_dir import DataDir, RunningPod, RunRecord
 from muster_cli.local.declare import CLUSTER
 from muster_cli.local.report import StatusReport, build_report, stall_causes
+from muster_cli.local.tls import tls_of
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import PodStatus
+from muster_coordinator.security.roles import Role
+from muster_coordinator.security.tls import Tls
 from muster_operator.store.sqlite import SqliteStore
 
 ASK_TIMEOUT_S = 1.0
@@ -45,23 +48,24 @@ def collect_report(data: DataDir) -> tuple[StatusReport, dict[int, str]]:
     record = data.read_run()
     if record is None or not (record.supervisor.alive() or any(pod.alive for pod in record.pods)):
         raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
-    return asyncio.run(_collect(data, record.pods))
+    return asyncio.run(_collect(data, record))
 
 
-async def _collect(data: DataDir, pods: Sequence[RunningPod]) -> tuple[StatusReport, dict[int, str]]:
+async def _collect(data: DataDir, record: RunRecord) -> tuple[StatusReport, dict[int, str]]:
+    tls = tls_of(data, record, Role.READER)
     store = SqliteStore(data.store)
     try:
-        records, answers = await asyncio.gather(store.observe(CLUSTER), _ask(pods))
+        records, answers = await asyncio.gather(store.observe(CLUSTER), _ask(record.pods, tls))
     finally:
         store.close()
-    return build_report(pods, records.partitions, answers), stall_causes(records.partitions)
+    return build_report(record.pods, records.partitions, answers), stall_causes(records.partitions)
 
 
-async def _ask(pods: Sequence[RunningPod]) -> dict[str, PodStatus]:
+async def _ask(pods: Sequence[RunningPod], tls: Tls | None) -> dict[str, PodStatus]:
     """The answers of the pods by name, without pods that do not answer within `ASK_TIMEOUT_S` seconds."""
     alive = [pod for pod in pods if pod.alive]
     async with new_session() as session:
-        calls = [PodClient(session, pod.name, pod.api_address).status(ASK_TIMEOUT_S) for pod in alive]
+        calls = [PodClient(session, pod.name, pod.api_address, tls).status(ASK_TIMEOUT_S) for pod in alive]
         answers = await asyncio.gather(*calls, return_exceptions=True)
     said = {}
     for pod, answer in zip(alive, answers, strict=True):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 import uvloop
 
+from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir, RunRecord
 from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, declared_offsets_topic
 from muster_cli.local.operator_loop import operator_running
@@ -16,9 +18,13 @@ from muster_cli.local.ports import consecutive_ports, free_ports
 from muster_cli.local.procfs import own_process, stop_processes
 from muster_cli.local.readiness import Readiness
 from muster_cli.local.workload import LocalWorkload, PodNetwork, PodPorts
+from muster_coordinator.security.tls import TlsError
 from muster_operator.api.models import OffsetsTopicSpec
 from muster_operator.store.port import ClusterRecords
 from muster_operator.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from muster_cli.local.certificates import LocalTls
 
 LEFTOVER_DEADLINE_S = 5.0
 RESTART_AFTER_S = 0.5
@@ -52,9 +58,19 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
         ports = choose_ports(options.base_port, cluster.spec.pods)
         await store.apply(cluster)
         await store.apply(topic)
-        await _Instance(data, store, ports, topic.spec, before, networks).run()
+        tls = _tls(data, cluster.spec.pods) if options.tls else None
+        await _Instance(data, store, ports, topic.spec, before, networks, tls).run()
     finally:
         store.close()
+
+
+def _tls(data: DataDir, pods: int) -> LocalTls:
+    from muster_cli.local.certificates import LocalTls  # its library takes time to import
+
+    try:
+        return LocalTls(data, pods, _report)
+    except (OSError, ValueError, TlsError) as error:
+        raise CliError(f"{data.certificates}: {error}") from error
 
 
 def choose_ports(base_port: int, pods: int) -> list[PodPorts]:
@@ -78,10 +94,12 @@ class _Instance:
         topic: OffsetsTopicSpec,
         before: ClusterRecords,
         networks: Sequence[PodNetwork],
+        tls: LocalTls | None,
     ) -> None:
         self._data = data
         self._store = store
         self._me = own_process()
+        self._tls = tls
         self._stop = asyncio.Event()
         self._readiness = Readiness(store, before, self._bootstrap, _report)
         self._workload = LocalWorkload(
@@ -92,6 +110,7 @@ class _Instance:
             report=_report,
             networks=networks,
             restart_after_s=RESTART_AFTER_S if topic.replication_factor > 1 else 0.0,
+            tls=tls,
         )
 
     async def run(self) -> None:
@@ -100,9 +119,10 @@ class _Instance:
         async with operator_running(self._store, self._workload, self._data.logs / "operator.log") as operator:
             readiness = asyncio.create_task(self._readiness.run())
             stop = asyncio.create_task(self._stop.wait())
-            await asyncio.wait([readiness, stop, operator], return_when=asyncio.FIRST_COMPLETED)
-            ended = [task for task in (readiness, operator) if task.done()]
-            for task in (readiness, stop):
+            renewing = [asyncio.create_task(self._tls.run())] if self._tls is not None else []
+            await asyncio.wait([readiness, stop, operator, *renewing], return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in (readiness, operator, *renewing) if task.done()]
+            for task in (readiness, stop, *renewing):
                 task.cancel()
         await self._stop_pods()
         for task in ended:
@@ -130,7 +150,7 @@ class _Instance:
 
     def _pods_changed(self) -> None:
         try:
-            self._data.write_run(RunRecord(supervisor=self._me, pods=self._workload.running()))
+            self._data.write_run(RunRecord(self._me, self._workload.running(), tls=self._tls is not None))
         except OSError as error:  # a full disk must not end the supervision of pods
             _report(f"cannot write {self._data.root}: {error}")
         self._readiness.look_again()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from muster_cli.local.data_dir import DataDir, RunningPod
 from muster_cli.local.ports import LOOPBACK
@@ -12,6 +13,10 @@ from muster_cli.local.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster
 from muster_operator.store.port import ClusterKey, Notify
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState, pod_settings
+
+if TYPE_CHECKING:
+    from muster_cli.local.certificates import LocalTls
+    from muster_coordinator.security.tls import Tls
 
 STOP_DEADLINE_S = 10.0
 
@@ -46,7 +51,8 @@ def coordinator_command(pod: RunningPod, uid: str, data: DataDir, settings: Mapp
 class LocalWorkload:
     """The pods `<cluster>-0`, `<cluster>-1`, ... as supervised processes.
 
-    `ports` and `networks`: by the ordinal of the pod; without networks all pods use loopback. `changed` is called after
+    `ports` and `networks`: by the ordinal of the pod; without networks all pods use loopback. Without `tls`
+    pod API and peer network are plain. `changed` is called after
     each start and end of a pod, after the operator. `report` takes lines for the person at the terminal.
     """
 
@@ -61,6 +67,7 @@ class LocalWorkload:
         command: Callable[[RunningPod, str, DataDir, Mapping[str, str]], Sequence[str]] = coordinator_command,
         networks: Sequence[PodNetwork] = (),
         restart_after_s: float = 0.0,
+        tls: LocalTls | None = None,
     ) -> None:
         self.supervisors: list[PodSupervisor] = []
         self._key = key
@@ -71,6 +78,7 @@ class LocalWorkload:
         self._command = command
         self._networks = networks
         self._restart_after_s = restart_after_s
+        self._tls = tls
         self._notify: list[Notify] = []
 
     def watch(self, notify: Notify) -> None:
@@ -97,7 +105,8 @@ class LocalWorkload:
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         if key != self._key:
             return ()
-        return tuple(_info(supervisor) for supervisor in self.supervisors)
+        tls = self._tls.operator if self._tls is not None else None
+        return tuple(_info(supervisor, tls) for supervisor in self.supervisors)
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         return ",".join(pod.kafka_address for pod in pods)
@@ -126,9 +135,10 @@ class LocalWorkload:
             peer_address=f"{network.host}:{ports.peer}",
         )
         self._data.pod(pod.name).mkdir(exist_ok=True)
+        secured = self._tls.pod_options(pod.name) if self._tls is not None else []
         supervisor = PodSupervisor(
             pod,
-            lambda uid: [*network.prefix, *self._command(pod, uid, self._data, settings)],
+            lambda uid: [*network.prefix, *self._command(pod, uid, self._data, settings), *secured],
             self._data.logs / f"{pod.name}.log",
             on_change=self._on_change,
             report=self._report,
@@ -143,7 +153,7 @@ class LocalWorkload:
         self._changed()
 
 
-def _info(supervisor: PodSupervisor) -> PodInfo:
+def _info(supervisor: PodSupervisor, tls: Tls | None) -> PodInfo:
     pod = supervisor.pod
     return PodInfo(
         name=pod.name,
@@ -152,4 +162,5 @@ def _info(supervisor: PodSupervisor) -> PodInfo:
         api_address=pod.api_address,
         kafka_address=pod.kafka_address,
         phase=PodPhase.PENDING if pod.process is None else PodPhase.RUNNING,
+        tls=tls,
     )

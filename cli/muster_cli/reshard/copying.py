@@ -17,7 +17,6 @@ from muster_cli.reshard.phases import POLL_S, until
 from muster_cli.reshard.site import Site
 from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.podapi.client import PodApiError, PodClient
-from muster_coordinator.podapi.fields import ADDRESSEE_HEADER
 from muster_coordinator.podapi.models import FenceStatus
 from muster_coordinator.records.batch import iter_batches
 from muster_operator.api.models import ReshardPhase, ReshardStatus
@@ -123,11 +122,8 @@ class Copy:
         return [(each["baseOffset"], each["size"]) for each in found["segments"]]
 
     async def _get(self, leader: Leader, path: str, headers: dict[str, str]) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
-        headers = {ADDRESSEE_HEADER: leader.pod, **headers}
-        async with self._http.get(f"http://{leader.address}{path}", headers=headers, timeout=timeout) as answer:
-            answer.raise_for_status()
-            return await answer.read()
+        pod = PodClient(self._http, leader.pod, leader.address, self._site.tls)
+        return await pod.read(path, headers, timeout_s=CALL_TIMEOUT_S)
 
     # The new partitions
 
@@ -158,7 +154,7 @@ class Copy:
             leader = self._filled_by.get(index) or await self._leaders.find(index)
             if leader is None:
                 return False
-            pod = PodClient(self._http, leader.pod, leader.address)
+            pod = PodClient(self._http, leader.pod, leader.address, self._site.tls)
             result = await pod.take_in(
                 index,
                 batches,

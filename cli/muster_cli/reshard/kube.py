@@ -40,6 +40,8 @@ async def kubernetes_site(namespace: str, cluster: str) -> AsyncIterator[Kuberne
 class KubernetesSite:
     """One CoordinatorCluster. Implements `reshard.site.Site`."""
 
+    tls = None
+
     def __init__(self, client: KubeClient, namespace: str, cluster: str) -> None:
         self._client = client
         self._namespace = namespace

@@ -50,7 +50,7 @@ class Leaders:
 
     async def _ask(self, name: str, address: str) -> Sequence[Leader]:
         try:
-            status = await PodClient(self._http, name, address).status(ASK_TIMEOUT_S)
+            status = await PodClient(self._http, name, address, self._site.tls).status(ASK_TIMEOUT_S)
         except PodApiError:
             return ()  # another pod leads its partitions, or will
         token = max(status.fencing_token, 0)

@@ -13,13 +13,19 @@ import msgspec
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER
+from muster_cli.local.tls import tls_of
+from muster_coordinator.security.roles import Role
+from muster_coordinator.security.tls import Tls
 from muster_operator.api.models import OffsetsTopic, PartitionState, Reshard
 from muster_operator.store.port import StoreError
 from muster_operator.store.sqlite import SqliteStore
 
 
 class Site(Protocol):
-    """The store and the pods of one cluster. All methods raise CliError."""
+    """The store and the pods of one cluster. All methods raise CliError. `tls`: for calls of the pods; None: plain."""
+
+    @property
+    def tls(self) -> Tls | None: ...
 
     async def topic(self) -> OffsetsTopic:
         """The offsets topic as it is now."""
@@ -53,7 +59,7 @@ async def _embedded(data: DataDir) -> AsyncIterator[Site]:
         raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
     store = SqliteStore(data.store)
     try:
-        yield _EmbeddedSite(data, store)
+        yield _EmbeddedSite(data, store, tls_of(data, record, Role.OPERATOR))
     finally:
         store.close()
 
@@ -61,7 +67,8 @@ async def _embedded(data: DataDir) -> AsyncIterator[Site]:
 class _EmbeddedSite:
     """The instance that `muster local up` runs on a data directory."""
 
-    def __init__(self, data: DataDir, store: SqliteStore) -> None:
+    def __init__(self, data: DataDir, store: SqliteStore, tls: Tls | None) -> None:
+        self.tls = tls
         self._data = data
         self._store = store
 

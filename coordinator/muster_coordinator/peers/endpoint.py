@@ -1,4 +1,4 @@
-"""The sockets of the peer network. Mutual TLS would be the `ssl` argument of these two calls, and nothing else."""
+"""The sockets of the peer network: plain, or mutual TLS among the pods of one cluster."""
 
 from __future__ import annotations
 
@@ -6,17 +6,39 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from muster_coordinator.security.handshakes import Listening
+from muster_coordinator.security.handshakes import listen as listen_at
+from muster_coordinator.security.roles import member_of
+from muster_coordinator.security.tls import Tls
+
 _P = TypeVar("_P", bound=asyncio.Protocol)
 
 
-async def listen(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> tuple[asyncio.Server, int]:
-    """The server, and the port that it has. Raises OSError when the address cannot be had."""
-    server = await asyncio.get_running_loop().create_server(factory, host, port, ssl=None)
-    return server, int(server.sockets[0].getsockname()[1])
+class PeerEndpoint:
+    """How a pod reaches others, and is reached. Without `server` and `client` its connections are plain."""
+
+    def __init__(self, server: Tls | None = None, client: Tls | None = None) -> None:
+        self._server = server
+        self._client = client
+
+    async def listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> tuple[Listening, int]:
+        """The listener, and the port that it has. Raises OSError when the address cannot be had."""
+        return await listen_at(factory, host, port, self._server, "peers")
+
+    async def connect(self, factory: Callable[[], _P], host: str, port: int, pod: str, timeout_s: float) -> _P:
+        """To `pod`: with TLS its certificate has to say so. Raises OSError (TimeoutError and SSLError included)."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_s):
+            if self._client is None:
+                _, protocol = await loop.create_connection(factory, host, port)
+            else:
+                _, protocol = await loop.create_connection(
+                    factory, host, port, ssl=self._client.context, server_hostname=pod
+                )
+        return protocol
 
 
-async def connect(factory: Callable[[], _P], host: str, port: int, timeout_s: float) -> _P:
-    """Raises OSError (TimeoutError included)."""
-    async with asyncio.timeout(timeout_s):
-        _, protocol = await asyncio.get_running_loop().create_connection(factory, host, port, ssl=None)
-    return protocol
+def proven_pod(transport: asyncio.BaseTransport) -> str | None:
+    """The pod that the certificate of an accepted connection names; None: the connection is plain."""
+    certificate = transport.get_extra_info("peercert")
+    return member_of(certificate).pod if certificate else None

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 import msgspec
 import structlog
 
+from muster_coordinator.peers.endpoint import proven_pod
 from muster_coordinator.peers.frames import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
@@ -72,6 +73,7 @@ class Inbound(asyncio.Protocol):
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._proven: str | None = None  # by its certificate
 
     def __repr__(self) -> str:
         return f"<Inbound {self.pod or '?'} at {self.host} closed={self._transport is None}>"
@@ -82,6 +84,7 @@ class Inbound(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else "unknown"
+        self._proven = proven_pod(transport)
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(self._hello_within_s, self._reject, "no_hello", "no hello came")
         self._owner.accept(self)
@@ -130,6 +133,8 @@ class Inbound(asyncio.Protocol):
 
     def _introduce(self, frame: bytes) -> None:
         hello = decode_hello(frame)
+        if self._proven is not None and hello.pod != self._proven:
+            raise HelloError("wrong_name", f"it calls itself {hello.pod!r}, and its certificate is of {self._proven!r}")
         self._write(self._owner.own_hello(hello.pod))  # also to one that is refused: it can say why in its log
         self._owner.introduced(self, hello)
         self.pod, self.uid = hello.pod, hello.uid

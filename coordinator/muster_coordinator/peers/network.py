@@ -17,7 +17,7 @@ from typing import Protocol
 import structlog
 
 from muster_coordinator.peers.addresses import Address, PeerAddresses, parse_address
-from muster_coordinator.peers.endpoint import listen
+from muster_coordinator.peers.endpoint import PeerEndpoint
 from muster_coordinator.peers.frames import (
     FRAME_BYTES_MAX,
     Hello,
@@ -31,6 +31,7 @@ from muster_coordinator.peers.inbound import Inbound
 from muster_coordinator.peers.outbound import Outbound, PeerState, PeerTimes
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.replication.messages import Message, encode_message, urgency_of
+from muster_coordinator.security.handshakes import Listening
 from muster_coordinator.tuning.pacing import Urgency
 
 logger = structlog.get_logger(__name__)
@@ -91,15 +92,18 @@ class PeerNetwork:
         lost_changed: Callable[[], None],
         *,
         buffer_bytes: int,
+        endpoint: PeerEndpoint | None = None,
         times: PeerTimes | None = None,
         random: Random | None = None,
     ) -> None:
-        """`lost_changed` is called when `lost` has changed. `buffer_bytes` may wait for one pod."""
+        """`lost_changed` is called when `lost` has changed. `buffer_bytes` may wait for one pod. `endpoint`: plain
+        connections by default."""
         self.counters = PeerCounters()
         self.address = ""  # HOST:PORT that other pods are told; "" before `start`
         self._identity = identity
         self._lost_changed = lost_changed
         self._buffer_bytes = buffer_bytes
+        self._endpoint = endpoint or PeerEndpoint()
         self._times = times or PeerTimes()
         self._random = random or Random()
         self._replicas: Replicas | None = None
@@ -112,7 +116,7 @@ class PeerNetwork:
         self._by_pod: dict[str, Inbound] = {}
         self._dirty: list[Outbound] = []
         self._stopping: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._server: Listening | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._ticked_s = 0.0
 
@@ -125,7 +129,9 @@ class PeerNetwork:
         self._loop = asyncio.get_running_loop()
         self._replicas = replicas
         self._own_log_ids = replicas.log_ids
-        self._server, port = await listen(lambda: Inbound(self, self._times.connect_ms / 1000), *listen_at)
+        self._server, port = await self._endpoint.listen(
+            lambda: Inbound(self, self._times.connect_ms / 1000), *listen_at
+        )
         self.address = "{}:{}".format(*advertise(port))
         self._ticked_s = self._loop.time()
         self._tick()
@@ -197,7 +203,7 @@ class PeerNetwork:
                 task.add_done_callback(self._stopping.discard)
         for pod, address in wanted.items():
             if pod not in self._peers:
-                peer = Outbound(pod, address, self, self._buffer_bytes, self._times, self._random)
+                peer = Outbound(pod, address, self, self._endpoint, self._buffer_bytes, self._times, self._random)
                 self._peers[pod] = peer
                 peer.start()
 

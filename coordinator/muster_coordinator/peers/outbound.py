@@ -19,7 +19,7 @@ from typing import Protocol, cast
 import structlog
 
 from muster_coordinator.peers.addresses import Address
-from muster_coordinator.peers.endpoint import connect
+from muster_coordinator.peers.endpoint import PeerEndpoint
 from muster_coordinator.peers.frames import (
     HELLO_BYTES_MAX,
     PING,
@@ -96,13 +96,21 @@ class Outbound:
     """`start` and `stop` once each. `lost`: False until the first attempt failed or took too long."""
 
     def __init__(
-        self, pod: str, address: Address, owner: OutboundOwner, buffer_bytes: int, times: PeerTimes, random: Random
+        self,
+        pod: str,
+        address: Address,
+        owner: OutboundOwner,
+        endpoint: PeerEndpoint,
+        buffer_bytes: int,
+        times: PeerTimes,
+        random: Random,
     ) -> None:
         self.pod = pod
         self.address = address
         self.state = PeerState.CONNECTING
         self.lost = False
         self._owner = owner
+        self._endpoint = endpoint
         self._buffer_bytes = buffer_bytes
         self._times = times
         self._random = random
@@ -203,7 +211,7 @@ class Outbound:
     async def _connect_and_stay(self) -> None:
         """Raises OSError, HelloError; ends when the other side closes."""
         timeout_s = self._times.connect_ms / 1000
-        self._link = link = await connect(lambda: _Link(self), *self.address, timeout_s)
+        self._link = link = await self._endpoint.connect(lambda: _Link(self), *self.address, self.pod, timeout_s)
         try:
             link.write(self._owner.own_hello(self.pod))
             async with asyncio.timeout(timeout_s):

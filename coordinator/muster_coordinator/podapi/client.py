@@ -11,9 +11,10 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TypeVar, get_args
+from ssl import SSLContext
+from typing import TypedDict, TypeVar, get_args
 
 import aiohttp
 import msgspec
@@ -31,6 +32,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
+from muster_coordinator.security.tls import Tls
 
 CONNECT_TIMEOUT_S = 1.0
 """A pod that does not accept a connection within this time is down."""
@@ -76,6 +78,11 @@ class _Partitions(msgspec.Struct):
     partitions: tuple[ReplicaStatus, ...]
 
 
+class _Secured(TypedDict, total=False):
+    ssl: SSLContext
+    server_hostname: str
+
+
 def new_session() -> aiohttp.ClientSession:
     """A session for any number of pods. It does not limit connections, because streams stay open."""
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -83,14 +90,16 @@ def new_session() -> aiohttp.ClientSession:
 
 class PodClient:
     """The API of one pod at one address (host:port). `pod` is its name: another pod at this address refuses all calls.
+    `tls`: for the connection, on which the pod has to prove its name; None: it is plain.
 
     Every method raises PodApiError. Timeouts are in seconds.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, pod: str, address: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, pod: str, address: str, tls: Tls | None = None) -> None:
         self._session = session
+        self._tls = tls
         self._headers = {ADDRESSEE_HEADER: pod, "Content-Type": "application/json"}
-        self._base = f"http://{address}"
+        self._base = f"{'https' if tls is not None else 'http'}://{address}"
         self.pod = pod
         self.address = address
 
@@ -144,6 +153,16 @@ class PodClient:
         query = "" if token is None else f"?token={token}"
         return await self._call("POST", "/v1/drain" + query, PodStatus, None, timeout_s)
 
+    async def read(self, path: str, headers: Mapping[str, str], timeout_s: float = CALL_TIMEOUT_S) -> bytes:
+        """The body of a GET, for instance of a part of a segment (a Range header)."""
+        try:
+            status, content = await self._send("GET", path, None, timeout_s, headers)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._translate(error) from error
+        if status not in (200, 206):
+            raise _refusal(status, content)
+        return content
+
     async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
         """Yield events until the stream ends, those of kinds that this version knows. Raises PodApiError if it breaks.
 
@@ -152,7 +171,7 @@ class PodClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
         try:
             url = self._base + "/v1/watch?operator"  # while an operator watches, no replica nominates itself
-            async with self._session.get(url, headers=self._headers, timeout=timeout) as response:
+            async with self._session.get(url, headers=self._headers, timeout=timeout, **self._secured()) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
                 async with aclosing(_lines(response.content)) as lines:
@@ -194,12 +213,19 @@ class PodClient:
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
             raise self._translate(error) from error
 
-    async def _send(self, method: str, path: str, body: bytes | None, timeout_s: float) -> tuple[int, bytes]:
+    async def _send(
+        self, method: str, path: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        sent = {**self._headers, **(headers or {})}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         async with self._session.request(
-            method, self._base + path, data=body, headers=self._headers, timeout=timeout
+            method, self._base + path, data=body, headers=sent, timeout=timeout, **self._secured()
         ) as response:
             return response.status, await response.read()
+
+    def _secured(self) -> _Secured:
+        """The context of this moment: a connection that is open and kept has the one that it was made with."""
+        return _Secured(ssl=self._tls.context, server_hostname=self.pod) if self._tls is not None else _Secured()
 
     def _translate(self, error: Exception) -> PodApiError:
         if isinstance(error, msgspec.MsgspecError):

@@ -2,7 +2,7 @@
 
 Results of single partitions are in the body of a 200. The answer to a call that is refused as a whole has a `Problem`
 for a body: 400 (the message names the field), 409 (an older fencing token or metadata image), 413 (too large), 421
-(meant for another pod).
+(meant for another pod), 403 (the caller's certificate does not allow it, `podapi.access`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
+import structlog
 from aiohttp import web
 
+from muster_coordinator.podapi.access import caller_of, require_role
 from muster_coordinator.podapi.control import PodControl, RefusedCallError
 from muster_coordinator.podapi.fields import ADDRESSEE_HEADER, Request
 from muster_coordinator.podapi.image import MetadataImage
@@ -26,12 +28,15 @@ from muster_coordinator.podapi.models import (
     ResignationsRequest,
     WatchEvent,
 )
+from muster_coordinator.podapi.side_ports import MetricsRoutes, ProbeRoutes
 
 HEARTBEAT_INTERVAL_S = 0.2
 """Longest silence of a watch stream, in seconds."""
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Room for a metadata image of 10,000 topics and for a call about 1,000 partitions."""
+
+logger = structlog.get_logger(__name__)
 
 _R = TypeVar("_R", bound=Request)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -40,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
     """The application of one pod. `metrics` returns the text of /metrics (Prometheus' exposition format)."""
-    api = _Api(pod, metrics)
+    api = _Api(pod)
     app = web.Application(middlewares=[api.check], client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/replicas", api.replicas)
     app.router.add_post("/v1/removals", api.removals)
@@ -51,27 +56,37 @@ def build_app(pod: PodControl, metrics: Callable[[], bytes]) -> web.Application:
     app.router.add_get("/v1/watch", api.watch)
     app.router.add_put("/v1/metadata", api.metadata)
     app.router.add_post("/v1/drain", api.drain)
-    app.router.add_get("/healthz/{probe:live|ready|started}", api.health)
-    app.router.add_get("/metrics", api.metrics)
+    app.router.add_routes([*ProbeRoutes(pod).routes(), *MetricsRoutes(metrics).routes()])
     app.on_shutdown.append(api.end_streams)
     return app
 
 
 class _Api:
-    def __init__(self, pod: PodControl, metrics: Callable[[], bytes]) -> None:
+    def __init__(self, pod: PodControl) -> None:
         self._pod = pod
-        self._metrics = metrics
         self._streams: set[asyncio.Task[None]] = set()
 
     @web.middleware
     async def check(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        caller = caller_of(request)
         try:
+            require_role(caller, request.method, request.path, request.query)
             addressee = request.headers.get(ADDRESSEE_HEADER)
             if addressee is not None and addressee != (name := self._pod.status().pod):
                 raise RefusedCallError(421, "WrongPod", f"this is pod {name!r}, not {addressee!r}")
-            return await handler(request)
+            response = await handler(request)
         except RefusedCallError as refused:
-            return json_answer(refused.problem, refused.code)
+            response = json_answer(refused.problem, refused.code)
+        if caller is not None and (request.method != "GET" or response.status == 403):
+            logger.info(
+                "control_call",
+                method=request.method,
+                path=request.path,
+                by=caller.uri,
+                host=request.remote,
+                status=response.status,
+            )
+        return response
 
     async def replicas(self, request: web.Request) -> web.Response:
         return json_answer(await self._pod.create_replicas(await body_of(request, ReplicasRequest)))
@@ -97,14 +112,6 @@ class _Api:
     async def drain(self, request: web.Request) -> web.Response:
         await self._pod.drain(number_of(request, "token") if "token" in request.query else None)
         return json_answer(self._pod.status())
-
-    async def health(self, request: web.Request) -> web.Response:
-        probes = {"live": self._pod.live, "ready": self._pod.ready, "started": self._pod.started}
-        good, line = probes[request.match_info["probe"]]()
-        return web.Response(text=line + "\n", status=200 if good else 503)
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})

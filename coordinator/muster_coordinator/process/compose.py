@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
@@ -47,7 +46,9 @@ from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
+from muster_coordinator.process.ports import InnerPorts
 from muster_coordinator.records import batch as records_batch
+from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.shard.fencing import Fencing
 
@@ -98,7 +99,9 @@ async def _start(
     events = PodEvents()
     partitions = Partitions()
     identity = PeerIdentity(options.pod, options.uid)
-    network = PeerNetwork(identity, events.pod_changed, buffer_bytes=settings.peers.peer_buffer_bytes)
+    ports = _inner_ports(options)
+    buffer_bytes = settings.peers.peer_buffer_bytes
+    network = PeerNetwork(identity, events.pod_changed, buffer_bytes=buffer_bytes, endpoint=ports.peers)
     view = ClusterView(options.pod, PromisedLeaders(options.pod, partitions, network))
     manager = ReplicaManager(
         partitions,
@@ -120,7 +123,12 @@ async def _start(
         access = ClientAccess(settings, view)
     except SecurityFileError as error:
         raise StartError(str(error)) from None
-    listeners = KafkaListeners(settings.listener, clock, access.sasl, access.look)
+
+    def look() -> bool:
+        ports.look()
+        return access.look()
+
+    listeners = KafkaListeners(settings.listener, clock, access.sasl, look)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
@@ -137,11 +145,12 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    api = build_app(pod, PodMetrics(listeners, manager, network).render)
+    metrics = PodMetrics(listeners, manager, network).render
+    api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
-    await _listen(options, stack, manager, network, api)
+    await _listen(options, stack, manager, network, lambda: ports.serve(api, pod, metrics, stack))
     await _serve_clients(
         options,
         stack,
@@ -165,6 +174,13 @@ async def _start(
     return pod
 
 
+def _inner_ports(options: ProcessOptions) -> InnerPorts:
+    try:
+        return InnerPorts(options)
+    except (TlsError, SecurityFileError) as error:
+        raise StartError(str(error)) from None
+
+
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:
     lock = DataDirLock(options.data_dir)
     try:
@@ -179,17 +195,14 @@ async def _listen(
     stack: AsyncExitStack,
     manager: ReplicaManager,
     network: PeerNetwork,
-    api: web.Application,
+    serve: Callable[[], Awaitable[None]],
 ) -> None:
     """Other pods first, clients last."""
     host = options.advertise[0]
     try:
         await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
         stack.push_async_callback(network.stop)
-        runner = web.AppRunner(api, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, *options.api_listen).start()
+        await serve()
     except OSError as error:
         raise StartError(f"cannot listen: {error}") from error
 

@@ -29,6 +29,11 @@ class ProcessOptions:
     api_listen: tuple[str, int]
     peer_listen: tuple[str, int]
     peer_advertise: tuple[str, int] | None  # None: the advertised host, with the port that the peer listener has
+    probe_listen: tuple[str, int] | None  # None: the probes are on the API's port only
+    metrics_listen: tuple[str, int] | None
+    metrics_token_file: Path | None
+    tls_dir: Path | None  # None: API and peer network are plain
+    cluster: str  # <namespace>/<name>, which certificates of this cluster carry
     log_format: str
     settings: CoordinatorSettings
 
@@ -40,6 +45,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         description="A coordinator pod of Muster: Kafka's group coordinator for the partitions that it is given.",
         epilog="Options may be environment variables instead: MUSTER_POD, MUSTER_NODE_ID, MUSTER_DATA_DIR, "
         "MUSTER_KAFKA_LISTEN, MUSTER_ADVERTISE, MUSTER_API_LISTEN, MUSTER_PEER_LISTEN, MUSTER_PEER_ADVERTISE, "
+        "MUSTER_PROBE_LISTEN, MUSTER_METRICS_LISTEN, MUSTER_METRICS_TOKEN_FILE, MUSTER_TLS_DIR, MUSTER_CLUSTER, "
         "MUSTER_POD_UID, MUSTER_LOG_FORMAT, MUSTER_CONFIG and MUSTER_LISTENERS (one NAME=VALUE per line).",
     )
     env = os.environ
@@ -84,6 +90,34 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         help="what other pods are told to connect to (default: host of --advertise, port of --peer-listen)",
     )
     parser.add_argument(
+        "--probe-listen", default=env.get("MUSTER_PROBE_LISTEN"), metavar="HOST:PORT", help="/healthz and nothing else"
+    )
+    parser.add_argument(
+        "--metrics-listen",
+        default=env.get("MUSTER_METRICS_LISTEN"),
+        metavar="HOST:PORT",
+        help="/metrics and nothing else, by TLS where the pod API has it",
+    )
+    parser.add_argument(
+        "--metrics-token-file",
+        default=env.get("MUSTER_METRICS_TOKEN_FILE"),
+        metavar="FILE",
+        help="a bearer token that opens the metrics; read again when it changes",
+    )
+    parser.add_argument(
+        "--tls-dir",
+        default=env.get("MUSTER_TLS_DIR"),
+        metavar="DIR",
+        help="tls.crt, tls.key and ca.crt: pod API and peer network take only certificates of this cluster; read again "
+        "when they change",
+    )
+    parser.add_argument(
+        "--cluster",
+        default=env.get("MUSTER_CLUSTER", ""),
+        metavar="NAMESPACE/NAME",
+        help="the cluster that certificates have to name; needed with --tls-dir",
+    )
+    parser.add_argument(
         "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting under Kafka's name (repeatable)"
     )
     parser.add_argument("--log-format", choices=["json", "console"], default=env.get("MUSTER_LOG_FORMAT", "json"))
@@ -92,6 +126,8 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         if not getattr(given, option):
             name = option.replace("_", "-")
             raise UsageError(f"--{name} is needed (or MUSTER_{option.upper()})")
+    if given.tls_dir and len([part for part in given.cluster.split("/") if part]) != 2:
+        raise UsageError(f"--cluster {given.cluster!r}: NAMESPACE/NAME is needed with --tls-dir")
     assignments = [*_lines(env.get("MUSTER_CONFIG", "")), *given.config]
     kafka_listen = _address(given.kafka_listen, "--kafka-listen")
     return ProcessOptions(
@@ -105,6 +141,11 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         api_listen=_address(given.api_listen, "--api-listen"),
         peer_listen=_address(given.peer_listen, "--peer-listen"),
         peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
+        probe_listen=_address(given.probe_listen, "--probe-listen") if given.probe_listen else None,
+        metrics_listen=_address(given.metrics_listen, "--metrics-listen") if given.metrics_listen else None,
+        metrics_token_file=Path(given.metrics_token_file) if given.metrics_token_file else None,
+        tls_dir=Path(given.tls_dir) if given.tls_dir else None,
+        cluster=given.cluster,
         log_format=given.log_format,
         settings=parse_settings(parse_assignments(assignments)),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,16 +18,14 @@ BACKDATED = timedelta(minutes=5)
 """A certificate is valid from a little before now: clocks of machines differ."""
 
 
-@dataclass(frozen=True, repr=False)
-class Issued:
-    """A certificate and its private key, as PEM. It has no repr: a key must not get into a log."""
+class Issued(msgspec.Struct, frozen=True):
+    """A certificate and its private key, as PEM."""
 
     certificate: bytes
     key: bytes
 
-    @property
-    def not_after(self) -> datetime:
-        return expiry(self.certificate)
+    def __repr__(self) -> str:
+        return "Issued()"  # a key must not get into a log
 
 
 def new_authority(cluster: str, now: datetime, lifetime: timedelta) -> Issued:
@@ -79,6 +77,12 @@ def expiry(pem: bytes) -> datetime:
     """When the first certificate of `pem` ends (UTC). Raises ValueError."""
     end: datetime = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     return end
+
+
+def valid_from(pem: bytes) -> datetime:
+    """When the first certificate of `pem` begins (UTC). Raises ValueError."""
+    begin: datetime = x509.load_pem_x509_certificate(pem).not_valid_before_utc
+    return begin
 
 
 def signed_by(leaf: bytes, authority: bytes) -> bool:

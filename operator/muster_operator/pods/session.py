@@ -52,7 +52,7 @@ class PodSession:
         changed: Callable[[], None],
     ) -> None:
         self.info = info
-        self.client = PodClient(http, info.name, info.api_address)
+        self.client = PodClient(http, info.name, info.api_address, info.tls)
         self.runs = 0
         """Streams opened so far. A new stream means that the pod may have restarted."""
         self._suspect_after_s = suspect_after_s

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
 
+from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
@@ -33,7 +34,7 @@ class PodInfo:
     host:port; "" while there is none. An address is no promise that something listens. `node` and `zone` say where it
     runs ("": not known), `outdated` that it is not of the template that is declared now, `cordoned` that its node is
     about to be emptied, `node_lost` that nothing is heard of its node. `image`: of its container. `trouble`: why its
-    container does not run ("": it does, or nothing is known).
+    container does not run ("": it does, or nothing is known). `tls`: for calls of its API; None: they are plain.
     """
 
     name: str
@@ -49,6 +50,7 @@ class PodInfo:
     node_lost: bool = False
     image: str = ""
     trouble: str = ""
+    tls: Tls | None = field(default=None, compare=False)
 
 
 UNKNOWN = -1

@@ -1,12 +1,22 @@
-"""Reads a segment by HTTP ranges, as a pod serves it. A pod that does not answer is asked again for some time."""
+"""Reads a segment by HTTP ranges, as a pod serves it. A pod that does not answer is asked again for some time.
+
+https: a pod with mutual TLS wants a reader's certificate: MUSTER_TLS_DIR names a directory with tls.crt, tls.key and
+ca.crt, MUSTER_CLUSTER the cluster (`<namespace>/<name>`) that the pod's certificate has to name. Without them the CAs
+of the machine count, as for any web server.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
+from muster_coordinator.security.roles import Role, only
+from muster_coordinator.security.tls import TlsError, TlsFiles, client_context
 from muster_pipeline.decode.errors import SegmentReadError
 
 REQUEST_TIMEOUT_S = 30.0
@@ -25,7 +35,7 @@ def get(url: str, wanted: str, limit: int) -> tuple[str, bytes]:
     deadline = time.monotonic() + UNREACHABLE_FOR_S
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S, context=_context(url)) as answer:
                 return answer.headers.get("Content-Range", ""), answer.read(limit)
         except urllib.error.HTTPError as exc:
             if exc.code == 416:
@@ -36,6 +46,18 @@ def get(url: str, wanted: str, limit: int) -> tuple[str, bytes]:
             if time.monotonic() > deadline:
                 raise SegmentReadError(url, 0, str(getattr(exc, "reason", exc))) from exc
         time.sleep(RETRY_EVERY_S)
+
+
+def _context(url: str) -> ssl.SSLContext | None:
+    """Read anew for each request: the files are exchanged while a reader follows a pod."""
+    directory = os.environ.get("MUSTER_TLS_DIR")
+    if not directory or not url.startswith("https:"):
+        return None
+    of_the_cluster = only(os.environ.get("MUSTER_CLUSTER", ""), (Role.POD,))
+    try:
+        return client_context(TlsFiles.of(Path(directory)), check=lambda shown, _: of_the_cluster(shown, ""))
+    except TlsError as error:
+        raise SegmentReadError(url, 0, str(error)) from error
 
 
 class HttpBytes:

@@ -1,19 +1,21 @@
-"""docs/operator.md: every row of its matrix names a test that exists."""
+"""docs/operator.md and docs/security.md: every row of their matrices names a test that exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[3]
-PAGE = REPOSITORY / "docs" / "operator.md"
+DOCS = REPOSITORY / "docs"
 
 
-def rows() -> list[tuple[str, str]]:
+def rows(page: str) -> list[tuple[str, str]]:
     """(the row, the text of its last column) of the tables whose last column is called test."""
     found: list[tuple[str, str]] = []
     in_matrix = False
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
         if not line.startswith("|"):
             in_matrix = False
         elif line.endswith("| test |"):
@@ -23,9 +25,10 @@ def rows() -> list[tuple[str, str]]:
     return found
 
 
-def test_every_row_names_tests_that_exist() -> None:
-    found = rows()
-    assert len(found) > 30
+@pytest.mark.parametrize(("page", "least"), [("operator.md", 30), ("security.md", 15)])
+def test_every_row_names_tests_that_exist(page: str, least: int) -> None:
+    found = rows(page)
+    assert len(found) > least
     for row, named in found:
         tests = re.findall(r"`([\w/]+\.py)::(\w+)`", named)
         assert tests, f"no test in the last column of: {row}"

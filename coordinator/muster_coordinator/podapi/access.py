@@ -1,0 +1,33 @@
+"""Who may call what on a pod that knows its callers by their certificates (ADR 29).
+
+A reader may read; everything else, and to watch as the operator, needs the operator. Plain connections, which have no
+certificate, may call everything: whoever turns TLS off keeps the port closed by other means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from muster_coordinator.podapi.control import RefusedCallError
+from muster_coordinator.security.roles import Member, Role, member_of
+
+CALLERS = (Role.OPERATOR, Role.READER)
+"""Roles that the port lets in at all; pods have no business with each other's API."""
+
+
+def caller_of(request: web.Request) -> Member | None:
+    """The member at the other end; None: the connection is plain."""
+    transport = request.transport
+    certificate = transport.get_extra_info("peercert") if transport is not None else None
+    return member_of(certificate) if certificate else None
+
+
+def require_role(caller: Member | None, method: str, path: str, query: Mapping[str, str]) -> None:
+    """Raises RefusedCallError (403) unless `caller` may make this call."""
+    if caller is None or caller.role is Role.OPERATOR:
+        return
+    reads = method in ("GET", "HEAD") and not (path == "/v1/watch" and "operator" in query)
+    if caller.role is not Role.READER or not reads:
+        raise RefusedCallError(403, "NotAllowed", f"{caller.uri} may not call {method} {path}: the operator may")
