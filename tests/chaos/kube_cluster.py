@@ -43,7 +43,7 @@ kind: CoordinatorCluster
 metadata: {{name: {name}}}
 spec:
   pods: {pods}
-  listeners: {{kafka: {{advertise: PodIP}}}}
+  listeners: [{{name: internal, advertise: PodIP}}]
   storage: {{size: 1Gi}}
   resources: {{requests: {{cpu: 400m, memory: 128Mi}}}}
   topics: [{{name: chaos, partitions: 1}}]

@@ -18,7 +18,7 @@ from tests.support.pod import free_ports
 pytestmark = pytest.mark.integration
 
 RESOURCES = {
-    "/api/v1": ["pods", "namespaces"],
+    "/api/v1": ["pods", "services", "namespaces"],
     "/apis/apps/v1": ["statefulsets"],
     "/apis/muster.dev/v1alpha1": ["coordinatorclusters", "offsetstopics", "offsetspartitions"],
 }

@@ -27,6 +27,12 @@ def partition_spec(**fields: object) -> dict[str, object]:
     return {"topicRef": {"name": "t"}, "index": 0, **fields}
 
 
+def listener(**fields: object) -> dict[str, object]:
+    return {"name": "internal", **fields}
+
+
+OUTSIDE: dict[str, object] = {"name": "outside0", "port": 9094, "type": "NodePort"}
+
 REFUSED = [
     ("OffsetsTopic", "t", topic_spec(partitions=0), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
@@ -42,8 +48,17 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"storage": {"size": "-1Gi"}}, "spec.storage.size"),
     ("CoordinatorCluster", "a", {"storage": {"size": "0"}}, "spec.storage.size"),
     ("CoordinatorCluster", "a", {"storage": {"size": "10 apples"}}, "spec.storage.size"),
-    ("CoordinatorCluster", "a", {"listeners": {"kafka": {"port": 70000}}}, "spec.listeners.kafka.port"),
-    ("CoordinatorCluster", "a", {"listeners": {"kafka": {"advertise": "Moon"}}}, "spec.listeners.kafka.advertise"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(port=70000)]}, "spec.listeners[0].port"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(advertise="Moon")]}, "spec.listeners[0].advertise"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(name="No")]}, "spec.listeners[0].name"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(), listener()]}, "Duplicate value"),
+    ("CoordinatorCluster", "a", {"listeners": []}, "exactly one listener must be of type Internal"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"port": 9092}]}, "must not have the same port"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(port=9640)]}, "ports 9640 and 9641 are the pods' own"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(name="pods")]}, "no listener may be called kafka, api, peer"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"advertise": "PodIP"}]}, "of type Internal"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(firstNodePort=30000)]}, "firstNodePort is of a listener of"),
+    ("CoordinatorCluster", "a" * 52, {"listeners": [listener(), OUTSIDE]}, "at most 59 characters together"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "orders", "partitions": 0}]}, "spec.topics[0].partitions"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "a b", "partitions": 1}]}, "spec.topics[0].name"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "o", "partitions": 1}] * 2}, "Duplicate value"),

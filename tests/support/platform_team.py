@@ -29,7 +29,7 @@ class Cared(MusterCluster):
             "kind": "CoordinatorCluster",
             "metadata": meta,
             "spec": {
-                "listeners": {"kafka": {"advertise": "PodIP"}},
+                "listeners": [{"name": "internal", "advertise": "PodIP"}],
                 "storage": {"size": "1Gi"},
                 "topics": [{"name": TOPIC, "partitions": 6}],
                 "failover": {"rebalanceAfter": "2s"},

@@ -39,23 +39,41 @@ class Storage(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
-class KafkaListener(msgspec.Struct, frozen=True, rename="camel"):
-    """The listener that Kafka clients connect to."""
+TAKEN_NAMES = ("kafka", "api", "peer", "pods", "bootstrap")
+"""Of ports of a pod and of Services: no listener has one of these names."""
 
+
+class Listener(msgspec.Struct, frozen=True, rename="camel"):
+    """A listener of every pod for Kafka clients, and how they reach each pod."""
+
+    name: Annotated[
+        str, Meta(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=15, description="Its name: a DNS label.")
+    ]
     port: Annotated[int, Meta(ge=1, le=65535, description="Port of the listener on every pod.")] = 9092
-    advertise: Annotated[
-        Literal["PodDNS", "PodIP"],
+    type: Annotated[
+        Literal["Internal", "NodePort", "LoadBalancer"],
         Meta(
-            description="What clients are told to connect to: the pod's stable DNS name, or its IP address (for"
-            " clients without cluster DNS; changes when the pod is replaced)."
+            description="Internal: clients in the pods' network. NodePort, LoadBalancer: clients outside; each pod gets"
+            " a Service of that type, and they are told its address."
         ),
-    ] = "PodDNS"
-
-
-class Listeners(msgspec.Struct, frozen=True, rename="camel"):
-    """Listeners of the pods."""
-
-    kafka: KafkaListener = KafkaListener()
+    ] = "Internal"
+    advertise: Annotated[
+        Literal["PodDNS", "PodIP"] | None,
+        Meta(
+            description="What clients of an Internal listener are told to connect to: the pod's stable DNS name (if"
+            " absent), or its IP address (for clients without cluster DNS; changes when the pod is replaced)."
+        ),
+    ] = None
+    first_node_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        Meta(
+            description="NodePort only: port of pod 0 on every node; pod N has the N-th after it. Kubernetes chooses"
+            " free ones if absent."
+        ),
+    ] = None
+    annotations: Annotated[
+        Mapping[str, str], Meta(description="Annotations of the Services, such as those of a load balancer.")
+    ] = {}
 
 
 class DeclaredTopic(msgspec.Struct, frozen=True, rename="camel"):
@@ -164,7 +182,44 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
             )
         ),
     ] = Storage()
-    listeners: Listeners = Listeners()
+    listeners: Annotated[
+        tuple[Listener, ...],
+        Meta(
+            max_length=5,
+            description="Listeners of the pods for Kafka clients. Exactly one is Internal.",
+            extra_json_schema={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                **rules(
+                    (
+                        "self.exists_one(each, each.type == 'Internal')",
+                        "exactly one listener must be of type Internal: tools and clients in the Kubernetes cluster use"
+                        " it",
+                    ),
+                    (
+                        "self.all(each, self.exists_one(other, other.port == each.port))",
+                        "two listeners must not have the same port",
+                    ),
+                    (
+                        "self.all(each, each.port != 9640 && each.port != 9641)",
+                        "ports 9640 and 9641 are the pods' own",
+                    ),
+                    (
+                        f"self.all(each, !(each.name in {list(TAKEN_NAMES)}))",
+                        f"no listener may be called {', '.join(TAKEN_NAMES)}",
+                    ),
+                    (
+                        "self.all(each, each.type == 'Internal' || !has(each.advertise))",
+                        "advertise is of a listener of type Internal: clients outside are told addresses of Services",
+                    ),
+                    (
+                        "self.all(each, each.type == 'NodePort' || !has(each.firstNodePort))",
+                        "firstNodePort is of a listener of type NodePort",
+                    ),
+                ),
+            },
+        ),
+    ] = (Listener("internal"),)
     settings: Annotated[
         Mapping[str, Annotated[str, Meta(max_length=1024)]],
         Meta(max_length=200, description='Coordinator settings under Kafka\'s names, such as group.max.size: "500".'),
@@ -231,6 +286,23 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         False
     )
 
+    @property
+    def internal(self) -> Listener:
+        """The listener for clients in the pods' network."""
+        return next(each for each in self.listeners if each.type == "Internal")
+
+    @property
+    def external(self) -> tuple[Listener, ...]:
+        """The listeners for clients outside."""
+        return tuple(each for each in self.listeners if each.type != "Internal")
+
+
+class ListenerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Where clients of a listener begin."""
+
+    name: Annotated[str, Meta(description="Name of the listener.")]
+    bootstrap: Annotated[str, Meta(description="bootstrap.servers for its clients.")] = ""
+
 
 class FailoverRecord(msgspec.Struct, frozen=True, rename="camel"):
     """One change of leader."""
@@ -263,7 +335,14 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0
     leaderless: Annotated[int, Meta(description="Offsets partitions without an active leader.")] = 0
-    bootstrap: Annotated[str, Meta(description="bootstrap.servers for Kafka clients.")] = ""
+    bootstrap: Annotated[str, Meta(description="bootstrap.servers for clients of the Internal listener.")] = ""
+    listeners: Annotated[
+        tuple[ListenerStatus, ...],
+        Meta(
+            description="The other listeners, with the addresses that are known.",
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
     selector: Annotated[str, Meta(description="Label selector of the pods, for `kubectl scale` and autoscalers.")] = ""
     cluster_id: Annotated[
         str, Meta(description="The id of the Kafka cluster that clients see. The volumes remember it.")

@@ -69,6 +69,8 @@ class Reason(StrEnum):
     """The API server has the definitions of another version of the operator, and drops fields that it lacks."""
     PODS_REFUSED = "PodsRefused"
     """The API server does not take what the spec makes of the pods; those that run stay as they are."""
+    AWAITING_ADDRESSES = "AwaitingAddresses"
+    """Pods have no address yet for clients of a listener: a load balancer, or a node, is not there yet."""
     GROWING_VOLUMES = "GrowingVolumes"
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"

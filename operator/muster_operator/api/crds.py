@@ -82,6 +82,11 @@ KINDS = (
         (
             name_rule(models.CLUSTER_NAME_LIMIT),
             (
+                "self.spec.listeners.all(each, each.type == 'Internal' ||"
+                " self.metadata.name.size() + each.name.size() <= 59)",
+                "metadata.name and the name of a listener must have at most 59 characters together",
+            ),
+            (
                 "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0"
                 " || has(self.status) && has(self.status.volumeSize) && self.status.volumeSize != ''"
                 " && quantity(self.spec.storage.size).compareTo(quantity(self.status.volumeSize)) >= 0",

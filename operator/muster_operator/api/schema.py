@@ -97,7 +97,9 @@ def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {name: _without_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each is not None} or None
-    return None if value in (None, "", ()) else value
+    if isinstance(value, list | tuple):
+        return [_without_empty(each) for each in value] or None
+    return None if value in (None, "") else value
 
 
 def _bounds(schema: Schema, **limits: Any) -> Schema:

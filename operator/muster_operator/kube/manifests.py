@@ -65,11 +65,11 @@ def headless_service(cluster: CoordinatorCluster) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(cluster, headless_service_name(cluster.metadata.name)),
+        "metadata": metadata_of(cluster, headless_service_name(cluster.metadata.name)),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": _selector(cluster),
+            "selector": selector(cluster),
             "ports": [
                 _service_port(cluster),
                 {"name": "api", "port": API_PORT, "targetPort": "api"},
@@ -84,8 +84,8 @@ def bootstrap_service(cluster: CoordinatorCluster) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(cluster, bootstrap_service_name(cluster.metadata.name)),
-        "spec": {"type": "ClusterIP", "selector": _selector(cluster), "ports": [_service_port(cluster)]},
+        "metadata": metadata_of(cluster, bootstrap_service_name(cluster.metadata.name)),
+        "spec": {"type": "ClusterIP", "selector": selector(cluster), "ports": [_service_port(cluster)]},
     }
 
 
@@ -94,12 +94,12 @@ def disruption_budget(cluster: CoordinatorCluster) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(cluster, cluster.metadata.name),
+        "metadata": metadata_of(cluster, cluster.metadata.name),
         "spec": {
             "maxUnavailable": 1,
             # A pod that is not ready serves nobody: its node may be drained.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
-            "selector": {"matchLabels": _selector(cluster)},
+            "selector": {"matchLabels": selector(cluster)},
         },
     }
 
@@ -117,7 +117,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
-            **_metadata(cluster, cluster.metadata.name),
+            **metadata_of(cluster, cluster.metadata.name),
             "annotations": {DECLARED: _fingerprint(cluster, default_image)},
         },
         "spec": {
@@ -126,7 +126,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             "podManagementPolicy": "Parallel",
             # The operator replaces pods, one at a time, after it has moved their leaders (ADR 5).
             "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": _selector(cluster)},
+            "selector": {"matchLabels": selector(cluster)},
             # The log is the data: scaling down never drops it, and deleting the cluster only if that is declared.
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": spec.deletion_policy, "whenScaled": "Retain"},
             "template": {
@@ -167,7 +167,8 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
     """Of all that a person declares of the pod template."""
     spec = cluster.spec
     image = spec.image or default_image
-    declared = (image, spec.image_pull_policy, spec.listeners, pod_settings(cluster), spec.resources, spec.pod_template)
+    listeners = (spec.internal.advertise, [(each.name, each.port) for each in spec.listeners])
+    declared = (image, spec.image_pull_policy, listeners, pod_settings(cluster), spec.resources, spec.pod_template)
     return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
 
 
@@ -192,7 +193,7 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
                 "maxSkew": 1,
                 "topologyKey": key,
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": _selector(cluster)},
+                "labelSelector": {"matchLabels": selector(cluster)},
             }
             for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
@@ -213,10 +214,11 @@ def _placement(template: PodTemplate) -> Manifest:
 
 def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Manifest:
     spec = cluster.spec
-    kafka = spec.listeners.kafka
+    kafka = spec.internal
     host = "$(POD_IP)"
-    if kafka.advertise == "PodDNS":
+    if kafka.advertise != "PodIP":
         host = pod_dns_name("$(MUSTER_POD)", name, cluster.metadata.namespace)
+    more = "\n".join(f"{each.name}=0.0.0.0:{each.port}" for each in spec.external)
     settings = "\n".join(f"{key}={value}" for key, value in sorted(pod_settings(cluster).items()))
     return {
         "name": "coordinator",
@@ -231,6 +233,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             {"name": "MUSTER_DATA_DIR", "value": f"{DATA_DIRECTORY}/data"},
             {"name": "MUSTER_KAFKA_LISTEN", "value": f"0.0.0.0:{kafka.port}"},
             {"name": "MUSTER_ADVERTISE", "value": f"{host}:{kafka.port}"},
+            *([{"name": "MUSTER_LISTENERS", "value": more}] if more else []),
             {"name": "MUSTER_API_LISTEN", "value": f"0.0.0.0:{API_PORT}"},
             {"name": "MUSTER_PEER_LISTEN", "value": f"0.0.0.0:{PEER_PORT}"},
             {"name": "MUSTER_PEER_ADVERTISE", "value": f"$(POD_IP):{PEER_PORT}"},
@@ -238,6 +241,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
         ],
         "ports": [
             {"name": "kafka", "containerPort": kafka.port, "protocol": "TCP"},
+            *({"name": each.name, "containerPort": each.port, "protocol": "TCP"} for each in spec.external),
             {"name": "api", "containerPort": API_PORT, "protocol": "TCP"},
             {"name": "peer", "containerPort": PEER_PORT, "protocol": "TCP"},
         ],
@@ -270,24 +274,26 @@ def _downward(name: str, field: str) -> Manifest:
 
 
 def _service_port(cluster: CoordinatorCluster) -> Manifest:
-    return {"name": "kafka", "port": cluster.spec.listeners.kafka.port, "targetPort": "kafka"}
+    return {"name": "kafka", "port": cluster.spec.internal.port, "targetPort": "kafka"}
 
 
-def _selector(cluster: CoordinatorCluster) -> dict[str, str]:
+def selector(cluster: CoordinatorCluster) -> dict[str, str]:
+    """The labels by which the pods of the cluster are found."""
     return {"app.kubernetes.io/name": "muster-coordinator", CLUSTER_LABEL: cluster.metadata.name}
 
 
 def own_labels(cluster: CoordinatorCluster) -> dict[str, str]:
     """The labels of every object of the cluster."""
     return {
-        **_selector(cluster),
+        **selector(cluster),
         "app.kubernetes.io/instance": cluster.metadata.name,
         **PART_OF,
         "app.kubernetes.io/managed-by": "muster-operator",
     }
 
 
-def _metadata(cluster: CoordinatorCluster, name: str) -> Manifest:
+def metadata_of(cluster: CoordinatorCluster, name: str) -> Manifest:
+    """Of an object that belongs to the cluster."""
     return {
         "name": name,
         "namespace": cluster.metadata.namespace,

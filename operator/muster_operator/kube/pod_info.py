@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from muster_operator.kube.client import Json
+from muster_operator.kube.external import endpoints, host_and_port
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, pod_dns_name
 from muster_operator.store.port import ClusterKey
 from muster_operator.store.workload import PodInfo, PodPhase
@@ -18,11 +19,14 @@ TROUBLE_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What was last read of a node. `lost`: the API server hears nothing of its kubelet, or has no such node."""
+    """What was last read of a node. `lost`: the API server hears nothing of its kubelet, or has no such node.
+    `address`: at which clients outside reach it, as far as Kubernetes knows.
+    """
 
     zone: str = ""
     cordoned: bool = False
     lost: bool = False
+    address: str = ""
 
 
 def is_made_by(raw: Json, name: str, uid: str) -> bool:
@@ -38,10 +42,10 @@ def cluster_of(raw: Json) -> ClusterKey:
     return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
 
 
-def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, Node] = {}) -> PodInfo:
+def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, Node] = {}, services: Iterable[Json] = ()) -> PodInfo:
     """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name.
 
-    `revision`: of the declared template, "" if it is not known. `nodes`: by name.
+    `revision`: of the declared template, "" if it is not known. `nodes`: by name. `services`: of the cluster.
     """
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
@@ -60,6 +64,7 @@ def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, Node] = {}) -> P
         node_lost=node.lost,
         image=raw["spec"]["containers"][0].get("image", ""),
         trouble=_trouble(status),
+        endpoints=endpoints(raw, services, node.address),
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
 
@@ -69,7 +74,13 @@ def node_of(raw: Json) -> Node:
     zone = raw["metadata"].get("labels", {}).get(ZONE_LABEL, "")
     conditions = raw.get("status", {}).get("conditions", ())
     ready = next((each["status"] for each in conditions if each["type"] == "Ready"), "True")
-    return Node(zone, cordoned=bool(raw.get("spec", {}).get("unschedulable")), lost=ready != "True")
+    cordoned = bool(raw.get("spec", {}).get("unschedulable"))
+    return Node(zone, cordoned=cordoned, lost=ready != "True", address=_address_of_node(raw))
+
+
+def _address_of_node(raw: Json) -> str:
+    known = {each["type"]: each["address"] for each in raw.get("status", {}).get("addresses", ())}
+    return next((known[kind] for kind in ("ExternalDNS", "ExternalIP", "InternalIP") if known.get(kind)), "")
 
 
 def _phase(meta: dict[str, Any], status: dict[str, Any]) -> PodPhase:
@@ -117,6 +128,4 @@ def _dns(key: ClusterKey) -> tuple[str, str]:
 
 
 def _address(ip: str, port: int) -> str:
-    if not ip:
-        return ""
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return host_and_port(ip, port) if ip else ""

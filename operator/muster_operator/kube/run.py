@@ -181,5 +181,6 @@ def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
     return (
         *(deliver(resource.plural) for resource in RESOURCES),
         Source("", "v1", "pods", workload.deliver_pod, SELECTOR),
+        Source("", "v1", "services", workload.deliver_service, SELECTOR),
         Source("apps", "v1", "statefulsets", workload.deliver_stateful_set, SELECTOR),
     )

@@ -18,6 +18,7 @@ from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.kube.external import external_services, surplus
 from muster_operator.kube.manifests import (
     CLUSTER_LABEL,
     bootstrap_service_name,
@@ -64,6 +65,7 @@ class KubeWorkload:
         self._namespace = namespace
         self._clock = clock
         self._pods: Cache[Json] = Cache(cluster_of)
+        self._services: Cache[Json] = Cache(cluster_of)
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
         """What `pods` answers, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
@@ -80,20 +82,19 @@ class KubeWorkload:
     # Feeding the cache
 
     async def load(self) -> None:
-        """List pods and StatefulSets. Repeated, it repairs what a broken watch missed."""
+        """List pods with their nodes, Services and StatefulSets. Repeated, it repairs what a broken watch missed."""
         self._outdated_definitions = await self._read_definitions()
         scope = f"/namespaces/{self._namespace}" if self._namespace else ""
         for raw in (await self._client.list_all(f"/apis/apps/v1{scope}/statefulsets", label_selector=SELECTOR))[
             "items"
         ]:
             self.deliver_stateful_set(None, raw)
-        listed = await self._client.list_all(f"/api/v1{scope}/pods", label_selector=SELECTOR)
         before = {cluster_of(pod) for pod in self._pods.values()}
-        found = {
-            (raw["metadata"]["namespace"], raw["metadata"]["name"]): (raw["metadata"]["resourceVersion"], raw)
-            for raw in listed["items"]
-        }
-        self._pods.replace(found, listed["metadata"]["resourceVersion"])
+        for plural, cache in (("services", self._services), ("pods", self._pods)):
+            listed = await self._client.list_all(f"/api/v1{scope}/{plural}", label_selector=SELECTOR)
+            found = {_name(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
+            cache.replace(found, listed["metadata"]["resourceVersion"])
+        await self._learn_nodes(known_too=False)
         self._infos.clear()
         for key in before | {cluster_of(pod) for pod in self._pods.values()}:
             self._tell(key)
@@ -112,14 +113,17 @@ class KubeWorkload:
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a pod."""
-        meta = raw["metadata"]
-        name = (meta["namespace"], meta["name"])
-        if event == "DELETED":
-            changed = self._pods.remove(name, meta["resourceVersion"])
-        else:
-            changed = self._pods.put(name, meta["resourceVersion"], raw)
-        if changed:
+        if _taken(self._pods, event, raw):
             self._infos.clear()
+            self._tell(cluster_of(raw))
+
+    def deliver_service(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a Service. What another writer has changed or deleted is looked at again: Kubernetes
+        may have given it an address, and what is not as declared is applied again.
+        """
+        if _taken(self._services, event, raw):
+            self._infos.clear()
+            self._applied.pop(cluster_of(raw), None)
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
@@ -179,7 +183,7 @@ class KubeWorkload:
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
             await self._grow_volumes(key, cluster)
             return f"StatefulSet {key.name} is as declared"
-        objects = manifests(cluster, self._default_image)
+        objects = (*external_services(cluster), *manifests(cluster, self._default_image))
         present = [await self._read(path, manifest) for path, manifest in objects]
         for (_, manifest), live in zip(objects, present, strict=True):
             if live is not None and not belongs_to(live["metadata"], cluster):
@@ -201,13 +205,25 @@ class KubeWorkload:
                         raise
                     return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
                 written += 1
+                if manifest["kind"] == "Service":
+                    _taken(self._services, None, live)
+                    self._infos.clear()
             generation = int(live["metadata"].get("generation", 0))
         self._refusals.pop(key, None)
+        written += await self._delete_surplus(key, cluster)
         # The StatefulSet comes last, so this is its generation.
         self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    async def _delete_surplus(self, key: ClusterKey, cluster: CoordinatorCluster) -> int:
+        """Delete our Services of pods and listeners that are not declared any more; how many."""
+        ours = (each for each in self._services.indexed(key) if belongs_to(each["metadata"], cluster))
+        todo = [each["metadata"] for each in surplus(cluster, ours)]
+        for meta in todo:
+            await self._client.delete(f"/api/v1/namespaces/{key.namespace}/services/{meta['name']}", meta["uid"])
+        return len(todo)
 
     async def _grow_volumes(self, key: ClusterKey, cluster: CoordinatorCluster) -> None:
         uids = tuple(sorted(pod["metadata"]["uid"] for pod in self._pods.indexed(key)))
@@ -261,7 +277,8 @@ class KubeWorkload:
                 if name.fullmatch(raw["metadata"]["name"]) and is_made_by(raw, key.name, owner)
             )
             revision = self._revisions.get(key, "")
-            infos = (pod_info(raw, revision, self._nodes) for raw in ours)
+            services = self._services.indexed(key)
+            infos = (pod_info(raw, revision, self._nodes, services) for raw in ours)
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
         return self._infos[key]
 
@@ -316,10 +333,20 @@ class KubeWorkload:
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""
-        kafka = cluster.spec.listeners.kafka
+        kafka = cluster.spec.internal
         if kafka.advertise == "PodIP":
             return ",".join(pod.kafka_address for pod in pods if pod.kafka_address)
         return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
+
+
+def _name(raw: Json) -> tuple[str, str]:
+    return raw["metadata"]["namespace"], raw["metadata"]["name"]
+
+
+def _taken(cache: Cache[Json], event: str | None, raw: Json) -> bool:
+    """Put an object, or its deletion, into the cache; whether that is news."""
+    version = raw["metadata"]["resourceVersion"]
+    return cache.remove(_name(raw), version) if event == "DELETED" else cache.put(_name(raw), version, raw)
 
 
 def _in_the_way(cluster: CoordinatorCluster, manifest: Json) -> str:

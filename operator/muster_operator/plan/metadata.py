@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer, ReplicaPlace
+from muster_coordinator.podapi.image import (
+    Broker,
+    DeclaredTopic,
+    Endpoint,
+    MetadataImage,
+    PartitionLeader,
+    Peer,
+    ReplicaPlace,
+)
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
@@ -47,7 +55,7 @@ def _image(
         token=0,
         version=0,
         cluster_id=cluster_id,
-        brokers=tuple(Broker(pod.node_id, *_host_and_port(pod.kafka_address), pod.name) for pod in alive.values()),
+        brokers=tuple(map(_broker, alive.values())),
         offsets_partitions=layout.partitions,
         leaders=tuple(PartitionLeader(*each) for each in leaders),
         topics=tuple(DeclaredTopic(declared.name, declared.partitions) for declared in spec.topics),
@@ -56,6 +64,11 @@ def _image(
         places=tuple(ReplicaPlace(*each) for each in sorted(places)),
         offsets_base=layout.base,
     )
+
+
+def _broker(pod: PodView) -> Broker:
+    endpoints = (Endpoint(name, *_host_and_port(address)) for name, address in sorted(pod.endpoints.items()))
+    return Broker(pod.node_id, *_host_and_port(pod.kafka_address), pod.name, tuple(endpoints))
 
 
 def _places(

@@ -52,7 +52,8 @@ class PodView:
     unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be emptied.
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
     of the same name apart. `cluster_id`, `layout`: of the last image that its volume has taken ("" and None: none).
-    `container_image`: what it runs. `trouble`: why its container does not run.
+    `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
+    other listeners than the Internal one, by name.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PodView:
     layout: Layout | None = None
     container_image: str = ""
     trouble: str = ""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_up(self) -> bool:

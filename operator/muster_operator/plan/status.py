@@ -20,6 +20,7 @@ from muster_operator.api.models import (
     GROUP,
     CoordinatorClusterStatus,
     FailoverRecord,
+    ListenerStatus,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -209,6 +210,7 @@ def cluster_status(
         led=led,
         leaderless=len(partitions) - led,
         bootstrap=seen.bootstrap,
+        listeners=_listeners(seen),
         selector=f"{GROUP}/cluster={seen.name}",
         image=image_of(seen),
         volume_size=seen.volume_size or before.volume_size,
@@ -274,6 +276,8 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     if ready < declared:
         text = f"{ready} of {declared} pods are ready"
         return Verdict(Reason.PODS_NOT_READY, _with_troubles(seen, text), reconciling=True)
+    if waiting := _without_address(seen):
+        return Verdict(Reason.AWAITING_ADDRESSES, waiting, reconciling=True)
     if seen.growing:
         return Verdict(Reason.GROWING_VOLUMES, seen.growing, reconciling=True)
     return of_topic
@@ -288,6 +292,24 @@ def _with_troubles(seen: Observation, text: str) -> str:
     if kept and seen.cluster.spec.rollout.paused:
         text += f"; spec.rollout.paused keeps pod {kept} from the declared template"
     return text
+
+
+def _without_address(seen: Observation) -> str:
+    """Which pods clients of a declared listener do not reach yet; "" if there are none."""
+    assert seen.cluster is not None
+    for listener in seen.cluster.spec.external:
+        lacking = [pod.name for pod in seen.pods if listener.name not in pod.endpoints]
+        if lacking:
+            return f"listener {listener.name} ({listener.type}) has no address yet for {', '.join(lacking)}"
+    return ""
+
+
+def _listeners(seen: Observation) -> tuple[ListenerStatus, ...]:
+    assert seen.cluster is not None
+    return tuple(
+        ListenerStatus(each.name, ",".join(pod.endpoints[each.name] for pod in seen.pods if each.name in pod.endpoints))
+        for each in seen.cluster.spec.external
+    )
 
 
 def _is_asking(seen: Observation) -> bool:

@@ -131,6 +131,7 @@ class PodSession:
             cluster_id=status.cluster_id,
             container_image=info.image,
             trouble=info.trouble,
+            endpoints=info.endpoints,
             layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -35,6 +36,7 @@ class PodInfo:
     runs ("": not known), `outdated` that it is not of the template that is declared now, `cordoned` that its node is
     about to be emptied, `node_lost` that nothing is heard of its node. `image`: of its container. `trouble`: why its
     container does not run ("": it does, or nothing is known). `tls`: for calls of its API; None: they are plain.
+    `endpoints`: the addresses for clients of other listeners than the Internal one, by name.
     """
 
     name: str
@@ -51,6 +53,7 @@ class PodInfo:
     image: str = ""
     trouble: str = ""
     tls: Tls | None = field(default=None, compare=False)
+    endpoints: Mapping[str, str] = field(default_factory=dict)
 
 
 UNKNOWN = -1

@@ -75,7 +75,7 @@ def test_settings_go_to_the_pod_one_per_line() -> None:
     ("advertise", "expected"), [("PodDNS", "$(MUSTER_POD).a-pods.ns.svc:9999"), ("PodIP", "$(POD_IP):9999")]
 )
 def test_advertised_address_follows_the_listener_and_refers_to_earlier_variables(advertise: str, expected: str) -> None:
-    subject = cluster(listeners={"kafka": {"port": 9999, "advertise": advertise}})
+    subject = cluster(listeners=[{"name": "internal", "port": 9999, "advertise": advertise}])
     names = list(environment(subject))
     assert environment(subject)["MUSTER_ADVERTISE"] == expected
     assert max(names.index("MUSTER_POD"), names.index("POD_IP")) < names.index("MUSTER_ADVERTISE")
@@ -183,7 +183,7 @@ class Applying:
             raise self.refuses
         self.applied.append(path)
         self.bodies[manifest["kind"]] = manifest
-        return {"metadata": {"generation": 1}}
+        return {**manifest, "metadata": {**manifest["metadata"], "generation": 1, "resourceVersion": "6"}}
 
     async def list_all(self, path: str, *, label_selector: str = "") -> dict[str, Any]:
         return {"items": [], "metadata": {"resourceVersion": "1"}}

@@ -18,7 +18,7 @@ def cluster(**spec: Any) -> CoordinatorCluster:
 
 def test_cluster_without_spec_fields_has_the_schemas_defaults() -> None:
     spec = cluster().spec
-    assert (spec.pods, spec.storage.size, spec.listeners.kafka.port) == (3, "10Gi", 9092)
+    assert (spec.pods, spec.storage.size, spec.internal.port) == (3, "10Gi", 9092)
     assert (spec.failover.suspect_after, spec.any_topic, spec.suspend) == ("1s", False, False)
 
 

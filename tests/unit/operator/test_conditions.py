@@ -8,15 +8,17 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 
+from muster_coordinator.podapi.image import Endpoint
 from muster_operator.api.conditions import Condition, condition_status, find_condition
 from muster_operator.api.models import (
     CoordinatorClusterSpec,
     CoordinatorClusterStatus,
+    Listener,
     OffsetsTopicStatus,
     PartitionState,
     Rollout,
 )
-from muster_operator.plan.actions import RestartPod, WriteClusterStatus, WriteTopicStatus
+from muster_operator.plan.actions import PublishMetadata, RestartPod, WriteClusterStatus, WriteTopicStatus
 from muster_operator.plan.observation import Connection, Observation
 from muster_operator.plan.planner import plan
 from muster_operator.store.workload import settings_trouble
@@ -231,3 +233,23 @@ def test_volume_that_is_not_let_grow_is_for_a_person(model: Model) -> None:
     stalled = find_condition(status.conditions, "Stalled")
     assert stalled is not None
     assert (stalled.reason, stalled.message) == ("GrowthRefused", "data-c-0 stays at 10Gi")
+
+
+def test_listener_without_addresses_is_not_ready_and_the_image_has_those_that_are_known(model: Model) -> None:
+    outside = Listener("outside", 9094, "NodePort")
+    seen = changed(model, listeners=(*model.cluster.spec.listeners, outside))
+
+    def known(*names: str) -> Observation:
+        pods = (
+            with_fields(pod, endpoints={"outside": f"n:{30000 + pod.node_id}"} if pod.name in names else {})
+            for pod in seen.pods
+        )
+        return with_fields(seen, pods=tuple(pods))
+
+    status = cluster_status(known("c-0"))
+    assert (ready(status).status, ready(status).reason) == ("False", "AwaitingAddresses")
+    assert ready(status).message == "listener outside (NodePort) has no address yet for c-1, c-2"
+    assert [(each.name, each.bootstrap) for each in status.listeners] == [("outside", "n:30000")]
+    assert ready(cluster_status(known("c-0", "c-1", "c-2"))).status == "True"
+    (image,) = [each.image for each in plan(known("c-1"), 1.0) if isinstance(each, PublishMetadata)]
+    assert [each.endpoints for each in image.brokers] == [(), (Endpoint("outside", "n", 30001),), ()]
