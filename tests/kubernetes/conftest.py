@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.kube import REPOSITORY, custom_resources, kubectl
+from tests.support.kube import REPOSITORY, custom_resources, install_operator, kubectl
 from tests.support.muster_cluster import MusterCluster
 
 __all__ = ["custom_resources", "muster_cluster", "operator"]
 
 SAMPLE = REPOSITORY / "tests" / "kubernetes" / "sample.yaml"
-OPERATOR_NAMESPACE = "muster-system"
 
 
 @pytest.fixture(scope="session")
 def operator(custom_resources: None) -> None:
-    """The operator of config/, available."""
-    kubectl("apply", "-k", str(REPOSITORY / "config"))
-    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/muster-operator", "--timeout=50s")
+    """The operator of config/, once; a test that runs later than others that send it away installs it again."""
+    install_operator()
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,7 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"failover": {"replaceAfter": "5s"}}, "replaceAfter must be 0s"),
     ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
     ("CoordinatorCluster", "1st", {}, "DNS label"),
+    ("CoordinatorCluster", "a", {"clusterId": "a b"}, "spec.clusterId"),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
@@ -99,9 +100,20 @@ def test_wrong_resource_is_refused_naming_the_field(
         ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
         ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
         ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
+        ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
+        ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),
         ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
     ],
-    ids=["partitions", "clusterRef", "index", "topicRef", "storageClassName", "size"],
+    ids=[
+        "partitions",
+        "clusterRef",
+        "index",
+        "topicRef",
+        "storageClassName",
+        "clusterId",
+        "clusterId taken away",
+        "size",
+    ],
 )
 def test_change_of_an_immutable_field_is_refused_saying_why(
     namespace: str, kind: str, before: dict[str, object], after: dict[str, object], expected: str

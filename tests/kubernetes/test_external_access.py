@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 from hack import kubernetes_machine as machine
-from tests.support.kube import kubectl
+from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import wait_until
 from tests.support.platform_team import Cared, Load, cared_for
 
@@ -29,9 +29,10 @@ class Outside(Cared):
 
 
 @pytest.fixture(scope="module")
-def cluster(operator: None) -> Iterator[Outside]:
+def cluster(custom_resources: None) -> Iterator[Outside]:
     if machine.has_kind():
         pytest.skip("ports of kind's node are behind its container; those of hack/localkube's are not")
+    install_operator()
     with cared_for(NAMESPACE, NAME, pods=3, listeners=[INTERNAL, OUTSIDE]):
         yield Outside(NAMESPACE, NAME)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.kube import kubectl
+from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import Partition, wait_until
 from tests.support.platform_team import READY_S, Cared, Load, cared_for, nothing_is_lost
 
@@ -15,7 +15,8 @@ NAMESPACE, NAME = "muster-life-cycle", "life"
 
 
 @pytest.fixture(scope="module")
-def cluster(operator: None) -> Iterator[Cared]:
+def cluster(custom_resources: None) -> Iterator[Cared]:
+    install_operator()
     with cared_for(NAMESPACE, NAME, pods=5) as made:
         yield made
 
@@ -58,6 +59,20 @@ def test_everything_deleted_and_applied_again_has_the_same_offsets_and_cluster_i
     after = cluster.partitions()
     assert all(after[index].epoch > epoch for index, epoch in epochs(before).items())
     nothing_is_lost(cluster, acknowledged)
+
+
+def test_statuses_lost_as_after_a_restore_without_them_are_found_again_under_load(cluster: Cared) -> None:
+    before, cluster_id = cluster.partitions(), cluster.status()["clusterId"]
+    load = Load.begin(cluster, "restored")
+    for kind in ("offsetspartitions", "offsetstopics", "coordinatorclusters"):
+        names = [each["metadata"]["name"] for each in cluster.objects(kind)]
+        patch = '[{"op": "remove", "path": "/status"}]'
+        cluster.kubectl("patch", kind, *names, "--subresource=status", "--type=json", "-p", patch)
+    wait_until(lambda: cluster.status().get("clusterId") == cluster_id, "the cluster id is found again")
+    wait_until(lambda: cluster.partitions() == before, "every partition is led on in its epoch")
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
 
 
 def test_fewer_pods_are_emptied_first_and_no_commit_is_lost(cluster: Cared) -> None:
@@ -104,3 +119,23 @@ def test_cluster_that_hibernates_goes_on_with_its_offsets(cluster: Cared) -> Non
     cluster.patch(hibernate=False)
     cluster.wait_whole()
     nothing_is_lost(cluster, acknowledged)
+
+
+def test_pods_that_are_wanted_again_are_used_again(cluster: Cared) -> None:
+    load = Load.begin(cluster, "larger")
+    kubectl("-n", NAMESPACE, "scale", "coordinatorcluster", NAME, "--replicas=5")
+    wait_until(lambda: len(cluster.pods()) == 5, "five pods exist")
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert cluster.status()["readyPods"] == 5
+
+
+def test_copies_are_taken_away_and_added_again_under_load(cluster: Cared) -> None:
+    load = Load.begin(cluster, "copies")
+    for factor in (1, 3, 1, 3):
+        cluster.patch("offsetstopic", replicationFactor=factor)
+        cluster.wait_whole()
+        assert {len(each["status"]["replicas"]) for each in cluster.objects("offsetspartitions")} == {factor}
+        load.goes_on()
+    load.end_with_nothing_lost()

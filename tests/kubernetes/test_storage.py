@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hack import kubernetes_machine as machine
-from tests.support.kube import kubectl
+from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import process_of, wait_until
 from tests.support.platform_team import READY_S, Cared, Load, cared_for
 
@@ -19,9 +19,10 @@ RIGID = "muster-test-rigid"
 
 
 @pytest.fixture(scope="module")
-def cluster(operator: None) -> Iterator[Cared]:
+def cluster(custom_resources: None) -> Iterator[Cared]:
     if machine.has_kind():
         pytest.skip("kind's StorageClass cannot grow volumes; hack/localkube's can")
+    install_operator()
     with cared_for(NAMESPACE, NAME, pods=3, storage={"size": "64Mi", "storageClassName": "limited"}) as made:
         yield made
 

@@ -33,6 +33,12 @@ def custom_resources() -> None:
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
 
 
+def install_operator() -> None:
+    """The operator of config/, available, whatever tests before have done to it."""
+    kubectl("apply", "-k", str(REPOSITORY / "config"))
+    kubectl("-n", "muster-system", "rollout", "status", "deployment/muster-operator", "--timeout=50s")
+
+
 def send_operator_away() -> None:
     """Scale an installed operator to nothing: it would act on the objects that a test of the store creates."""
     operator = ("-n", "muster-system", "deployment/muster-operator")

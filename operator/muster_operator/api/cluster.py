@@ -160,6 +160,13 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A set of coordinator pods that serve as brokers of one Kafka cluster to clients."""
 
     pods: Annotated[int, Meta(ge=1, le=MAX_PODS, description="Number of coordinator pods.")] = 3
+    cluster_id: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)] | None,
+        Meta(
+            description="The id of the Kafka cluster that clients see, set once. If absent, the one that the volumes"
+            " remember, or else the uid of this object; status.clusterId has it."
+        ),
+    ] = None
     image: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(

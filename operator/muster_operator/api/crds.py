@@ -82,6 +82,16 @@ KINDS = (
         (
             name_rule(models.CLUSTER_NAME_LIMIT),
             (
+                "!has(oldSelf.spec.clusterId) || has(self.spec.clusterId)"
+                " && self.spec.clusterId == oldSelf.spec.clusterId",
+                "spec.clusterId is set once: clients know the Kafka cluster by it",
+            ),
+            (
+                "!has(self.spec.clusterId) || !has(self.status) || !has(self.status.clusterId)"
+                " || self.status.clusterId in ['', self.spec.clusterId]",
+                "spec.clusterId must be status.clusterId: clients know this Kafka cluster by it",
+            ),
+            (
                 "self.spec.listeners.all(each, each.type == 'Internal' ||"
                 " self.metadata.name.size() + each.name.size() <= 59)",
                 "metadata.name and the name of a listener must have at most 59 characters together",

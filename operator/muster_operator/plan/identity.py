@@ -23,17 +23,17 @@ class Identity:
 
 
 def identify(seen: Observation) -> Identity:
-    """The id that is recorded, or that most volumes remember, or, if no volume remembers one, a new one."""
+    """The id that is recorded or declared, or that most volumes remember, or, if no volume remembers one, a new one."""
     assert seen.cluster is not None
     cluster, up = seen.cluster, [pod for pod in seen.pods if pod.is_up]
-    recorded, declared = cluster.status.cluster_id, cluster.spec.pods
+    recorded, declared = cluster.status.cluster_id or cluster.spec.cluster_id, cluster.spec.pods
     told = Counter(pod.cluster_id for pod in up if pod.cluster_id)
     all_up = len(up) >= declared and len(up) == len(seen.pods)
     most, count = max(told.items(), key=lambda each: (each[1], each[0]), default=("", 0))
     by_majority = 2 * count > declared
     if recorded:
         if most != recorded and by_majority:
-            return Identity(recorded, f"status.clusterId is {recorded}, and most volumes are of Kafka cluster {most}")
+            return Identity(recorded, f"this is Kafka cluster {recorded}, and most volumes are of Kafka cluster {most}")
         return Identity(recorded, _strangers(seen, recorded))
     if most and (by_majority or (all_up and len(told) == 1)):
         return Identity(most, _strangers(seen, most))
