@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -69,6 +69,8 @@ class KubeWorkload:
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
         """What `pods` answers, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
+        self._changed_by_others: Counter[ClusterKey] = Counter()
+        """How often what was applied became doubtful, also while it is being applied."""
         self._stateful_sets: dict[ClusterKey, Json] = {}
         self._revisions: dict[ClusterKey, str] = {}
         self._conflicts: dict[ClusterKey, str] = {}
@@ -123,7 +125,7 @@ class KubeWorkload:
         """
         if _taken(self._services, event, raw):
             self._infos.clear()
-            self._applied.pop(cluster_of(raw), None)
+            self._doubt(cluster_of(raw))
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
@@ -149,12 +151,16 @@ class KubeWorkload:
             news = news or self._revisions.get(key) != revision
             self._revisions[key] = revision
         applied = self._applied.get(key)
-        if applied is not None and (event == "DELETED" or meta["generation"] > applied.generation):
-            del self._applied[key]
+        if event == "DELETED" or (applied is not None and meta["generation"] > applied.generation):
+            self._doubt(key)
             news = True
         if news:
             self._infos.clear()
             self._tell(key)
+
+    def _doubt(self, key: ClusterKey) -> None:
+        self._applied.pop(key, None)
+        self._changed_by_others[key] += 1
 
     def _tell(self, key: ClusterKey) -> None:
         for notify in self._notify:
@@ -176,7 +182,7 @@ class KubeWorkload:
         Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
         """
         key, uid = ClusterKey(cluster.metadata.namespace, cluster.metadata.name), cluster.metadata.uid
-        known = self._applied.get(key)
+        known, changes = self._applied.get(key), self._changed_by_others[key]
         now = self._clock()
         await self._learn_nodes(known_too=False)
         wanted = (uid, cluster.spec, keep_template)
@@ -212,7 +218,8 @@ class KubeWorkload:
         self._refusals.pop(key, None)
         written += await self._delete_surplus(key, cluster)
         # The StatefulSet comes last, so this is its generation.
-        self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
+        if self._changed_by_others[key] == changes:
+            self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"

@@ -188,3 +188,26 @@ async def test_own_write_is_no_reason_to_look_again() -> None:
 
 def written(body: dict[str, Any]) -> dict[str, Any]:
     return {**body["metadata"], "resourceVersion": "6"}
+
+
+async def test_service_that_is_deleted_while_objects_are_applied_is_applied_again() -> None:
+    """Two are deleted; the event of the second one comes while the first one is being mended."""
+    workload, server = working()
+    wanted = listening(NODE_PORT)
+    await workload.ensure_pods(wanted)
+    deleted = service("a-outside-1", "outside", on_node())
+    deleted["metadata"]["resourceVersion"] = "9"
+    read = server.get
+
+    async def get(path: str) -> dict[str, Any]:
+        if path.endswith("/a"):  # the StatefulSet is read last
+            workload.deliver_service("DELETED", deleted)
+        return await read(path)
+
+    server.get = get  # type: ignore[method-assign]
+    workload.deliver_service("DELETED", {**deleted, "metadata": {**deleted["metadata"], "name": "a-outside-0"}})
+    await workload.ensure_pods(wanted)
+    server.get = read  # type: ignore[method-assign]
+    server.applied.clear()
+    await workload.ensure_pods(wanted)
+    assert f"{SERVICES}/a-outside-1" in server.applied
