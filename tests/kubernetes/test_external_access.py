@@ -10,22 +10,11 @@ from confluent_kafka.admin import AdminClient
 from hack import kubernetes_machine as machine
 from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import wait_until
-from tests.support.platform_team import Cared, Load, cared_for
+from tests.support.platform_team import INTERNAL, Cared, Load, Outside, cared_for, listeners
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 
 NAMESPACE, NAME, FIRST_PORT = "muster-external", "ext", 31940
-INTERNAL = {"name": "internal", "advertise": "PodIP"}
-OUTSIDE = {"name": "outside", "port": 9094, "type": "NodePort", "firstNodePort": FIRST_PORT}
-
-
-class Outside(Cared):
-    """As clients outside see it: they know addresses of nodes alone."""
-
-    def bootstrap(self) -> str:
-        (listener,) = self.status()["listeners"]
-        assert listener["name"] == "outside"
-        return str(listener["bootstrap"])
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +22,7 @@ def cluster(custom_resources: None) -> Iterator[Outside]:
     if machine.has_kind():
         pytest.skip("ports of kind's node are behind its container; those of hack/localkube's are not")
     install_operator()
-    with cared_for(NAMESPACE, NAME, pods=3, listeners=[INTERNAL, OUTSIDE]):
+    with cared_for(NAMESPACE, NAME, pods=3, listeners=listeners(FIRST_PORT)):
         yield Outside(NAMESPACE, NAME)
 
 
@@ -74,11 +63,8 @@ def test_deleted_service_is_back_at_once_with_its_port(cluster: Outside) -> None
 
 
 def test_listener_that_is_taken_away_leaves_no_service(cluster: Outside) -> None:
-    load = Load.begin(Cared(NAMESPACE, NAME), "inside")
     cluster.patch(listeners=[INTERNAL])
     cluster.wait_whole()
-    load.goes_on()
-    load.end()
     names = {each["metadata"]["name"] for each in cluster.objects("services")}
     assert names == {f"{NAME}-pods", f"{NAME}-bootstrap"}
     assert "listeners" not in cluster.status()

@@ -77,7 +77,7 @@ def test_charts_are_installed_upgraded_with_a_new_field_and_removed(no_operator:
 
 
 def _install() -> None:
-    options = ("-n", OPERATOR, "--create-namespace", "--take-ownership")
+    options = ("-n", OPERATOR, "--create-namespace", "--take-ownership", "--force-conflicts")
     helm("install", "definitions", str(REPOSITORY / "charts/muster-crds"), *options)
     helm("install", "muster", str(REPOSITORY / "charts/muster"), *options, "--wait", "--timeout", "90s")
 

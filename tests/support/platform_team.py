@@ -17,6 +17,7 @@ from muster_cli.demo.meter import Meter
 
 TOPIC = "orders"
 READY_S = 150.0
+INTERNAL: dict[str, Any] = {"name": "internal", "advertise": "PodIP"}
 
 
 class Cared(MusterCluster):
@@ -29,7 +30,7 @@ class Cared(MusterCluster):
             "kind": "CoordinatorCluster",
             "metadata": meta,
             "spec": {
-                "listeners": [{"name": "internal", "advertise": "PodIP"}],
+                "listeners": [INTERNAL],
                 "storage": {"size": "1Gi"},
                 "topics": [{"name": TOPIC, "partitions": 6}],
                 "failover": {"rebalanceAfter": "2s"},
@@ -75,6 +76,20 @@ class Cared(MusterCluster):
     def runs(self) -> dict[str, tuple[str, int]]:
         """What changes when a pod or its container restarts."""
         return {pod.name: (pod.uid, pod.restarts) for pod in self.pods()}
+
+
+class Outside(Cared):
+    """As clients outside see it: they know addresses of nodes alone, which stay when pods are replaced."""
+
+    def bootstrap(self) -> str:
+        (listener,) = self.status()["listeners"]
+        return str(listener["bootstrap"])
+
+
+def listeners(first_node_port: int) -> list[dict[str, Any]]:
+    """An Internal listener, and one of ports of the nodes."""
+    outside = {"name": "outside", "port": 9094, "type": "NodePort", "firstNodePort": first_node_port}
+    return [INTERNAL, outside]
 
 
 def _is_ready(item: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
     outdated = [pod.name for pod in seen.pods if pod.outdated]
     if seen.applied and not outdated:
         return None
-    broken = [pod for pod in seen.pods if not pod.outdated and not pod.is_up and pod.trouble]
+    broken = _broken(seen)
     if outdated and broken:
         pod = broken[0]
         text = (
@@ -42,6 +42,11 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
         return Verdict(Reason.ROLLOUT_PAUSED, text, reconciling=True)
     text = f"{len(seen.pods) - len(outdated)} of {len(seen.pods)} pods run the declared template"
     return Verdict(Reason.ROLLING_OUT, text if outdated else "the declared template is being applied", reconciling=True)
+
+
+def _broken(seen: Observation) -> list[PodView]:
+    """The pods of the declared template that do not run."""
+    return [pod for pod in seen.pods if not pod.outdated and not pod.is_up and pod.trouble]
 
 
 def next_to_restart(seen: Observation, steady_s: float) -> str:
@@ -65,10 +70,11 @@ def restart(
     """Restart the pod once every `expected` partition is led and fully followed, and no other pod could lead what it
     leads. A partition whose object is still to be created is led all the same, by whom nobody has recorded.
 
-    A pod that is down is restarted at once: the older template may be what keeps it down.
+    A pod that is down is restarted at once: the older template may be what keeps it down. But not while a pod of the
+    declared template does not run: that template would keep this one down too, which else comes back by itself.
     """
     assert seen.cluster is not None
-    if seen.cluster.spec.rollout.paused:
+    if seen.cluster.spec.rollout.paused or _broken(seen):
         return
     for pod in seen.pods:
         if (

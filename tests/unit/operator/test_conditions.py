@@ -116,6 +116,19 @@ def test_rollout_halts_at_a_pod_that_does_not_run_and_says_how_it_ended(model: M
     assert not any(isinstance(each, RestartPod) for each in plan(with_fields(seen, pods=pods), 1.0))
 
 
+def test_pod_that_restarts_while_the_rollout_is_halted_keeps_the_template_that_runs(model: Model) -> None:
+    """The planted fault: an image that does not run took a second pod, and with it the majority."""
+    seen = outdated(changed(model, image="muster:broken"), "c-0", "c-1")
+    down = {"connection": Connection.DOWN, "replicas": {}}
+
+    def with_states(trouble: str) -> Observation:
+        states = {"c-1": down, "c-2": {**down, "trouble": trouble}}
+        return with_fields(seen, pods=tuple(with_fields(pod, **states.get(pod.name, {})) for pod in seen.pods))
+
+    assert [each for each in plan(with_states("ErrImagePull"), 1.0) if isinstance(each, RestartPod)] == []
+    assert [each.pod for each in plan(with_states(""), 1.0) if isinstance(each, RestartPod)] == ["c-1"]
+
+
 def test_fixed_template_replaces_the_pod_that_does_not_run_first(model: Model) -> None:
     model.stop("c-2")
     Operator(model, token=2).settle()
