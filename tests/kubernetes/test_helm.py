@@ -83,7 +83,7 @@ def _install() -> None:
 
 
 def _upgrade(cluster: Cared, folder: Path) -> None:
-    helm("upgrade", "definitions", str(later_definitions(folder)), "-n", OPERATOR)
+    helm("upgrade", "definitions", str(later_definitions(folder)), "-n", OPERATOR, "--force-conflicts")
     wait_until(lambda: "Of a later version" in _explained(), "the API server has the new field")
     cluster.patch(addedLater="kept")
     (found,) = cluster.objects("coordinatorclusters")

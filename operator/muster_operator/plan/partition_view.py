@@ -19,11 +19,14 @@ come with events, so they are older than the last commits in any case."""
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One replica of a set. `view`: this log as its pod reported it last; None if the pod does not have it."""
+    """One replica of a set. `view`: this log as its pod reported it last; None if the pod does not have it. `nowhere`:
+    the record says no pod of it, as after it was taken from another log, and every declared pod answers without it.
+    """
 
     replica: Replica
     pod: PodView | None
     view: ReplicaStatus | None
+    nowhere: bool = False
 
     @property
     def log_id(self) -> str:
@@ -47,7 +50,7 @@ class Member:
     @property
     def has_lost_data(self) -> bool:
         """Whether the replica does not count, and will not by itself while no other replica leads."""
-        return self.is_lost or self.is_damaged or (self.is_there and not self.counts)
+        return self.nowhere or self.is_lost or self.is_damaged or (self.is_there and not self.counts)
 
     @property
     def is_damaged(self) -> bool:
@@ -57,6 +60,8 @@ class Member:
     def trouble(self) -> str:
         """Why the replica does not count, as text for people; "" if it counts."""
         pod, view = self.pod, self.view
+        if self.nowhere:
+            return f"log {self.log_id} is on no pod any more"
         if pod is None:
             return f"pod {self.replica.pod or 'with log ' + self.log_id} does not exist"
         if pod.connection is not Connection.UP:
@@ -109,7 +114,7 @@ class PartitionView:
         if holders := self._holders(replica.log_id):
             pod, view = holders[0]
             return Member(Replica(pod.name, replica.log_id), pod, view)
-        return Member(replica, pod, None)
+        return Member(replica, pod, None, nowhere=not replica.pod and self.facts.all_answer)
 
     def located(self, log_id: str) -> Replica:
         """The replica with this log id, which a log may name and the record not, and the pod that has it; "": none."""
