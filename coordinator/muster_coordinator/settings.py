@@ -15,6 +15,7 @@ from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.security.identity import parse_principals
+from muster_coordinator.security.principal_mapping import parse_mapping
 from muster_coordinator.security.users import parse_mechanisms
 
 INT32_MAX = 2**31 - 1
@@ -44,10 +45,15 @@ def _path() -> str:
     return value
 
 
-def _text(kafka_name: str, check: Callable[[str], object]) -> str:
-    """A text, empty by default. `check` raises ValueError for one that cannot be taken."""
-    value: str = field(default="", metadata={"kafka": kafka_name, "check": check})
+def _text(kafka_name: str, check: Callable[[str], object], default: str = "") -> str:
+    """A text. `check` raises ValueError for one that cannot be taken."""
+    value: str = field(default=default, metadata={"kafka": kafka_name, "check": check})
     return value
+
+
+def _check_client_auth(text: str) -> None:
+    if text not in ("none", "requested", "required"):
+        raise ValueError("none, requested or required is needed")
 
 
 def _check_path(text: str) -> None:
@@ -154,6 +160,23 @@ class PeerSettings:
 
 
 @dataclass(frozen=True)
+class TlsSettings:
+    """TLS for Kafka clients, on every listener: 1.2 and 1.3."""
+
+    listener_tls_dir: str = _path()
+    """An absolute path: a directory with `tls.crt`, `tls.key` and, for those of clients, `ca.crt`, as in a Secret
+    of type kubernetes.io/tls. Files that change count for new connections. Empty: there is no TLS."""
+
+    ssl_client_auth: str = _text("ssl.client.auth", _check_client_auth, "none")
+    """Whether a client shows a certificate that `ca.crt` has signed: `none`, `requested`, `required`. Without SASL its
+    subject says who the client is."""
+
+    ssl_principal_mapping_rules: str = _text("ssl.principal.mapping.rules", parse_mapping, "DEFAULT")
+    """From the subject of a client's certificate (`CN=billing,OU=teams`) to the name of a user: rules of Kafka's,
+    between commas, such as `RULE:^CN=(.*?),.*$/$1/L`. A client to which none applies is not let in."""
+
+
+@dataclass(frozen=True)
 class SaslSettings:
     """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them."""
 
@@ -208,6 +231,7 @@ class CoordinatorSettings:
     cleaner: CompactionSettings = field(default_factory=CompactionSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings = field(default_factory=SaslSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
 

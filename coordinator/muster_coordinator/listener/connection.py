@@ -8,7 +8,7 @@ on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import structlog
@@ -17,11 +17,17 @@ from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
+from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
 
 logger = structlog.get_logger(__name__)
+
+
+def nobody(_transport: asyncio.BaseTransport) -> str:
+    """Who a client is that nobody asks."""
+    return ANONYMOUS
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -31,10 +37,11 @@ class KafkaConnection(asyncio.Protocol):
         self,
         state: ServerState,
         handlers: Mapping[type, Handler],
-        identity: Identity | None = None,
+        principal_of: Callable[[asyncio.BaseTransport], str] = nobody,
         session: EndingSession | None = None,
     ) -> None:
-        """`identity`: who the client is; None: nobody asks. `session`: if it is not known for ever."""
+        """`principal_of`: who the client is; raises NoPrincipalError for who is not let in. `session`: if the client is
+        not known for ever."""
         self._state = state
         self._handlers = handlers
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
@@ -45,7 +52,9 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
-        self.identity: Identity = identity if identity is not None else Identity(ANONYMOUS, "")
+        self._principal_of = principal_of
+        self.identity = Identity(ANONYMOUS, "")
+        self._has_tls = False
         self.session = session
         self.last_active_ms = state.clock.monotonic_ms()
         self.held_bytes = 0  # as last reported to `ServerState.held`
@@ -61,12 +70,13 @@ class KafkaConnection(asyncio.Protocol):
         self._transport = self._socket = cast(asyncio.Transport, transport)
         self.answers.open(self._transport)
         peer = transport.get_extra_info("peername")
-        if peer:
-            self._host = f"/{peer[0]}"
-            self.identity = Identity(self.identity.principal, normal_host(peer[0]))
-        else:
-            self._host = "/unknown"
+        self._host = f"/{peer[0]}" if peer else "/unknown"
+        self._has_tls = transport.get_extra_info("sslcontext") is not None
         self._state.opened(self)
+        try:
+            self.identity = Identity(self._principal_of(transport), normal_host(peer[0]) if peer else "")
+        except NoPrincipalError as error:
+            self._reject("no_principal", error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = self._socket = None
@@ -74,7 +84,10 @@ class KafkaConnection(asyncio.Protocol):
         self._state.closed(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more. What it asked for before is answered, as in Kafka, and then this side closes."""
+        """The client sends no more. What it asked for before is answered, as in Kafka, and then this side closes. Of a
+        TLS connection nothing is left then."""
+        if self._has_tls:
+            return False
         self._client_ended = True
         self.paused_reading = True  # for good: `resume_reading` is told of every answer that leaves
         self._reader.drop()

@@ -75,6 +75,7 @@ class Entrance(asyncio.Protocol):
         self._counted = False
         self._deadline: asyncio.TimerHandle | None = None
         self._waits = False  # for a hash, or for the end of a delay
+        self._is_refused = False  # and has been told so
         self._expected = _Expected.VERSIONS_OR_HANDSHAKE
         self._mechanism: Mechanism | None = None
         self._mechanism_name = ""
@@ -127,7 +128,9 @@ class Entrance(asyncio.Protocol):
             transport.abort()
 
     def look(self, now_ms: int) -> None:
-        """A timer of its own ends it."""
+        """A client that was told why it is refused had a moment to read it: some read the end of a connection first."""
+        if self._is_refused:
+            self.close()
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -261,18 +264,24 @@ class Entrance(asyncio.Protocol):
         self._frames.clear()
 
         def end() -> None:
-            if self._transport is not None and error.answer is not None:
-                self._write(error.answer)
-            self._end(error.reason, str(error))
+            if self._transport is None or error.answer is None:
+                self._end(error.reason, str(error))
+                return
+            self._write(error.answer)
+            self._refused(error.reason, str(error))
+            self._is_refused = True
 
         self._loop.call_later(delay_ms / 1000, end)
 
     def _end(self, reason: str, text: str) -> None:
         if self._transport is None:
             return
+        self._refused(reason, text)
+        self.close()
+
+    def _refused(self, reason: str, text: str) -> None:
         self._state.connection_errors[reason] += 1
         logger.warning("login_refused", client=self._address, reason=reason, error=text, mechanism=self._mechanism_name)
-        self.close()
 
     def _wait(self) -> None:
         self._waits = True

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from muster_coordinator.listener.connection import KafkaConnection
+from muster_coordinator.listener.connection import KafkaConnection, nobody
 from muster_coordinator.listener.entrance import Entrance
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.session import Session
 from muster_coordinator.listener.state import Handler, ServerState
+from muster_coordinator.security.handshakes import Listening, listen
 from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 
@@ -21,21 +24,27 @@ CLOSING_MS = 5000
 """How long a connection that is being closed may take to read its last answers."""
 
 
-class KafkaListeners:
-    """`state` is what connections and metrics share. `sasl`: how clients say who they are; None: nobody asks. `look`
-    looks for files that have changed, at each housekeeping, and returns whether there may be other users."""
+@dataclass(frozen=True)
+class ListenerSecurity:
+    """How clients say who they are. `tls`, `sasl`: None: without. `principal_of`: who the client of a connection is,
+    without SASL. `look` looks for files that have changed, and returns whether there may be other users."""
 
-    def __init__(
-        self,
-        settings: ListenerSettings,
-        clock: Clock,
-        sasl: Sasl | None = None,
-        look: Callable[[], bool] = lambda: False,
-    ) -> None:
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+    principal_of: Callable[[asyncio.BaseTransport], str] = nobody
+    look: Callable[[], bool] = lambda: False
+
+
+NO_SECURITY = ListenerSecurity()
+
+
+class KafkaListeners:
+    """`state` is what connections and metrics share."""
+
+    def __init__(self, settings: ListenerSettings, clock: Clock, security: ListenerSecurity = NO_SECURITY) -> None:
         self.state = ServerState(settings, clock)
-        self._sasl = sasl
-        self._look = look
-        self._servers: list[asyncio.Server] = []
+        self._security = security
+        self._servers: list[Listening] = []
         self._housekeeping: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -46,51 +55,57 @@ class KafkaListeners:
 
         `handlers` maps the type of a decoded request to what carries it out.
         """
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: self._client(handlers), host, port, backlog=1024)
+        server, port = await listen(lambda: self._client(handlers), host, port, self._security.tls, "kafka")
         self._servers.append(server)
         if self._housekeeping is None:
             self._housekeep()
-        return int(server.sockets[0].getsockname()[1])
+        return port
 
     async def stop(self) -> None:
-        """Stop accepting, write what is ready, close every connection."""
+        """Stop accepting, write what is ready, close every connection, and wait until they are closed: no longer than
+        CLOSING_MS."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         for server in self._servers:
             server.close()
         for connection in tuple(self.state.connections):
             connection.close()
-        for server in self._servers:
-            await server.wait_closed()
+        for _ in range(CLOSING_MS // 10):
+            if not self.state.connections:
+                return
+            await asyncio.sleep(0.01)
 
     def _client(self, handlers: Mapping[type, Handler]) -> asyncio.Protocol:
         """What a new connection begins with."""
-        sasl, state = self._sasl, self.state
+        sasl, state = self._security.sasl, self.state
         if sasl is None:
-            return KafkaConnection(state, handlers)
+            return KafkaConnection(state, handlers, self._security.principal_of)
 
         def welcome(identity: Identity, mechanism: str) -> asyncio.Protocol:
+            def principal_of(_transport: asyncio.BaseTransport) -> str:
+                return identity.principal
+
             if not sasl.lifetime_ms:
-                return KafkaConnection(state, handlers, identity)
+                return KafkaConnection(state, handlers, principal_of)
             session = Session(sasl, identity, mechanism, handlers, state.clock.monotonic_ms())
-            return KafkaConnection(state, session.handlers, identity, session)
+            return KafkaConnection(state, session.handlers, principal_of, session)
 
         return Entrance(state, sasl, handlers, welcome)
 
     def _close_unknown(self) -> None:
         """Users have changed: who is none any more is out."""
-        if self._sasl is None:
+        sasl = self._security.sasl
+        if sasl is None:
             return
         for connection in tuple(self.state.connections):
             identity = connection.identity
-            if identity is not None and not self._sasl.knows(identity):
+            if identity is not None and not sasl.knows(identity):
                 self.state.connection_errors["user_removed"] += 1
                 connection.close()
 
     def _housekeep(self) -> None:
         state = self.state
-        if self._look():
+        if self._security.look():
             self._close_unknown()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms

@@ -35,12 +35,15 @@ class Session:
         self._now_ms = now_ms
         self._may_again = True  # once between two looks, so about once a second as in Kafka (KafkaChannel)
         self._mechanism: Mechanism | None = None
+        self._is_refused = False
 
     def look(self, connection: AnsweringConnection, now_ms: int) -> None:
         """The time is `now_ms`: the session may have ended."""
         self._now_ms = now_ms
         self._may_again = True
-        if now_ms >= self._ends_ms and self._mechanism is None:
+        if self._is_refused:
+            connection.close()
+        elif now_ms >= self._ends_ms and self._mechanism is None:
             connection.serve({**self._closing, w.SaslHandshakeRequest: self._handshake})
 
     def _handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
@@ -100,7 +103,7 @@ class Session:
         exchange.answer(w.SaslAuthenticateResponse(0, None, token, self._sasl.lifetime_ms))
 
     def _refuse(self, exchange: Exchange, error: SaslError) -> None:
-        """After a while, in which every other request closes the connection."""
+        """After a while, in which every other request closes the connection; then it has a moment to read this."""
         connection = exchange.connection
         connection.serve(self._closing)
         delay_ms = self._sasl.admission.failed(self._identity.host, self._now_ms)
@@ -108,7 +111,7 @@ class Session:
 
         def end() -> None:
             exchange.answer(w.SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, text))
-            connection.close()
+            self._is_refused = True
 
         asyncio.get_running_loop().call_later(delay_ms / 1000, end)
 

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from muster_coordinator.listener.access.table import guarded_table
+from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.security.acl_file import parse_acls
 from muster_coordinator.security.acls import Authorizer
-from muster_coordinator.security.identity import parse_principals
-from muster_coordinator.security.users import PLAIN, Users, parse_users
+from muster_coordinator.security.identity import ANONYMOUS, parse_principals
+from muster_coordinator.security.principal_mapping import distinguished_name, parse_mapping
+from muster_coordinator.security.tls import Tls, TlsFiles, server_context
+from muster_coordinator.security.users import PLAIN, Users, parse_mechanisms, parse_users
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
 from muster_coordinator.settings import CoordinatorSettings
 
 _T = TypeVar("_T")
 
 
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
 class ClientAccess:
-    """`sasl`: None: nobody is asked who they are."""
+    """`security` is for the listeners."""
 
     def __init__(self, settings: CoordinatorSettings, view: ClusterView) -> None:
-        """Reads the files. Raises SecurityFileError."""
+        """Reads the files. Raises SecurityFileError, TlsError."""
         self._view = view
         self._acls = _acls(settings)
         self._users = _users(settings)
+        self._tls = _tls(settings)
         users = self._users
-        self.sasl = Sasl(settings.sasl, lambda: users.value) if users is not None else None
+        sasl = Sasl(settings.sasl, lambda: users.value) if users is not None else None
+        mapping = parse_mapping(settings.tls.ssl_principal_mapping_rules)
+
+        def principal_of(transport: asyncio.BaseTransport) -> str:
+            """A client without a certificate is anonymous, as in Kafka (DefaultKafkaPrincipalBuilder)."""
+            certificate = transport.get_extra_info("peercert")
+            return f"User:{mapping(distinguished_name(certificate))}" if certificate else ANONYMOUS
+
+        self.security = ListenerSecurity(self._tls, sasl, principal_of, self._look)
 
     def guard(self, handlers: Mapping[type, Handler]) -> Mapping[type, Handler]:
         """The handlers behind the checks of what clients may do. Without a file of ACLs as they are: nothing is asked
@@ -39,10 +58,12 @@ class ClientAccess:
             return handlers
         return guarded_table(handlers, lambda: acls.value, self._view.name_of)
 
-    def look(self) -> bool:
+    def _look(self) -> bool:
         """Read the files that have changed; returns whether there may be other users."""
         if self._acls is not None:
             self._acls.look()
+        if self._tls is not None:
+            self._tls.look()
         return self._users is not None and self._users.look()
 
 
@@ -64,9 +85,24 @@ def _users(settings: CoordinatorSettings) -> WatchedFile[Users] | None:
         return None
     if not sasl.users_file:
         raise SecurityFileError("sasl.enabled.mechanisms needs muster.users.file")
-    if PLAIN in sasl.sasl_enabled_mechanisms:
+    if PLAIN in parse_mechanisms(sasl.sasl_enabled_mechanisms) and not settings.tls.listener_tls_dir:
         raise SecurityFileError(f"sasl.enabled.mechanisms: {PLAIN} sends passwords as they are, and there is no TLS")
     return _watched("muster.users.file", sasl.users_file, parse_users)
+
+
+def _tls(settings: CoordinatorSettings) -> Tls | None:
+    tls = settings.tls
+    clients = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}[
+        tls.ssl_client_auth
+    ]
+    if not tls.listener_tls_dir:
+        if clients is not ssl.CERT_NONE:
+            raise SecurityFileError("ssl.client.auth needs muster.listener.tls.dir")
+        return None
+    files = TlsFiles.of(Path(tls.listener_tls_dir))
+    if clients is ssl.CERT_NONE:
+        files = replace(files, authorities=None)
+    return Tls(files, partial(server_context, clients=clients))
 
 
 def _watched(setting: str, path: str, parse: Callable[[bytes], _T]) -> WatchedFile[_T]:

@@ -13,6 +13,7 @@ import signal
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,14 +122,14 @@ async def _start(
     stack.push_async_callback(manager.stop)
     try:
         access = ClientAccess(settings, view)
-    except SecurityFileError as error:
+    except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
     def look() -> bool:
         ports.look()
-        return access.look()
+        return access.security.look()
 
-    listeners = KafkaListeners(settings.listener, clock, access.sasl, look)
+    listeners = KafkaListeners(settings.listener, clock, replace(access.security, look=look))
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
