@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 from tests.simulation.injected import Injected
+from tests.simulation.kept import KEPT
 from tests.simulation.profiles import PROFILES, draw
 from tests.simulation.simulator import simulate
 
@@ -39,6 +40,11 @@ def test_seeds_are_clean(first: int) -> None:
         outcome = simulate(options)
         assert outcome.committed > 0
         assert outcome.answered > 0
+
+
+@pytest.mark.parametrize("found", KEPT)
+def test_run_that_found_a_defect_is_clean(found: str) -> None:
+    simulate(KEPT[found])
 
 
 def test_equal_seeds_are_equal_runs_in_any_process() -> None:
