@@ -17,6 +17,7 @@ from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.security.identity import parse_principals
 from muster_coordinator.security.principal_mapping import parse_mapping
 from muster_coordinator.security.users import parse_mechanisms
+from muster_coordinator.transactions.config import TransactionConfig
 
 INT32_MAX = 2**31 - 1
 
@@ -234,6 +235,7 @@ class CoordinatorSettings:
     tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings = field(default_factory=SaslSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
 
 
 class SettingsError(ValueError):
@@ -263,6 +265,8 @@ def _all_settings() -> Iterator[Setting]:
     defaults = CoordinatorSettings()
     for section in dataclasses.fields(defaults):
         for f in dataclasses.fields(getattr(defaults, section.name)):
+            if "kafka" not in f.metadata:
+                continue  # nothing that can be set
             name = f.metadata["kafka"] or "muster." + f.name.replace("_", ".")
             minimum, maximum = f.metadata.get("minimum", 0), f.metadata.get("maximum", INT32_MAX)
             default: Any = f.default

@@ -182,8 +182,9 @@ class Reconciler:
         now = self._clock.monotonic()
         logs = {pod.name: pod.replicas for pod in pods}
         led = 0
-        topic = records.topics[0] if records.topics else None
+        topics = {each.metadata.name: each for each in records.topics}
         for shown in records.partitions:
+            topic = topics.get(shown.spec.topic_ref.name)
             partition = shown if topic is None else as_recorded(topic, shown)
             replica = logs.get(partition.status.leader or "", {}).get(partition.spec.index)
             if replica is not None and replica.is_active:

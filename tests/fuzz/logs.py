@@ -48,7 +48,7 @@ def new_manager(disk: FakeDisk, boot_id: str) -> ReplicaManager:
         settings=ManagerSettings(storage, commit_timeout_ms=5000),
         clock=SystemClock(),
         peers=NoPeers(),
-        new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+        new_machine=lambda number: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
         events=PodEvents(),
         must_restart=lambda: None,
     )

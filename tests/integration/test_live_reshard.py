@@ -48,7 +48,8 @@ class Town:
             thread.start()
 
     def start(self, *arguments: str) -> LocalCluster:
-        self.cluster = LocalCluster(self.data, "--topic", "t:1", *arguments, "--base-port", str(self._ports))
+        numbers = ("--transaction-partitions", "0", "--base-port", str(self._ports))
+        self.cluster = LocalCluster(self.data, "--topic", "t:1", *arguments, *numbers)
         self.bootstrap = self.cluster.wait_ready()
         return self.cluster
 

@@ -14,7 +14,7 @@ from tests.support.local_cluster import LocalCluster, alive, muster, wait_until
 
 pytestmark = pytest.mark.integration
 
-SMALL = ("--pods", "2", "--partitions", "4", "--topic", "orders:3")
+SMALL = ("--pods", "2", "--partitions", "4", "--transaction-partitions", "0", "--topic", "orders:3")
 
 
 @pytest.fixture

@@ -227,6 +227,7 @@ class ReplicaPod:
             checkpointer=checkpointer if options.pop("checkpoints", False) else None,
             self_nomination_ms=options.pop("self_nomination_ms", 0),
         )
+        new_machine = options.pop("new_machine", _new_groups)
         self.manager = ReplicaManager(
             Partitions(),
             data_dir=self.directory,
@@ -234,7 +235,7 @@ class ReplicaPod:
             settings=settings,
             clock=self.network.clock,
             peers=_PortOf(self),
-            new_machine=options.pop("new_machine", _new_groups),
+            new_machine=lambda number: new_machine(),
             events=PodEvents(),
             must_restart=lambda: None,
         )

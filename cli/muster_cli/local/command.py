@@ -41,6 +41,12 @@ def local() -> None:
     help="Partitions of the offsets topic.",
 )
 @click.option(
+    "--transaction-partitions",
+    type=click.IntRange(0, 1000),
+    show_default="5, or as many as there are, also none",
+    help="Partitions of the transaction topic; 0: no transactions.",
+)
+@click.option(
     "--replication-factor",
     type=click.Choice([1, 3, 5]),
     show_default="3 (1 with fewer than 3 pods), or as it was",
@@ -68,6 +74,7 @@ def local() -> None:
 def up(
     pods: int | None,
     partitions: int | None,
+    transaction_partitions: int | None,
     replication_factor: Literal[1, 3, 5] | None,
     base_port: int,
     data: DataDir,
@@ -88,6 +95,7 @@ def up(
     options = UpOptions(
         pods=pods,
         partitions=partitions,
+        transaction_partitions=transaction_partitions,
         replication_factor=replication_factor,
         base_port=base_port,
         topics=parse_topics(topics),

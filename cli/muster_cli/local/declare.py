@@ -1,4 +1,4 @@
-"""The CoordinatorCluster and the OffsetsTopic that an embedded instance declares to its operator. Pure.
+"""The CoordinatorCluster and the OffsetsTopics that an embedded instance declares to its operator. Pure.
 
 The data directory keeps the numbers of pods and partitions. Topics, settings and ports come with every command line.
 """
@@ -25,8 +25,10 @@ from muster_operator.store.port import ClusterKey, ClusterRecords
 
 CLUSTER = ClusterKey("local", "muster")
 OFFSETS_TOPIC = "offsets"
+TRANSACTIONS_TOPIC = "transactions"
 DEFAULT_PODS = 3
 DEFAULT_PARTITIONS = 50
+DEFAULT_TRANSACTION_PARTITIONS = 5
 DEFAULT_REPLICATION_FACTOR: Literal[1, 3, 5] = 3
 
 
@@ -36,6 +38,7 @@ class UpOptions:
 
     pods: int | None
     partitions: int | None
+    transaction_partitions: int | None
     replication_factor: Literal[1, 3, 5] | None
     base_port: int
     topics: Mapping[str, int]
@@ -62,23 +65,52 @@ def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorC
     return CoordinatorCluster(metadata=_meta(CLUSTER.name), spec=spec)
 
 
-def declared_offsets_topic(options: UpOptions, before: ClusterRecords, pods: int) -> OffsetsTopic:
-    """The topic to declare. Raises CliUsageError for another number of partitions than before, by which each group has
-    its partition, and for more replicas than pods.
+def declared_topics(options: UpOptions, before: ClusterRecords, pods: int) -> tuple[OffsetsTopic, ...]:
+    """The topics to declare: that of the groups, and that of the transactions unless it has no partitions. Raises
+    CliUsageError for another number of partitions than before, by which each group and each transactional id has its
+    partition, and for more replicas than pods.
     """
     factor = _replication_factor(options, before, pods)
-    if not before.topics:
-        partitions = options.partitions if options.partitions is not None else DEFAULT_PARTITIONS
-        spec = OffsetsTopicSpec(ClusterRef(CLUSTER.name), partitions=partitions, replication_factor=factor)
-        return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
-    previous = before.topics[0].layout.partitions
-    if options.partitions not in (None, previous):
+    topics = (
+        _declared(options.partitions, DEFAULT_PARTITIONS, _GROUPS, before, factor),
+        _declared(options.transaction_partitions, DEFAULT_TRANSACTION_PARTITIONS, _TRANSACTIONS, before, factor),
+    )
+    return tuple(topic for topic in topics if topic is not None)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What is said of a topic. `option`: the command line's for its partitions."""
+
+    topic: Literal["__consumer_offsets", "__transaction_state"]
+    object_name: str
+    option: str
+    keys: str
+
+
+_GROUPS = _Kind("__consumer_offsets", OFFSETS_TOPIC, "--partitions", "groups")
+_TRANSACTIONS = _Kind("__transaction_state", TRANSACTIONS_TOPIC, "--transaction-partitions", "transactional ids")
+
+
+def _declared(
+    asked: int | None, default: int, kind: _Kind, before: ClusterRecords, factor: Literal[1, 3, 5]
+) -> OffsetsTopic | None:
+    meta = _meta(kind.object_name)
+    previous = next((each for each in before.topics if each.spec.topic == kind.topic), None)
+    if previous is None:
+        partitions = asked if asked is not None else 0 if before.topics else default
+        spec = OffsetsTopicSpec(
+            ClusterRef(CLUSTER.name), partitions=partitions, replication_factor=factor, topic=kind.topic
+        )
+        return OffsetsTopic(metadata=meta, spec=spec) if partitions else None
+    count = previous.layout.partitions
+    if asked not in (None, count):
         raise CliUsageError(
-            f"--partitions {options.partitions}: this data directory has {previous} partitions, and groups are spread "
+            f"{kind.option} {asked}: this data directory has {count} partitions, and {kind.keys} are spread "
             f"over exactly these. Leave the option out, use `muster reshard`, or another --data-dir"
         )
-    spec = replace(before.topics[0].spec, replication_factor=factor)  # with a re-shard that is under way
-    return OffsetsTopic(metadata=_meta(OFFSETS_TOPIC), spec=spec)
+    spec = replace(previous.spec, replication_factor=factor)  # with a re-shard that is under way
+    return OffsetsTopic(metadata=meta, spec=spec)
 
 
 def _replication_factor(options: UpOptions, before: ClusterRecords, pods: int) -> Literal[1, 3, 5]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from muster_cli.local.declare import CLUSTER
 from muster_cli.local.report import stall_causes
+from muster_coordinator.partition_numbers import partition_name
 from muster_operator.api.models import PartitionState
 from muster_operator.store.port import ClusterRecords, Store
 
@@ -62,7 +63,7 @@ class Readiness:
     def _report_stalled(self, records: ClusterRecords) -> None:
         for partition, cause in stall_causes(records.partitions).items():
             if self._causes.get(partition) != cause:
-                self._report(f"partition {partition} is stalled: {cause}")
+                self._report(f"partition {partition_name(partition)} is stalled: {cause}")
                 self._causes[partition] = cause
 
     def _report_complete(self, partitions: int, took_s: float) -> None:
@@ -77,8 +78,8 @@ class Readiness:
         return sum(led.get(index, -1) > self._led_before.get(index, -1) for index in _serving(records))
 
 
-def _serving(records: ClusterRecords) -> range:
-    return records.topics[0].layout.indexes
+def _serving(records: ClusterRecords) -> list[int]:
+    return [index for topic in records.topics for index in topic.layout.indexes]
 
 
 def _led_epochs(records: ClusterRecords) -> dict[int, int]:

@@ -16,6 +16,7 @@ from muster_cli.local.data_dir import DataDir, RunningPod, RunRecord
 from muster_cli.local.declare import CLUSTER
 from muster_cli.local.report import StatusReport, build_report, stall_causes
 from muster_cli.local.tls import tls_of
+from muster_coordinator.partition_numbers import partition_name
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.models import PodStatus
 from muster_coordinator.security.roles import Role
@@ -33,7 +34,7 @@ def run_local_status(data: DataDir, *, as_json: bool) -> None:
     else:
         _print_tables(data, report)
     for partition, cause in sorted(causes.items()):
-        click.echo(f"partition {partition} is stalled: {cause}", err=as_json)
+        click.echo(f"partition {partition_name(partition)} is stalled: {cause}", err=as_json)
     record = data.read_run()
     if record is not None and not record.supervisor.alive():
         click.echo(
@@ -96,6 +97,8 @@ def _print_tables(data: DataDir, report: StatusReport) -> None:
         epoch = str(line.epoch) if line.epoch >= 0 else "-"
         wanted = max(len(line.replicas) - 1, 0)
         followers = f"{len(line.followers)} of {wanted}" if line.leader and wanted else "-"
-        lines.add_row(str(line.partition), line.leader or "-", epoch, state, followers, ", ".join(line.replicas) or "-")
+        lines.add_row(
+            partition_name(line.partition), line.leader or "-", epoch, state, followers, ", ".join(line.replicas) or "-"
+        )
     console.print(lines)
     console.print(f"\n{report.led} of {len(report.partitions)} partitions have a leader")

@@ -12,7 +12,7 @@ import uvloop
 
 from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir, RunRecord
-from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, declared_offsets_topic
+from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, declared_topics
 from muster_cli.local.operator_loop import operator_running
 from muster_cli.local.ports import consecutive_ports, free_ports
 from muster_cli.local.procfs import own_process, stop_processes
@@ -54,12 +54,13 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
     try:
         before = await store.observe(CLUSTER)
         cluster = declared_cluster(options, before)
-        topic = declared_offsets_topic(options, before, cluster.spec.pods)
+        topics = declared_topics(options, before, cluster.spec.pods)
         ports = choose_ports(options.base_port, cluster.spec.pods)
         await store.apply(cluster)
-        await store.apply(topic)
+        for topic in topics:
+            await store.apply(topic)
         tls = _tls(data, cluster.spec.pods) if options.tls else None
-        await _Instance(data, store, ports, topic.spec, before, networks, tls).run()
+        await _Instance(data, store, ports, topics[0].spec, before, networks, tls).run()
     finally:
         store.close()
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from muster_cli.errors import CliError
+from muster_cli.reshard.transactions import refuse_with_transactions
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState
 from muster_operator.kube.client import Json, KubeClient, connect
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL
@@ -90,6 +91,7 @@ class KubernetesSite:
         """The oldest OffsetsTopic of the cluster, which is the one that the operator serves."""
         topics = (await self._client.list_all(self._path(OffsetsTopic.plural)))["items"]
         found = [each for each in topics if each["spec"]["clusterRef"]["name"] == self._cluster]
+        refuse_with_transactions([each["spec"].get("topic", "") for each in found])
         if not found:
             raise CliError(f"namespace {self._namespace} has no OffsetsTopic of CoordinatorCluster {self._cluster}")
         return min(found, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))

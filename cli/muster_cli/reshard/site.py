@@ -14,6 +14,7 @@ from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER
 from muster_cli.local.tls import tls_of
+from muster_cli.reshard.transactions import refuse_with_transactions
 from muster_coordinator.security.roles import Role
 from muster_coordinator.security.tls import Tls
 from muster_operator.api.models import OffsetsTopic, PartitionState, Reshard
@@ -77,6 +78,7 @@ class _EmbeddedSite:
             records = await self._store.observe(CLUSTER)
         except StoreError as error:
             raise CliError(str(error)) from error
+        refuse_with_transactions([topic.spec.topic for topic in records.topics])
         if not records.topics:
             raise CliError(f"{self._data.root} has no offsets topic")
         return records.topics[0]

@@ -153,7 +153,7 @@ class GroupCoordinator:
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int, coordinator_epoch: int
     ) -> None:
         """Apply the COMMIT or ABORT marker at `offset`."""
-        self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch)
+        self._state.offsets.end_transaction(producer_id, producer_epoch, committed, coordinator_epoch, offset)
 
     @property
     def snapshot_version(self) -> int:

@@ -70,6 +70,8 @@ def txn_offset_commit(state: GroupTables, request: TxnOffsetCommitRequest, _toke
     group = state.group(request.group_id)
     if request.producer_epoch < state.offsets.producer_epochs.get(request.producer_id, -1):
         code = int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    elif 0 <= request.asked_at <= state.offsets.marker_offsets.get(request.producer_id, -1):
+        code = int(ErrorCode.INVALID_TXN_STATE)  # the transaction that was asked for has ended (VerificationGuard)
     elif group is None:
         code = _unknown_group_error(request.generation_id, 0)
     elif request.generation_id < 0 and group.state is _EMPTY:

@@ -34,6 +34,7 @@ class OffsetStore:
         "committed",
         "coordinator_epochs",
         "count",
+        "marker_offsets",
         "open_transactions",
         "pending",
         "producer_epochs",
@@ -48,6 +49,7 @@ class OffsetStore:
         self.open_transactions: dict[str, set[int]] = {}  # group -> producer ids with pending offsets
         self.producer_epochs: dict[int, int] = {}  # highest epoch of a producer; last seen comes last
         self.coordinator_epochs: dict[int, int] = {}  # highest epoch of a producer's transaction coordinator
+        self.marker_offsets: dict[int, int] = {}  # of a producer's last marker; not in snapshots, which come before it
 
     # -- changes, by replay only ---------------------------------------------------------------------------------------
 
@@ -82,11 +84,14 @@ class OffsetStore:
             if _remove(self.pending[producer_id], group_id, topic, partition):
                 self._forget_settled(producer_id, group_id)
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int) -> None:
-        """A marker: pending offsets of the producer become committed, unless a later record overtook them, or
-        vanish."""
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, offset: int
+    ) -> None:
+        """A marker at `offset`: pending offsets of the producer become committed, unless a later record overtook
+        them, or vanish."""
         self._see_producer(producer_id, producer_epoch)
         self.coordinator_epochs[producer_id] = max(coordinator_epoch, self.coordinator_epochs.get(producer_id, -1))
+        self.marker_offsets[producer_id] = offset
         for group_id, of_group in self.pending.pop(producer_id, {}).items():
             producers = self.open_transactions[group_id]
             producers.discard(producer_id)
@@ -119,6 +124,7 @@ class OffsetStore:
             forgotten = next(iter(epochs))
             del epochs[forgotten]
             self.coordinator_epochs.pop(forgotten, None)
+            self.marker_offsets.pop(forgotten, None)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
 from muster_coordinator.podapi.image import Broker, MetadataImage
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.records.structs import NO_TOPIC_ID
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _TOPIC_ID_NAMESPACE = uuid.UUID("6e7b6f2c-0a4c-5d7e-9b1a-4d7573746572")
 _ROUTES_MAX = 200_000  # group ids whose partition is remembered; then the memory starts anew
 
@@ -35,10 +35,13 @@ class LeaderKnowledge(Protocol):
 
 
 class ClusterView:
-    """Implements `groups.topics.TopicCatalog`. Empty until the first image arrives.
+    """Implements `groups.topics.TopicCatalog` and `transactions.ports.MarkedTopics`. Empty until the first image
+    arrives.
 
-    `pod`: name of this pod. `recalled`: the image is one that an earlier run got. `offsets_partitions`: our
-    indexes of the offsets partitions.
+    `pod`: name of this pod. `recalled`: the image is one that an earlier run got. `offsets_partitions`,
+    `transaction_partitions`: our numbers of the partitions of the two topics. `has_transactions`: whether the cluster
+    has a transaction coordinator, by the last image, also of an earlier run. Before the first one it may have one: a
+    client that finds no EndTxn announced gives up for good, and one that finds no coordinator yet asks again.
     """
 
     def __init__(self, pod: str = "", knowledge: LeaderKnowledge | None = None) -> None:
@@ -48,12 +51,14 @@ class ClusterView:
         self.topics: dict[str, int] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._topic_names: dict[bytes, str] = {}
-        self._pod = pod
+        self.pod = pod
         self._knowledge = knowledge
         self._leaders: dict[int, tuple[int, int]] = {}  # partition -> (epoch, node id)
         self._by_pod: dict[str, Broker] = {}
         self._any_topic = False
         self.offsets_partitions = range(0)
+        self.transaction_partitions = range(0)
+        self.has_transactions = True
         self._routes: dict[str, int] = {}
 
     def update(self, image: MetadataImage) -> bool:
@@ -75,19 +80,32 @@ class ClusterView:
         self._take(msgspec.structs.replace(image, leaders=()))
         self.recalled = True
 
+    def expect(self, image: MetadataImage) -> None:
+        """`image` is the last one of an earlier run. It says which pods and coordinators there are, and nothing else
+        yet. librdkafka forgets pods that Metadata does not name, for good where it remembers a coordinator.
+        """
+        self.has_transactions = image.transaction_partitions > 0
+        self._take_brokers(image)
+
     def _take(self, image: MetadataImage) -> None:
         self.image = image
-        self.brokers = {b.node_id: b for b in image.brokers}
-        self._by_pod = {b.pod: b for b in image.brokers}
+        self.has_transactions = image.transaction_partitions > 0
+        self._take_brokers(image)
         self.topics = {t.name: t.partitions for t in image.topics}
-        self._topic_ids = {name: topic_id(name) for name in (*self.topics, OFFSETS_TOPIC)}
+        self._topic_ids = {name: topic_id(name) for name in (*self.topics, *INTERNAL_TOPICS)}
         self._topic_names = {identifier: name for name, identifier in self._topic_ids.items()}
         self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}
         self._any_topic = image.any_topic
+        first = image.transaction_base
+        self.transaction_partitions = range(first, first + image.transaction_partitions)
         partitions = range(image.offsets_base, image.offsets_base + image.offsets_partitions)
         if partitions != self.offsets_partitions:
             self.offsets_partitions = partitions
             self._routes.clear()
+
+    def _take_brokers(self, image: MetadataImage) -> None:
+        self.brokers = {b.node_id: b for b in image.brokers}
+        self._by_pod = {b.pod: b for b in image.brokers}
 
     def lacks_any_of(self, topics: dict[str, int]) -> bool:
         """Whether one of these (name -> partitions) is gone or has fewer partitions now."""
@@ -98,7 +116,7 @@ class ClusterView:
         count = self.topics.get(topic)
         if count is not None:
             return 0 <= partition < count
-        if topic == OFFSETS_TOPIC:
+        if topic == OFFSETS.name:
             return 0 <= partition < len(self.offsets_partitions)
         return self._any_topic and partition >= 0
 
@@ -131,6 +149,29 @@ class ClusterView:
             partition = self._routes[group_id] = self.own_index(number)
         return partition
 
+    def partition_of_transactional_id(self, transactional_id: str) -> int | None:
+        """The number of the transaction partition of an id; None: the cluster has none, as far as is known."""
+        here = self.transaction_partitions
+        return here[partition_for(transactional_id, len(here))] if here else None
+
+    def takes_markers(self, topic: str) -> bool:
+        """Whether partitions of the topic can be part of transactions: those with the offsets of groups."""
+        return topic == OFFSETS.name
+
+    def partition_of_group(self, group_id: str) -> tuple[str, int] | None:
+        """Topic and partition with the group's offsets, by the number that clients know; None before the first
+        image."""
+        number = self.partition_of(group_id)
+        return None if number is None else (OFFSETS.name, number - self.offsets_partitions.start)
+
+    def partitions_of(self, internal_topic: str) -> range:
+        """Our numbers of the partitions of an internal topic; empty while they are not known, or if there are none."""
+        return self.offsets_partitions if internal_topic == OFFSETS.name else self.transaction_partitions
+
+    def is_current(self, number: int) -> bool:
+        """Whether the partition is one of a topic as it is now: a re-shard has not replaced it, and has finished it."""
+        return number in self.offsets_partitions or number in self.transaction_partitions
+
     def own_index(self, number: int) -> int:
         """Returns our index of the offsets partition `number` of clients: after a re-shard ours begin higher."""
         return self.offsets_partitions.start + number
@@ -150,7 +191,7 @@ class ClusterView:
         if promise is not None and promise[0] >= epoch:
             if promise[1]:
                 return promise[0], self._by_pod.get(promise[1])
-            if leader is not None and leader.pod == self._pod:
+            if leader is not None and leader.pod == self.pod:
                 return epoch, None  # this pod led, and does not any more
         return epoch, None if leader is not None and self._knowledge.is_lost(leader.pod) else leader
 

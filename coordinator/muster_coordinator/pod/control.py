@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.drain import Drain
@@ -113,7 +114,7 @@ class Pod:
     async def _remove(self, each: p.RemovalRequest) -> CallResult:
         if self._images.names(each.partition, each.log_id):
             return CallResult(each.partition, CallStatus.INVALID, message="the metadata image names this replica")
-        is_served = self._view.image is None or each.partition in self._view.offsets_partitions
+        is_served = self._view.image is None or self._view.is_current(each.partition)
         return await self._manager.remove_replica(each.partition, each.log_id, each.epoch, is_served=is_served)
 
     async def elect(self, request: p.ElectionsRequest) -> p.CallResults:
@@ -189,6 +190,8 @@ class Pod:
             cluster_id=last.cluster_id if last is not None else "",
             offsets_base=last.offsets_base if last is not None else 0,
             offsets_partitions=last.offsets_partitions if last is not None else 0,
+            transaction_base=last.transaction_base if last is not None else TRANSACTIONS.first,
+            transaction_partitions=last.transaction_partitions if last is not None else 0,
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:

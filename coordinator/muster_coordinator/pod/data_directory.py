@@ -26,6 +26,7 @@ from muster_coordinator.log.segments.copy import LogCopy
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
 from muster_coordinator.log.segments.salvage import salvage
 from muster_coordinator.log.writer import Pace
+from muster_coordinator.partition_numbers import number_of_directory
 from muster_coordinator.pod.removed_logs import RemovedLogs
 from muster_coordinator.pod.storage_health import StorageHealth
 from muster_coordinator.replica.log_id import new_log_id
@@ -40,7 +41,6 @@ WRITE_AT_END_S = 5.0
 period only. What is not synced by then stays in the journal."""
 ROOM_BYTES = 1 << 20
 """A disk with less room than this counts as full: who began to lead there would soon have to give up."""
-_DIRECTORY_PREFIX = "__consumer_offsets-"
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class DataDirectory:
             self._flush_state.running()
         self._removed.finish()
         for name in sorted(self._disk.listdir(self._data_dir)):
-            text = name.removeprefix(_DIRECTORY_PREFIX)
-            if text != name and text.isdigit():
-                self._find_replica(int(text), self._data_dir / name)
+            number = number_of_directory(name)
+            if number is not None:
+                self._find_replica(number, self._data_dir / name)
 
     def _find_replica(self, partition: int, directory: Path) -> None:
         """A directory without a promise file is no replica, because it has no log id: it is left alone."""

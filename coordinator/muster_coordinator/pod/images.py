@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS, topic_of
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.pod.drain import led_partitions, resign_from
@@ -60,8 +61,9 @@ class Images:
         self._last_image.keep(image)
         self._give_up_replaced(image)
         if self._delete_offsets and self._view.lacks_any_of(topics):
-            for shard in self._manager.shards.values():
-                shard.notify(TopicsDeleted(self._view.has, topic_id))
+            for number, shard in self._manager.shards.items():
+                if number in OFFSETS.numbers:  # groups commit offsets
+                    shard.notify(TopicsDeleted(self._view.has, topic_id))
         return True
 
     def remember(self, image: MetadataImage) -> None:
@@ -69,6 +71,7 @@ class Images:
         when no operator has put one for `recall_after_ms`, because an operator knows better. 0: they never are.
         """
         self.last = image
+        self._view.expect(image)
         self._tell_replicas(image)
         if self._recall_after_ms:
             loop = asyncio.get_running_loop()
@@ -109,6 +112,7 @@ class Images:
 
     def _give_up_replaced(self, image: MetadataImage) -> None:
         """Resign from partitions that a re-shard has replaced. They were closed before, so no client notices."""
-        replaced = [partition for partition in led_partitions(self._manager) if partition < image.offsets_base]
+        first = {OFFSETS: image.offsets_base, TRANSACTIONS: image.transaction_base}
+        replaced = [number for number in led_partitions(self._manager) if number < first[topic_of(number)]]
         if replaced:
             self._giving_up = asyncio.create_task(resign_from(self._manager, replaced))

@@ -81,7 +81,7 @@ class ReplicaManager:
         settings: ManagerSettings,
         clock: Clock,
         peers: Peers,
-        new_machine: Callable[[], StateMachine],
+        new_machine: Callable[[int], StateMachine],
         events: PodEvents,
         must_restart: Callable[[], None],
         random: Random | None = None,
@@ -127,7 +127,7 @@ class ReplicaManager:
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def _new_chores(
-        self, disk: Disk, settings: ManagerSettings, new_machine: Callable[[], StateMachine]
+        self, disk: Disk, settings: ManagerSettings, new_machine: Callable[[int], StateMachine]
     ) -> list[Background]:
         hosts, clock, blocking = self.hosts, self._clock, self._workers.blocking
         chores: list[Background] = []

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.podapi.fields import Answer, FencingToken, LogId, NodeId, Partition, Request
 
 
@@ -72,6 +73,7 @@ class MetadataImage(Request, frozen=True, omit_defaults=True):
 
     `any_topic`: every topic name counts as existing, next to the declared ones. `peers` and `places`: where replicas
     reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
+    `transaction_base`, `transaction_partitions`: likewise of the transaction topic; 0 partitions: the cluster has none.
     """
 
     token: FencingToken
@@ -85,6 +87,8 @@ class MetadataImage(Request, frozen=True, omit_defaults=True):
     peers: tuple[Peer, ...] = ()
     places: tuple[ReplicaPlace, ...] = ()
     offsets_base: Annotated[int, msgspec.Meta(ge=0)] = 0
+    transaction_base: Annotated[int, msgspec.Meta(ge=TRANSACTIONS.first)] = TRANSACTIONS.first
+    transaction_partitions: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class MetadataAnswer(Answer, frozen=True):

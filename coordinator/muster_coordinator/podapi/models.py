@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from muster_coordinator.calls import CallResult
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.podapi.fields import Answer, Epoch, FencingToken, LogId, Partition, Request
 from muster_coordinator.states import LEADING_STATES, OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
@@ -195,8 +196,8 @@ class PodStatus(Answer, frozen=True):
     here. `draining`: the pod is about to end, and takes no election. `peer_address`: where other pods reach this one's
     replicas. `fencing_token`: the highest one that the pod has seen (-1: none). `lost_peers`: names of pods that share
     a partition with this one by the metadata image, and that it does not hear (connection refused, closed or silent):
-    evidence for failure detection. `cluster_id`, `offsets_base`, `offsets_partitions`: of the last metadata image that
-    this data directory has taken, also in an earlier run ("" and 0: none yet).
+    evidence for failure detection. `cluster_id` and the first number and the count of each topic: of the last metadata
+    image that this data directory has taken, also in an earlier run ("" and 0: none yet).
     """
 
     pod: str
@@ -217,6 +218,17 @@ class PodStatus(Answer, frozen=True):
     cluster_id: str = ""
     offsets_base: int = 0
     offsets_partitions: int = 0
+    transaction_base: int = TRANSACTIONS.first
+    transaction_partitions: int = 0
+
+    @property
+    def layouts(self) -> tuple[tuple[int, int], ...]:
+        """(first number, count) of each topic that has partitions."""
+        topics = (
+            (self.offsets_base, self.offsets_partitions),
+            (self.transaction_base, self.transaction_partitions),
+        )
+        return tuple(each for each in topics if each[1])
 
 
 class StatusEvent(Answer, frozen=True, tag_field="type", tag="status"):

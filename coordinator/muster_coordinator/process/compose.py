@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.chores.archiving import ArchiverSettings
 from muster_coordinator.pod.chores.checkpointing import CheckpointerSettings
@@ -37,7 +37,9 @@ from muster_coordinator.pod.drain import LONGEST_DRAIN_S
 from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
+from muster_coordinator.pod.marker_writer import MarkerWriter
 from muster_coordinator.pod.partitions import Partitions
+from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.segments import segment_routes
@@ -52,6 +54,8 @@ from muster_coordinator.records import batch as records_batch
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.shard.fencing import Fencing
+from muster_coordinator.state_machine import StateMachine
+from muster_coordinator.transactions.coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,6 +108,10 @@ async def _start(
     buffer_bytes = settings.peers.peer_buffer_bytes
     network = PeerNetwork(identity, events.pod_changed, buffer_bytes=buffer_bytes, endpoint=ports.peers)
     view = ClusterView(options.pod, PromisedLeaders(options.pod, partitions, network))
+    connections = PodConnections(2 * settings.shard.offsets_commit_timeout_ms / 1000)
+    stack.callback(connections.stop)
+    markers = MarkerWriter(view, partitions.shards, connections)
+    stack.callback(markers.stop)
     manager = ReplicaManager(
         partitions,
         options.data_dir,
@@ -111,7 +119,7 @@ async def _start(
         _manager_settings(settings, boot_id),
         clock,
         network,
-        partial(GroupCoordinator, settings.groups, view, lambda: str(uuid.uuid4())),
+        _machines(settings, view, markers),
         events,
         must_restart=stop.set,
     )
@@ -156,7 +164,7 @@ async def _start(
         options,
         stack,
         listeners,
-        lambda name: access.guard(handler_table(view, manager.shards, manager.submit_early, name)),
+        lambda name: access.guard(handler_table(view, manager.shards, manager.submit_early, connections, name)),
     )
     pod.listening()
     logger.info(
@@ -180,6 +188,18 @@ def _inner_ports(options: ProcessOptions) -> InnerPorts:
         return InnerPorts(options)
     except (TlsError, SecurityFileError) as error:
         raise StartError(str(error)) from None
+
+
+def _machines(settings: CoordinatorSettings, view: ClusterView, markers: MarkerWriter) -> Callable[[int], StateMachine]:
+    """Which state machine runs a partition: the one place that asks."""
+    transactions = replace(settings.transactions, max_record_bytes=settings.groups.max_record_bytes)
+
+    def new_machine(number: int) -> StateMachine:
+        if number in TRANSACTIONS.numbers:
+            return TransactionCoordinator(transactions, index_of(number), view, markers.of(number))
+        return GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()))
+
+    return new_machine
 
 
 def _lock(options: ProcessOptions, stack: AsyncExitStack) -> None:

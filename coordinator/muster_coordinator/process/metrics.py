@@ -18,7 +18,7 @@ from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
-from muster_coordinator.wire.apis import APIS
+from muster_coordinator.wire.transaction_apis import ALL_APIS
 
 _EVENT_TEXTS = {
     "offset_commits": "Offsets committed (Kafka: offset-commit-count).",
@@ -26,6 +26,8 @@ _EVENT_TEXTS = {
     "offset_expirations": "Offsets that expired (Kafka: offset-expiration-count).",
     "rebalances_completed": "Rebalances completed (Kafka: group-completed-rebalance-count).",
 }
+
+_API_NAMES = {api.key: api.name for api in ALL_APIS}
 
 
 class PodCollector(Collector):
@@ -61,7 +63,7 @@ class PodCollector(Collector):
         yield errors
         requests = CounterMetricFamily("muster_requests", "Requests by Kafka API.", labels=["api"])
         for key, count in sorted(listener.requests.items()):
-            requests.add_metric([APIS[key].name], count)
+            requests.add_metric([_API_NAMES[key]], count)
         yield requests
 
     def _shards(self) -> Iterator[Metric]:

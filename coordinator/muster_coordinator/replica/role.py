@@ -54,7 +54,7 @@ class ShardFactory:
     def __init__(
         self,
         shards: dict[int, Shard],
-        new_machine: Callable[[], StateMachine],
+        new_machine: Callable[[int], StateMachine],
         scheduler: Scheduler[Shard],
         clock: Clock,
         metrics: ShardMetrics,
@@ -67,8 +67,8 @@ class ShardFactory:
         self._metrics = metrics
         self._commit_timeout_ms = commit_timeout_ms
 
-    def new_state(self) -> ReplayedState:
-        return ReplayedState(self._new_machine())
+    def new_state(self, partition: int) -> ReplayedState:
+        return ReplayedState(self._new_machine(partition))
 
     def new_shard(
         self, partition: int, state: ReplayedState, writer: LeaderWriter, epoch: int, events: ShardEvents[Shard]
@@ -132,7 +132,7 @@ class Role:
         if self.shard is None and commit_point >= 0:
             if self._standby is None or not self._standby.fits:
                 self._drop_standby()
-                self._standby = self._new_standby(self._factory.new_state())
+                self._standby = self._new_standby(self._factory.new_state(self._partition))
             self._standby.follow(commit_point)
 
     def _forget_failed(self) -> None:
@@ -176,7 +176,7 @@ class Role:
         loaded = self.state_at_rest
         if loaded is not None:
             return loaded[0].is_closed
-        standby = self._new_standby(self._factory.new_state())
+        standby = self._new_standby(self._factory.new_state(self._partition))
         await standby.load()
         return standby.state.is_closed
 
@@ -194,7 +194,7 @@ class Role:
         standby = self._standby
         if standby is None or standby.failed or not standby.fits:
             self._drop_standby()
-            standby = self._standby = self._new_standby(self._factory.new_state())
+            standby = self._standby = self._new_standby(self._factory.new_state(self._partition))
         shard = self.shard = self._factory.new_shard(self._partition, standby.state, writer, epoch, self._events)
         self.writer = writer
         started_ms = self._clock.monotonic_ms()

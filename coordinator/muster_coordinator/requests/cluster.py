@@ -42,6 +42,7 @@ class ApiVersionsRequest(_Message, frozen=True):
 class ApiVersionsResponse(_Message, frozen=True):
     error_code: int
     api_keys: tuple[tuple[int, int, int], ...] = ()  # (api_key, min_version, max_version)
+    features: tuple[tuple[str, int], ...] = ()  # (name, finalized level)
 
 
 # -- SaslHandshake (17), SaslAuthenticate (36) ------------------------------------------------------------------------

@@ -280,6 +280,7 @@ class TxnOffsetCommitRequest(_Message, frozen=True):
     group_instance_id: str | None
     topics: tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
     api_version: int
+    asked_at: int = -1  # log end of the partition when its part in the transaction was asked for; -1: it was not
 
 
 class TxnOffsetCommitResponse(_Message, frozen=True):

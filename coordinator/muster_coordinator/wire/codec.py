@@ -173,9 +173,15 @@ class Writer:
         if self._flexible:
             self._out.append(0)
 
-    def done(self) -> bytes:
-        """The body; also ends the outermost structure."""
-        self.tagged_fields()
+    def done(self, tagged: Sequence[tuple[int, bytes]] = ()) -> bytes:
+        """The body; also ends the outermost structure. `tagged`: its tagged fields, by rising tag; a version that is
+        not flexible has none."""
+        if tagged and self._flexible:
+            self._out += primitives.encode_uvarint(len(tagged))
+            for tag, value in tagged:
+                self._out += primitives.encode_uvarint(tag) + primitives.encode_uvarint(len(value)) + value
+        else:
+            self.tagged_fields()
         return bytes(self._out)
 
     def _length(self, length: int) -> None:

@@ -13,9 +13,9 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.cluster import ApiVersionsResponse
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.api import Api, RequestHeader
-from muster_coordinator.wire.apis import APIS
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.primitives import skip_tagged_fields, text
+from muster_coordinator.wire.transaction_apis import ALL_APIS
 
 _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">iih")  # API key and version as one number, correlation id, length of the client id
@@ -25,7 +25,7 @@ _RESPONSE_HEADER_FLEXIBLE = struct.Struct(">iix")  # with an empty section of ta
 
 _SERVED: dict[int, tuple[Api, int, bool]] = {
     api.key << 16 | version: (api, version, api.flexible(version))
-    for api in APIS.values()
+    for api in ALL_APIS
     for version in range(api.min_version, api.max_version + 1)
 }
 
@@ -117,6 +117,15 @@ def encode_response_frame(api: Api, version: int, correlation_id: int, body: byt
     if api.first_flexible is None or version < api.first_flexible or api.key == k18_api_versions.KEY:
         return _RESPONSE_HEADER.pack(len(body) + 4, correlation_id) + body
     return _RESPONSE_HEADER_FLEXIBLE.pack(len(body) + 5, correlation_id) + body
+
+
+def encode_request_frame(api: Api, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+    """The bytes to write for one request to another pod: length, header, body."""
+    name = client_id.encode()
+    head = _REQUEST_HEADER.pack(api.key << 16 | version, correlation_id, len(name)) + name
+    if api.flexible(version):
+        head += b"\0"
+    return _LENGTH.pack(len(head) + len(body)) + head + body
 
 
 def _unsupported(frame: bytes, correlation_id: int) -> UnsupportedRequestError:

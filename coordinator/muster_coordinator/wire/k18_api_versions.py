@@ -5,7 +5,8 @@
 - v3: flexible; client_software_name and client_software_version (KIP-511); features in tagged fields (KIP-584)
 - v4: as v3; a supported feature may have minimum version 0 (KIP-1022)
 
-We announce no features: there is nothing of Kafka's feature levels for a client to find out.
+The only feature is `transaction.version`, where there is a transaction coordinator: a client then takes transaction
+version 2 (KIP-890).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
 KEY = 18
+_SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2  # tags
+_LEVEL_0_SINCE = 4
 
 
 @guarded
@@ -39,7 +42,32 @@ def encode_response(version: int, response: ApiVersionsResponse) -> bytes:
     writer.array(response.api_keys, api_key)
     if version >= 1:
         writer.int32(0)
-    return writer.done()
+    return writer.done(_features(version, response.features) if response.features else ())
+
+
+def _features(version: int, features: tuple[tuple[str, int], ...]) -> tuple[tuple[int, bytes], ...]:
+    """SupportedFeatures, FinalizedFeaturesEpoch and FinalizedFeatures. The levels never change while a pod runs, so the
+    epoch, by which a client tells what is newer, is always the same."""
+    return (
+        (_SUPPORTED, _levels(features if version >= _LEVEL_0_SINCE else ())),
+        (_EPOCH, (1).to_bytes(8, "big")),
+        (_FINALIZED, _levels(features, finalized=True)),
+    )
+
+
+def _levels(features: tuple[tuple[str, int], ...], *, finalized: bool = False) -> bytes:
+    writer = Writer(flexible=True)
+
+    def feature(value: tuple[str, int]) -> None:
+        """Supported: the lowest and the highest level; finalized: the present one, twice."""
+        name, level = value
+        writer.string(name)
+        writer.int16(level if finalized else 0)
+        writer.int16(level)
+        writer.tagged_fields()
+
+    writer.array(features, feature)
+    return writer.done()[:-1]  # a tagged field of an array ends with its last element
 
 
 API = Api(KEY, "ApiVersions", 0, 4, 3, decode_request, encode_response)

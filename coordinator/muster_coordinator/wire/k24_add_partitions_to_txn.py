@@ -73,4 +73,48 @@ def encode_response(version: int, response: AddPartitionsToTxnResponse) -> bytes
     return writer.done()
 
 
+def encode_request(version: int, request: AddPartitionsToTxnRequest) -> bytes:
+    """The body of a request to another pod, from version 4 on."""
+    writer = Writer(API.flexible(version))
+
+    def topic(value: tuple[str, tuple[int, ...]]) -> None:
+        writer.string(value[0])
+        writer.int32_array(value[1])
+        writer.tagged_fields()
+
+    def transaction(value: AddPartitionsRequest) -> None:
+        writer.string(value.transactional_id)
+        writer.int64(value.producer_id)
+        writer.int16(value.producer_epoch)
+        writer.boolean(value.verify_only)
+        writer.array(value.topics, topic)
+        writer.tagged_fields()
+
+    writer.array(request.transactions, transaction)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> AddPartitionsToTxnResponse:
+    """The answer of another pod, from version 4 on. Raises what `Reader` raises."""
+
+    def partition() -> tuple[int, int]:
+        value = (reader.int32(), reader.int16())
+        reader.tagged_fields()
+        return value
+
+    def topic() -> tuple[str, tuple[tuple[int, int], ...]]:
+        value = (reader.string(), reader.array(partition))
+        reader.tagged_fields()
+        return value
+
+    def transaction() -> AddPartitionsResponse:
+        value = AddPartitionsResponse(reader.string(), reader.array(topic))
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    code = reader.int16()
+    return AddPartitionsToTxnResponse(reader.array(transaction), code)
+
+
 API = Api(24, "AddPartitionsToTxn", 0, 5, 3, decode_request, encode_response)

@@ -57,4 +57,48 @@ def encode_response(version: int, response: WriteTxnMarkersResponse) -> bytes:
     return writer.done()
 
 
+def encode_request(version: int, request: WriteTxnMarkersRequest) -> bytes:
+    """The body of a request to another pod."""
+    writer = Writer(API.flexible(version))
+
+    def topic(value: tuple[str, tuple[int, ...]]) -> None:
+        writer.string(value[0])
+        writer.int32_array(value[1])
+        writer.tagged_fields()
+
+    def marker(value: TransactionMarker) -> None:
+        writer.int64(value.producer_id)
+        writer.int16(value.producer_epoch)
+        writer.boolean(value.committed)
+        writer.array(value.topics, topic)
+        writer.int32(value.coordinator_epoch)
+        if version >= 2:
+            writer.int8(value.transaction_version)
+        writer.tagged_fields()
+
+    writer.array(request.markers, marker)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> WriteTxnMarkersResponse:
+    """The answer of another pod. Raises what `Reader` raises."""
+
+    def partition() -> tuple[int, int]:
+        value = (reader.int32(), reader.int16())
+        reader.tagged_fields()
+        return value
+
+    def topic() -> _ResultTopic:
+        value = (reader.string(), reader.array(partition))
+        reader.tagged_fields()
+        return value
+
+    def marker() -> tuple[int, tuple[_ResultTopic, ...]]:
+        value = (reader.int64(), reader.array(topic))
+        reader.tagged_fields()
+        return value
+
+    return WriteTxnMarkersResponse(reader.array(marker))
+
+
 API = Api(27, "WriteTxnMarkers", 1, 2, 1, decode_request, encode_response)

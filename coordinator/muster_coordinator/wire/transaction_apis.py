@@ -1,5 +1,5 @@
-"""The APIs of the transaction coordinator. They are not in `apis.APIS`: a pod serves them when its cluster has one (ADR
-28)."""
+"""The APIs of the transaction coordinator. They are not in `apis.APIS`: a pod announces them when its cluster has one
+(ADR 28)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from muster_coordinator.wire import (
     k66_list_transactions,
 )
 from muster_coordinator.wire.api import Api
+from muster_coordinator.wire.apis import APIS
 
 MODULES = (
     k22_init_producer_id,
@@ -23,3 +24,9 @@ MODULES = (
 )
 
 TRANSACTION_APIS: dict[int, Api] = {module.API.key: module.API for module in MODULES}
+
+ALL_APIS: tuple[Api, ...] = tuple(api for _, api in sorted((APIS | TRANSACTION_APIS).items()))
+"""What a pod serves whose cluster has a transaction coordinator, by key."""
+
+TRANSACTION_FEATURES = (("transaction.version", 2),)
+"""Feature and level that go with them: clients use transaction version 2 (KIP-890)."""

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_operator.api.cluster import (
     CoordinatorCluster,
     CoordinatorClusterSpec,
@@ -84,7 +85,7 @@ __all__ = [
 
 
 class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The offsets topic (__consumer_offsets) of one CoordinatorCluster."""
+    """An internal topic of one CoordinatorCluster: that of groups (__consumer_offsets) or that of transactions."""
 
     cluster_ref: Annotated[
         ClusterRef,
@@ -129,6 +130,17 @@ class OffsetsTopicSpec(msgspec.Struct, frozen=True, rename="camel"):
             " volumes in any case, and a topic that is created again goes on from them."
         ),
     ] = False
+    topic: Annotated[
+        Literal["__consumer_offsets", "__transaction_state"],
+        Meta(
+            description="The internal topic whose partitions these are: __consumer_offsets for groups,"
+            " __transaction_state for transactions. A cluster has one OffsetsTopic of each at most, and needs the"
+            " first.",
+            extra_json_schema=rules(
+                ("self == oldSelf", "topic is immutable: the logs of its partitions have the format of one coordinator")
+            ),
+        ),
+    ] = "__consumer_offsets"
 
 
 class OffsetsTopicStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -173,7 +185,8 @@ class OffsetsPartitionSpec(msgspec.Struct, frozen=True, rename="camel"):
         Meta(
             ge=0,
             le=MAX_INDEX,
-            description="Partition number. Each re-shard takes numbers that none had before.",
+            description="Partition number; 500000 is the first one of __transaction_state. Each re-shard takes numbers"
+            " that none had before.",
             extra_json_schema=rules(("self == oldSelf", "index is immutable")),
         ),
     ]
@@ -229,7 +242,7 @@ class OffsetsPartitionStatus(msgspec.Struct, frozen=True, rename="camel", omit_d
 
 
 class OffsetsTopic(msgspec.Struct, frozen=True, rename="camel"):
-    """The offsets topic of one cluster; its OffsetsPartitions are created for it."""
+    """An internal topic of one cluster; its OffsetsPartitions are created for it."""
 
     plural: ClassVar[str] = "offsetstopics"
 
@@ -240,7 +253,12 @@ class OffsetsTopic(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def layout(self) -> Layout:
         """The partitions that serve."""
-        return self.status.layout or Layout(0, self.spec.partitions)
+        return self.status.layout or Layout(self.numbers.start, self.spec.partitions)
+
+    @property
+    def numbers(self) -> range:
+        """The indexes that its OffsetsPartitions can have: those of the two topics differ (ADR 28)."""
+        return INTERNAL_TOPICS[self.spec.topic].numbers
 
 
 class OffsetsPartition(msgspec.Struct, frozen=True, rename="camel"):

@@ -6,7 +6,7 @@ record and the logs are there, and partitions are elected like after any loss of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, OffsetsPartitionStatus, OffsetsTopic
@@ -22,21 +22,22 @@ TEXT = "spec.hibernate is set: no pods run, and their volumes stay"
 
 
 def hibernate(
-    seen: Observation, cluster: CoordinatorCluster, topic: OffsetsTopic | None, objects: Objects, time: str
+    seen: Observation, cluster: CoordinatorCluster, topics: Sequence[OffsetsTopic], objects: Objects, time: str
 ) -> Iterator[Action]:
     """Say so of everything. Pods that still answer are about to end, and nobody takes over from them."""
     verdict = Verdict(Reason.HIBERNATED, TEXT)
-    statuses: list[OffsetsPartitionStatus] = []
+    statuses: dict[int, OffsetsPartitionStatus] = {}
     for index, record in objects.recorded.items():
         decided = leaderless(record.status, Reason.HIBERNATED, TEXT)
         status = partition_status(record, decided.status, decided.message, time)
-        statuses.append(status)
+        statuses[index] = status
         if status != objects.shown[index].status:
             yield WritePartitionStatus(objects.shown[index], status)
-    if topic is not None:
-        after = topic_status(topic, statuses, verdict, time)
+    for topic in topics:
+        own = [status for index, status in statuses.items() if index in topic.numbers]
+        after = topic_status(topic, own, verdict, time)
         if after != topic.status:
             yield WriteTopicStatus(topic, after)
-    told = cluster_status(seen, statuses, verdict, identify(seen), time)
+    told = cluster_status(seen, list(statuses.values()), verdict, identify(seen), time)
     if told != cluster.status:
         yield WriteClusterStatus(cluster, told)

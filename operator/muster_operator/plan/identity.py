@@ -84,7 +84,7 @@ def lost_layout(seen: Observation, topic: OffsetsTopic) -> tuple[Layout | None, 
     (None, ""): the topic has the same, or a later one. A re-shard moves the base up, and records that before any pod is
     told. So a higher one on a volume is newer than a record that was lost, or restored from before.
     """
-    told = {pod.layout for pod in seen.pods if pod.is_up and pod.layout is not None}
+    told = {each for pod in seen.pods if pod.is_up for each in pod.layouts if each.base in topic.numbers}
     if not told:
         return None, ""
     newest = max(told, key=lambda layout: (layout.base, layout.partitions))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_coordinator.podapi.image import (
     Broker,
     DeclaredTopic,
@@ -15,23 +16,27 @@ from muster_coordinator.podapi.image import (
     Peer,
     ReplicaPlace,
 )
-from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
+from muster_operator.api.models import Layout, OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import PublishMetadata
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
 
 
 def publish(
-    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus], cluster_id: str
+    seen: Observation,
+    topics: Sequence[OffsetsTopic],
+    partitions: Mapping[int, OffsetsPartitionStatus],
+    cluster_id: str,
 ) -> PublishMetadata | None:
     """Give every pod that serves another image the image of `partitions`, as they are about to be recorded.
 
     What pods say of a partition without a record is told as it is: an image without it would cut a leader that serves
     from its followers and its clients. While pods are still being asked, nothing is told of such a partition at all.
     """
-    lost = [index for index in topic.layout.indexes if index not in partitions or not partitions[index].replicas]
+    indexes = [index for each in topics for index in each.layout.indexes]
+    lost = [index for index in indexes if index not in partitions or not partitions[index].replicas]
     if lost and any(pod.connection is Connection.UNSURE for pod in seen.pods):
         return None
-    image = _numbered(seen, _image(seen, topic, partitions, cluster_id))
+    image = _numbered(seen, _image(seen, topics, partitions, cluster_id))
     behind = tuple(
         pod.name
         for pod in seen.pods
@@ -43,26 +48,34 @@ def publish(
 
 
 def _image(
-    seen: Observation, topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus], cluster_id: str
+    seen: Observation,
+    topics: Sequence[OffsetsTopic],
+    partitions: Mapping[int, OffsetsPartitionStatus],
+    cluster_id: str,
 ) -> MetadataImage:
     assert seen.cluster is not None
     alive = {pod.name: pod for pod in seen.pods if pod.connection is not Connection.DOWN and ":" in pod.kafka_address}
     spec = seen.cluster.spec
-    layout = topic.layout
-    leaders = ((index, *_leader(index, partitions.get(index), alive)) for index in layout.indexes)
-    places = {*_places(partitions, seen.pods), *_places_by_pods(seen.pods, topic, partitions)}
+    layouts: dict[str, Layout] = {each.spec.topic: each.layout for each in topics}
+    indexes = [index for each in topics for index in each.layout.indexes]
+    groups = layouts[OFFSETS.name]
+    transactions = layouts.get(TRANSACTIONS.name, Layout(TRANSACTIONS.first, 0))
+    leaders = ((index, *_leader(index, partitions.get(index), alive)) for index in indexes)
+    places = {*_places(partitions, seen.pods), *_places_by_pods(seen.pods, frozenset(indexes), partitions)}
     return MetadataImage(
         token=0,
         version=0,
         cluster_id=cluster_id,
         brokers=tuple(map(_broker, alive.values())),
-        offsets_partitions=layout.partitions,
+        offsets_partitions=groups.partitions,
         leaders=tuple(PartitionLeader(*each) for each in leaders),
         topics=tuple(DeclaredTopic(declared.name, declared.partitions) for declared in spec.topics),
         any_topic=spec.any_topic,
         peers=tuple(Peer(pod.name, *_host_and_port(pod.peer_address)) for pod in seen.pods if pod.peer_address),
         places=tuple(ReplicaPlace(*each) for each in sorted(places)),
-        offsets_base=layout.base,
+        offsets_base=groups.base,
+        transaction_base=transactions.base,
+        transaction_partitions=transactions.partitions,
     )
 
 
@@ -88,7 +101,7 @@ def _places(
 
 
 def _places_by_pods(
-    pods: Iterable[PodView], topic: OffsetsTopic, partitions: Mapping[int, OffsetsPartitionStatus]
+    pods: Iterable[PodView], indexes: Collection[int], partitions: Mapping[int, OffsetsPartitionStatus]
 ) -> Iterator[tuple[int, str, str]]:
     """Likewise of the used logs of partitions without a record. While nobody leads, also of those that another log
     names: a restored record can be older than the logs, and who is elected has to reach all that its own log names.
@@ -103,7 +116,7 @@ def _places_by_pods(
     for pod in pods:
         for index, view in pod.replicas.items():
             status = partitions.get(index)
-            if index not in topic.layout.indexes or not view.used or not view.log_id:
+            if index not in indexes or not view.used or not view.log_id:
                 continue
             only_named = status is not None and status.replicas and status.state is not PartitionState.LED
             if status is None or not status.replicas or (only_named and (index, view.log_id) in named):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import LeadershipRecord, OffsetsPartition, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import Action, WritePartitionStatus, WriteTopicStatus
@@ -28,14 +29,27 @@ class Objects:
     refused: tuple[tuple[OffsetsPartition, Reason, str], ...]
 
 
-def sort_objects(seen: Observation, topic: OffsetsTopic | None) -> Objects:
-    """Sort the partitions of the observation. `topic`: the topic that the cluster uses, if it has one."""
+def used_topics(seen: Observation) -> tuple[OffsetsTopic, ...]:
+    """The topics that the cluster uses: the oldest resource of each internal topic, that of the groups first. Without
+    that one there is none: pods have no image without it.
+    """
+    if seen.cluster is None:
+        return ()
+    oldest: dict[str, OffsetsTopic] = {}
+    for each in seen.topics:
+        oldest.setdefault(each.spec.topic, each)
+    return tuple(oldest[name] for name in INTERNAL_TOPICS if name in oldest) if OFFSETS.name in oldest else ()
+
+
+def sort_objects(seen: Observation, used: Sequence[OffsetsTopic]) -> Objects:
+    """Sort the partitions of the observation. `used`: the topics that the cluster uses."""
     shown: dict[int, OffsetsPartition] = {}
-    wanted = frozenset(indexes(topic) if topic is not None else ())
+    by_name = {each.metadata.name: each for each in used}
     topics = {each.metadata.name for each in seen.topics}
     refused: list[tuple[OffsetsPartition, Reason, str]] = []
-    lines = topic.status.leaderships.values() if topic is not None else ()
+    lines = [line for each in used for line in each.status.leaderships.values()]
     known_uids = {LeadershipRecord.parse(line).uid for line in lines}
+    wanted = {name: frozenset(indexes(each)) for name, each in by_name.items()}
     # Of two objects with the same index the one with replicas counts, and of two such the older one.
     ranked = sorted(
         seen.partitions,
@@ -47,23 +61,24 @@ def sort_objects(seen: Observation, topic: OffsetsTopic | None) -> Objects:
     )
     for partition in ranked:
         name, index = partition.spec.topic_ref.name, partition.spec.index
+        topic = by_name.get(name)
         if name not in topics:
             refused.append((partition, Reason.TOPIC_NOT_FOUND, f"OffsetsTopic {name} does not exist"))
-        elif topic is None:
+        elif seen.cluster is None:
             refused.append((partition, Reason.CLUSTER_NOT_FOUND, f"CoordinatorCluster {seen.name} does not exist"))
-        elif name != topic.metadata.name:
+        elif topic is None:
             refused.append((partition, Reason.DUPLICATE_TOPIC, f"OffsetsTopic {name} is not used: see its conditions"))
-        elif index in wanted and index not in shown:
+        elif index in wanted[name] and index not in shown:
             shown[index] = partition
         elif is_retired(topic, index):
             refused.append((partition, Reason.RETIRED, "a re-shard has replaced it; its logs are kept"))
-        elif index not in wanted:
+        elif index not in wanted[name]:
             has = topic.layout.partitions
             refused.append((partition, Reason.INDEX_OUT_OF_RANGE, f"OffsetsTopic {name} has {has} partitions"))
         else:
             other = shown[index].metadata.name
             refused.append((partition, Reason.DUPLICATE_INDEX, f"OffsetsPartition {other} has index {index} already"))
-    recorded = {index: as_recorded(topic, each) for index, each in shown.items()} if topic is not None else {}
+    recorded = {index: as_recorded(by_name[each.spec.topic_ref.name], each) for index, each in shown.items()}
     return Objects(recorded, shown, tuple(refused))
 
 
@@ -76,10 +91,13 @@ def refuse_partitions(objects: Objects, time: str) -> Iterator[Action]:
             yield WritePartitionStatus(partition, status)
 
 
-def refuse_topics(seen: Observation, used: OffsetsTopic | None, time: str) -> Iterator[Action]:
-    """Write to the status of each topic that no cluster uses why that is: a wrong name, or an older topic."""
+def refuse_topics(seen: Observation, used: Sequence[OffsetsTopic], time: str) -> Iterator[Action]:
+    """Write to the status of each topic that no cluster uses why that is: a wrong name, an older topic, or no topic of
+    the groups."""
+    by_topic = {each.spec.topic: each for each in used}
     for topic in seen.topics:
-        if topic is used:
+        older = by_topic.get(topic.spec.topic)
+        if topic is older:
             continue
         if seen.cluster is None:
             verdict = Verdict(
@@ -88,12 +106,18 @@ def refuse_topics(seen: Observation, used: OffsetsTopic | None, time: str) -> It
                 " create it, or delete this topic and create it with another spec.clusterRef",
                 stalled=True,
             )
+        elif older is None:
+            verdict = Verdict(
+                Reason.NO_TOPIC,
+                f"CoordinatorCluster {seen.name} has no OffsetsTopic of {OFFSETS.name}, whose groups the transactions"
+                " are about: create one",
+                stalled=True,
+            )
         else:
-            older = seen.topics[0].metadata.name
             verdict = Verdict(
                 Reason.DUPLICATE_TOPIC,
-                f"CoordinatorCluster {seen.name} has the older OffsetsTopic {older}, and one is all it can have:"
-                " delete the one that is not meant",
+                f"CoordinatorCluster {seen.name} has the older OffsetsTopic {older.metadata.name} of"
+                f" {topic.spec.topic}, and one is all it can have: delete the one that is not meant",
                 stalled=True,
             )
         status = topic_status(topic, (), verdict, time)

@@ -51,7 +51,7 @@ class PodView:
     does not hear. `fencing_token`: the highest that it has seen (-1: none). `node`, `zone`: where it runs, "" if
     unknown. `outdated`: it runs an older template than declared. `cordoned`: it, or its node, is about to be emptied.
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
-    of the same name apart. `cluster_id`, `layout`: of the last image that its volume has taken ("" and None: none).
+    of the same name apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
     `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
     other listeners than the Internal one, by name.
     """
@@ -77,7 +77,7 @@ class PodView:
     node_lost: bool = False
     uid: str = ""
     cluster_id: str = ""
-    layout: Layout | None = None
+    layouts: tuple[Layout, ...] = ()
     container_image: str = ""
     trouble: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)

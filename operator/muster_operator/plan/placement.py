@@ -49,21 +49,23 @@ def absent_pods(seen: Observation) -> str:
     return ""
 
 
-def place_new(seen: Observation, records: Mapping[int, OffsetsPartition]) -> Mapping[int, Decision]:
-    """Decide about the partitions without replicas and without a used log on the pods that answer, by index.
+def place_new(
+    seen: Observation, topic: OffsetsTopic, records: Mapping[int, OffsetsPartition]
+) -> Mapping[int, Decision]:
+    """Decide about the topic's partitions without replicas and without a used log on the pods that answer, by index.
 
     They wait until every declared pod answers: another volume can have the log of such a partition, and an empty log
     would lose what was committed.
     """
-    unplaced = [each for each in records.values() if not each.status.replicas]
+    unplaced = [each for index, each in records.items() if not each.status.replicas and index in topic.numbers]
     placed = [each for each in records.values() if each.status.replicas]
-    if too_few := too_few_pods(seen, seen.topics[0]):
+    if too_few := too_few_pods(seen, topic):
         return {each.spec.index: stalled(each.status, Reason.TOO_FEW_PODS, too_few) for each in unplaced}
     if missing := missing_pods(seen):
         waiting = f"waits for {missing} before it gets its place"
         return {each.spec.index: _pending(each, waiting) for each in unplaced}
     staying = [pod for pod in seen.pods if not pod.cordoned] or seen.pods
-    places = place(unplaced, placed, staying, seen.topics[0].spec.replication_factor)
+    places = place(unplaced, placed, staying, topic.spec.replication_factor)
     decisions = {}
     for each in unplaced:
         chosen = places[each.metadata.name]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from muster_operator.api.models import (
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
+    OffsetsTopicStatus,
     PartitionState,
 )
 from muster_operator.plan.actions import (
@@ -36,11 +38,11 @@ from muster_operator.plan.decision import Decision
 from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
-from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects
+from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects, used_topics
 from muster_operator.plan.observation import CallKind, Observation
 from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
-from muster_operator.plan.reshard import dropped, indexes, is_retired, next_phase, set_fences
+from muster_operator.plan.reshard import dropped, indexes, is_retired, is_under_way, next_phase, set_fences
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import removable
@@ -64,84 +66,134 @@ CHANGES_AT_ONCE = 5
 """How many partitions change their sets at the same time: each change copies a log."""
 
 
+@dataclass(frozen=True, slots=True)
+class _TopicPlan:
+    """What is decided of one topic, over its own partitions and its own record."""
+
+    topic: OffsetsTopic
+    statuses: Mapping[int, OffsetsPartitionStatus]
+    record: RecordLeadership | None
+    resharded: OffsetsTopicStatus | None
+    verdict: Verdict
+
+
 def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     """The actions that the observation asks for. `now`: seconds since 1970, only for the times in status."""
     time, cluster = format_time(now), seen.cluster
-    topic = seen.topics[0] if cluster is not None and seen.topics else None
-    objects = sort_objects(seen, topic)
+    topics = used_topics(seen)
+    objects = sort_objects(seen, topics)
     if cluster is not None and cluster.spec.suspend:
         recorded = [each.status for each in objects.recorded.values()]
         return tuple(_cluster(seen, cluster, recorded, None, time, identify(seen)))
     if cluster is not None and cluster.spec.hibernate:
-        return tuple(hibernate(seen, cluster, topic, objects, time))
+        return tuple(hibernate(seen, cluster, topics, objects, time))
     refusals = tuple(refuse_partitions(objects, time))
-    others = tuple(refuse_topics(seen, topic, time))
+    others = tuple(refuse_topics(seen, topics, time))
     if cluster is None:
         return (*refusals, *others)
     identity = identify(seen)
     seen = without_strangers(seen, identity.cluster_id)
-    if topic is None:
+    if not topics:
         return (*refusals, *others, *_cluster(seen, cluster, [], None, time, identity))
-    layout, conflict = lost_layout(seen, topic)
-    if layout is not None:  # nothing is decided about partitions that may be the wrong ones
-        return (RecordReshard(topic, replace(topic.status, layout=layout)), *refusals, *others)
-    if conflict:
-        verdict = Verdict(Reason.LAYOUT_CONFLICT, conflict, stalled=True)
-        return (
-            *refusals,
-            *_topic(topic, (), verdict, time),
-            *others,
-            *_cluster(seen, cluster, [], verdict, time, identity),
-        )
+    for topic in topics:
+        layout, conflict = lost_layout(seen, topic)
+        if layout is not None:  # nothing is decided about partitions that may be the wrong ones
+            return (RecordReshard(topic, replace(topic.status, layout=layout)), *refusals, *others)
+        if conflict:
+            verdict = Verdict(Reason.LAYOUT_CONFLICT, conflict, stalled=True)
+            return (
+                *refusals,
+                *_topic(topic, (), verdict, time),
+                *others,
+                *_cluster(seen, cluster, [], verdict, time, identity),
+            )
 
-    seen = emptying_surplus(seen, topic)
+    seen = emptying_surplus(seen, topics)
     found = read_logs(seen, objects.recorded)
     objects = with_fields(objects, recorded={**objects.recorded, **found.adopted})
-    facts = _facts(seen, topic, objects)
-    decisions = _decide(seen, objects, facts, found, time)
+    tally = _count(seen, objects)  # one for all topics: what goes on at once goes on in the same pods
+    expected = {index for topic in topics for index in indexes(topic)}
+    rebalance_after_s = parse_duration(cluster.spec.failover.rebalance_after)
+    emptying = next_to_restart(seen, rebalance_after_s) if _is_settled(expected, objects) else ""
+    facts = [_facts(seen, topic, tally, emptying) for topic in topics]
+    decisions = {
+        index: decision
+        for topic, those in zip(topics, facts, strict=True)
+        for index, decision in _decide(seen, topic, objects, those, found, time).items()
+    }
+    may_reshard = len(topics) == 1
+    plans = [_plan_topic(seen, topic, objects, decisions, time, may_reshard=may_reshard) for topic in topics]
     statuses = {index: decision.status for index, decision in decisions.items()}
-    record = _record(topic, objects, statuses)
     shown = [
         WritePartitionStatus(objects.shown[index], status)
         for index, status in statuses.items()
         if status != objects.shown[index].status
     ]
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
-    image = publish(seen, topic, statuses, identity.cluster_id) if identity.cluster_id else None
+    image = publish(seen, topics, statuses, identity.cluster_id) if identity.cluster_id else None
     ordered = list(statuses.values())
-    incomplete = incomplete_sets(topic, objects.recorded, statuses)
-    too_few = too_few_pods(seen, topic) or absent_pods(seen)
-    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
-    resharded = next_phase(seen, topic, time)
-    # The topic's status has three kinds of compare-and-swap writes. A plan has only the most urgent one of them.
-    told = () if resharded or record else _topic(topic, ordered, verdict, time)
     return (
-        *((record,) if record else ()),
+        *(each.record for each in plans if each.record),
         *elections,
         *((image,) if image else ()),
         *shown,
-        *((RecordReshard(topic, resharded),) if resharded and not record else ()),
-        *set_fences(seen, topic),
-        *dropped(seen, topic),
-        *_missing(topic, objects),
-        *_replicas(seen, topic, decisions),
+        *(RecordReshard(each.topic, each.resharded) for each in plans if each.resharded and not each.record),
+        *(fence for topic in topics for fence in set_fences(seen, topic)),
+        *(removal for topic in topics for removal in dropped(seen, topic)),
+        *(action for topic in topics for action in _missing(topic, objects)),
+        *(action for topic in topics for action in _replicas(seen, topic, decisions)),
         *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
-        *restart(seen, facts, indexes(topic), statuses),
+        *restart(seen, facts[0], expected, statuses),
         *refusals,
-        *told,
+        *(write for each in plans for write in _told(each, time)),
         *others,
-        *_cluster(seen, cluster, ordered, _of_cluster(seen, topic, ordered, verdict), time, identity),
+        *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, ordered), time, identity),
     )
 
 
+def _plan_topic(
+    seen: Observation,
+    topic: OffsetsTopic,
+    objects: Objects,
+    decisions: Mapping[int, Decision],
+    time: str,
+    *,
+    may_reshard: bool,
+) -> _TopicPlan:
+    """`may_reshard`: False if another topic's records name the partitions of this one (ADR 28)."""
+    statuses = {index: decision.status for index, decision in decisions.items() if index in topic.numbers}
+    incomplete = incomplete_sets(topic, objects.recorded, statuses)
+    ordered = list(statuses.values())
+    too_few = too_few_pods(seen, topic) or absent_pods(seen)
+    verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
+    resharded = next_phase(seen, topic, time) if may_reshard or is_under_way(topic) else None
+    if not may_reshard and topic.spec.reshard is not None and not is_under_way(topic):
+        text = "spec.reshard is ignored: a cluster with transactions cannot be re-sharded yet"
+        verdict = with_fields(verdict, message=f"{verdict.message}; {text}")
+    return _TopicPlan(topic, statuses, _record(topic, objects, statuses), resharded, verdict)
+
+
+def _told(planned: _TopicPlan, time: str) -> tuple[WriteTopicStatus, ...]:
+    """A topic's status has three kinds of compare-and-swap writes. A plan has only the most urgent one of them."""
+    if planned.resharded or planned.record:
+        return ()
+    return _topic(planned.topic, list(planned.statuses.values()), planned.verdict, time)
+
+
 def _of_cluster(
-    seen: Observation, topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus], verdict: Verdict
+    seen: Observation, plans: Sequence[_TopicPlan], partitions: Sequence[OffsetsPartitionStatus]
 ) -> Verdict:
-    """The verdict of the topic, or what goes on with the pods, unless partitions have no leader and get none."""
+    """The verdict of the topic that is worst off, or what goes on with the pods, unless partitions have no leader and
+    get none."""
+    verdicts = [each.verdict for each in plans]
+    worst = min(verdicts, key=lambda each: (not each.stalled, each.ready))
+    if worst.reason is Reason.ALL_LED:
+        worst = Verdict(Reason.ALL_LED, f"all {len(partitions)} partitions are led", ready=True)
     if any(each.state in (PartitionState.LEADERLESS, PartitionState.STALLED) for each in partitions):
-        return verdict
-    return scale_down(seen, topic, partitions) or verdict_of_rollout(seen) or verdict
+        return worst
+    topics = [each.topic for each in plans]
+    return scale_down(seen, topics, partitions) or verdict_of_rollout(seen) or worst
 
 
 def _topic(
@@ -156,30 +208,30 @@ def _record(
 ) -> RecordLeadership | None:
     before = topic.status.leaderships
     retired = {index for index in before if is_retired(topic, int(index))}
-    after = next_record(before, objects.shown, statuses, retired)
+    shown = {index: each for index, each in objects.shown.items() if index in topic.numbers}
+    after = next_record(before, shown, statuses, retired)
     return RecordLeadership(topic, after) if after != before else None
 
 
-def _facts(seen: Observation, topic: OffsetsTopic, objects: Objects) -> ClusterFacts:
+def _facts(seen: Observation, topic: OffsetsTopic, tally: Tally, emptying: str) -> ClusterFacts:
     assert seen.cluster is not None
     spec = seen.cluster.spec
-    rebalance_after_s = parse_duration(spec.failover.rebalance_after)
     return ClusterFacts(
         pods={pod.name: pod for pod in seen.pods},
         replication_factor=topic.spec.replication_factor,
         declared=spec.pods,
-        rebalance_after_s=rebalance_after_s,
+        rebalance_after_s=parse_duration(spec.failover.rebalance_after),
         replace_after_s=parse_duration(spec.failover.replace_after),
-        emptying=next_to_restart(seen, rebalance_after_s) if _is_settled(topic, objects) else "",
-        tally=_count(seen, objects),
+        emptying=emptying,
+        tally=tally,
     )
 
 
-def _is_settled(topic: OffsetsTopic, objects: Objects) -> bool:
+def _is_settled(expected: Collection[int], objects: Objects) -> bool:
     """Whether a rollout may go on. A partition that lacks a leader or a copy may need the pod that would go next."""
     statuses = {index: each.status for index, each in objects.recorded.items()}
     moving = (each for each in statuses.values() if each.state is not PartitionState.ELECTING)
-    return statuses.keys() >= {*indexes(topic)} and all(map(is_whole, moving))
+    return statuses.keys() >= {*expected} and all(map(is_whole, moving))
 
 
 def _count(seen: Observation, objects: Objects) -> Tally:
@@ -211,15 +263,16 @@ def _is_moving(seen: Observation, partition: OffsetsPartition) -> bool:
 
 
 def _decide(
-    seen: Observation, objects: Objects, facts: ClusterFacts, found: Found, time: str
+    seen: Observation, topic: OffsetsTopic, objects: Objects, facts: ClusterFacts, found: Found, time: str
 ) -> Mapping[int, Decision]:
-    """One decision per partition, by index, each with the status as it is to be recorded."""
-    clear = {index: each for index, each in objects.recorded.items() if index not in found.unclear}
+    """One decision per partition of the topic, by index, each with the status as it is to be recorded."""
+    all_clear = {index: each for index, each in objects.recorded.items() if index not in found.unclear}
+    clear = {index: each for index, each in all_clear.items() if index in topic.numbers}
     placed = {index: each for index, each in clear.items() if each.status.replicas}
     decisions = {index: decide(each, facts, seen.attempts.get(each.metadata.name)) for index, each in placed.items()}
-    decisions |= found.unclear
+    decisions |= {index: decision for index, decision in found.unclear.items() if index in topic.numbers}
     if len(placed) < len(clear):
-        decisions |= place_new(seen, clear)
+        decisions |= place_new(seen, topic, all_clear)
     return {
         index: _with_conditions(seen, objects.recorded[index], decision, time)
         for index, decision in sorted(decisions.items())
@@ -238,7 +291,11 @@ def _missing(topic: OffsetsTopic, objects: Objects) -> Iterator[Action]:
 
 
 def _replicas(seen: Observation, topic: OffsetsTopic, decisions: Mapping[int, Decision]) -> Iterator[Action]:
-    creating = {index: decision.create_on for index, decision in decisions.items() if decision.create_on}
+    creating = {
+        index: decision.create_on
+        for index, decision in decisions.items()
+        if decision.create_on and index in topic.numbers
+    }
     for pod in seen.pods if creating else ():
         indexes = tuple(index for index, pods in creating.items() if pod.name in pods)
         if indexes and (CallKind.CREATE, pod.name) not in seen.busy:

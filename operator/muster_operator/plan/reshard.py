@@ -48,9 +48,15 @@ def indexes(topic: OffsetsTopic) -> tuple[int, ...]:
     return (*topic.layout.indexes, *new)
 
 
+def is_under_way(topic: OffsetsTopic) -> bool:
+    """Whether a re-shard has begun and has not ended."""
+    reshard = topic.status.reshard
+    return reshard is not None and reshard.phase not in (ReshardPhase.DONE, ReshardPhase.ABORTED)
+
+
 def is_retired(topic: OffsetsTopic, index: int) -> bool:
     """Whether the partition belonged to an earlier layout, or to a re-shard that was taken back."""
-    return 0 <= index < _first_free(topic) and index not in indexes(topic)
+    return topic.numbers.start <= index < _first_free(topic) and index not in indexes(topic)
 
 
 def _first_free(topic: OffsetsTopic) -> int:
@@ -88,9 +94,10 @@ def _begin(seen: Observation, topic: OffsetsTopic, now: str) -> ReshardStatus | 
         return None
     if before is not None and before.generation >= topic.metadata.generation:
         return None
+    there = {index for pod in seen.pods for index in pod.replicas}
     return ReshardStatus(
         ReshardPhase.PREPARING,
-        base=max([_first_free(topic), *(index + 1 for pod in seen.pods for index in pod.replicas)]),
+        base=max([_first_free(topic), *(index + 1 for index in there if index in topic.numbers)]),
         partitions=wanted.partitions,
         generation=topic.metadata.generation,
         start_time=now,
@@ -224,7 +231,8 @@ def set_fences(seen: Observation, topic: OffsetsTopic) -> Iterator[SetFences]:
     Without any record of a re-shard, partitions that clients of every pod are sent to are opened: it is lost.
     """
     reshard = topic.status.reshard
-    if reshard is None and {pod.layout for pod in seen.pods if pod.is_up} != {topic.layout}:
+    told = {next((each for each in pod.layouts if each.base in topic.numbers), None) for pod in seen.pods if pod.is_up}
+    if reshard is None and told != {topic.layout}:
         return
     leaders = _leaders(seen.pods)
     by_pod: dict[str, list[SetFence]] = defaultdict(list)

@@ -14,17 +14,17 @@ from dataclasses import replace
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
 from muster_operator.plan.hints import patch
-from muster_operator.plan.objects import sort_objects
+from muster_operator.plan.objects import sort_objects, used_topics
 from muster_operator.plan.observation import Observation, PodView, ordinal_of
 from muster_operator.plan.reshard import indexes
 from muster_operator.plan.verdict import Verdict
 
 
-def emptying_surplus(seen: Observation, topic: OffsetsTopic) -> Observation:
+def emptying_surplus(seen: Observation, topics: Sequence[OffsetsTopic]) -> Observation:
     """The observation in which pods above spec.pods are to be emptied, if those that stay can hold all replicas."""
     assert seen.cluster is not None
     declared = seen.cluster.spec.pods
-    if topic.spec.replication_factor > declared or not _surplus(seen):
+    if max(each.spec.replication_factor for each in topics) > declared or not _surplus(seen):
         return seen
     pods = tuple(replace(pod, cordoned=True) if pod.node_id >= declared else pod for pod in seen.pods)
     return replace(seen, pods=pods)
@@ -36,34 +36,37 @@ def pods_to_run(seen: Observation) -> int:
     if seen.cluster.spec.hibernate:
         return 0
     declared = seen.cluster.spec.pods
-    topic = seen.topics[0] if seen.topics else None
-    records = sort_objects(seen, topic).recorded
-    lost = topic is not None and any(index not in records for index in indexes(topic))
+    topics = used_topics(seen)
+    records = sort_objects(seen, topics).recorded
+    lost = any(index not in records for topic in topics for index in indexes(topic))
     lost = lost or any(not each.status.replicas for each in records.values())
     # While a record is lost, a volume of a pod that is not declared any more may have the log.
     volumes = seen.volumes if lost else 0
     named = {ordinal_of(pod) for each in records.values() for pod in _pods_of(each.status)}
-    needed = {pod.node_id for pod in _surplus(seen) if _is_needed(pod, topic, records)}
+    needed = {pod.node_id for pod in _surplus(seen) if _is_needed(pod, topics, records)}
     return max([declared, volumes, *(ordinal + 1 for ordinal in named | needed)])
 
 
-def _is_needed(pod: PodView, topic: OffsetsTopic | None, records: Mapping[int, OffsetsPartition]) -> bool:
+def _is_needed(pod: PodView, topics: Sequence[OffsetsTopic], records: Mapping[int, OffsetsPartition]) -> bool:
     """Whether the pod has a log that is still to be deleted, or can have one of a partition whose record is lost."""
     known = {index for index, each in records.items() if each.status.replicas}
-    wanted: Collection[int] = pod.replicas if topic is None else indexes(topic)
+    wanted: Collection[int] = {index for each in topics for index in indexes(each)} if topics else pod.replicas
     if not pod.is_up:
-        return topic is None or any(index not in known for index in wanted)
+        return not topics or any(index not in known for index in wanted)
     left = any(each.pod == pod.name for record in records.values() for each in record.status.left)
     return left or any(view.used and index in wanted and index not in known for index, view in pod.replicas.items())
 
 
-def scale_down(seen: Observation, topic: OffsetsTopic, partitions: Sequence[OffsetsPartitionStatus]) -> Verdict | None:
+def scale_down(
+    seen: Observation, topics: Sequence[OffsetsTopic], partitions: Sequence[OffsetsPartitionStatus]
+) -> Verdict | None:
     """What to say of pods above spec.pods; None if there are none."""
     assert seen.cluster is not None
     cluster, declared = seen.cluster, seen.cluster.spec.pods
     surplus = [pod.name for pod in _surplus(seen)]
     if not surplus:
         return None
+    topic = max(topics, key=lambda each: each.spec.replication_factor)
     pods, factor = ", ".join(surplus), topic.spec.replication_factor
     back = patch("coordinatorcluster", cluster.metadata, {"pods": declared + len(surplus)})
     if factor > declared:

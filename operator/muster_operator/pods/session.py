@@ -132,7 +132,7 @@ class PodSession:
             container_image=info.image,
             trouble=info.trouble,
             endpoints=info.endpoints,
-            layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
+            layouts=tuple(Layout(*each) for each in status.layouts),
         )
 
     async def while_it_runs(self, call: Coroutine[Any, Any, T]) -> T:

@@ -10,8 +10,8 @@ from muster_operator.steps.context import Context, Outcome
 
 async def create_partitions(context: Context, actions: Sequence[Action]) -> Outcome | None:
     """Before replicas are placed, which needs the objects to record the place in. Existing ones are not touched."""
-    todo = next((each for each in actions if isinstance(each, CreatePartitions)), None)
-    if todo is None:
-        return None
-    await context.store.create_partitions(todo.topic, todo.indexes)
-    return Outcome("PartitionsCreated", f"{len(todo.indexes)} of topic {todo.topic.metadata.name}")
+    todo = [each for each in actions if isinstance(each, CreatePartitions)]
+    for each in todo:
+        await context.store.create_partitions(each.topic, each.indexes)
+    created = ", ".join(f"{len(each.indexes)} of topic {each.topic.metadata.name}" for each in todo)
+    return Outcome("PartitionsCreated", created) if todo else None

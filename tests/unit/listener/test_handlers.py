@@ -10,11 +10,12 @@ import pytest
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
+from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
 from muster_coordinator.shard.ports import Answer
-from muster_coordinator.wire.apis import APIS
+from muster_coordinator.wire.transaction_apis import ALL_APIS
 
 
 class Asked:
@@ -47,15 +48,15 @@ def image(*, version: int = 1, leaders: tuple[PartitionLeader, ...] = ()) -> Met
 
 def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
     asked = Asked(version)
-    handler_table(view, {}, refuse_early)[type(request)](request, asked)  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, PodConnections(1))[type(request)](request, asked)  # type: ignore[arg-type]
     (response,) = asked.got
     return response
 
 
 @pytest.mark.interpreted
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
-    handlers = handler_table(ClusterView(), {}, refuse_early)
-    for api in APIS.values():
+    handlers = handler_table(ClusterView(), {}, refuse_early, PodConnections(1))
+    for api in ALL_APIS:
         decoded = get_type_hints(api.decode_request)["return"]
         for request_type in get_args(decoded) or (decoded,):
             assert request_type in handlers, api.name
@@ -84,7 +85,9 @@ def test_older_image_is_refused_and_the_same_one_taken_again() -> None:
     [(w.KEY_TYPE_TRANSACTION, 15, True), (w.KEY_TYPE_SHARE, 42, False), (9, 42, True)],
 )
 def test_other_coordinators_are_refused(key_type: int, code: int, text: bool) -> None:
-    found = ask(ClusterView(), w.FindCoordinatorRequest(key_type, ("x",))).coordinators[0]
+    view = ClusterView()
+    view.update(image())
+    found = ask(view, w.FindCoordinatorRequest(key_type, ("x",))).coordinators[0]
     assert found.error_code == code
     assert bool(found.error_message) is text
 
@@ -192,7 +195,7 @@ def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
             refusals.append(code)
 
     heartbeat = m.HeartbeatRequest("g", 1, "m", None)
-    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, PodConnections(1))[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     view.update(image())
-    handler_table(view, {}, refuse_early)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, PodConnections(1))[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     assert refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]

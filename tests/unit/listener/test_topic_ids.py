@@ -8,7 +8,8 @@ import pytest
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
-from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, topic_id
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import DeclaredTopic, MetadataImage
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests import cluster as w
@@ -101,10 +102,10 @@ def test_fetch_of_several_groups_by_id(client: Client) -> None:
 
 
 def test_fetch_of_all_topics_leaves_out_what_has_no_id(client: Client) -> None:
-    found = tuple((name, FOUND) for name in ("orders", "undeclared", OFFSETS_TOPIC))
+    found = tuple((name, FOUND) for name in ("orders", "undeclared", OFFSETS.name))
     client.coordinator = m.OffsetFetchResponse("g0", 0, found)
     (group,) = client.fetch(None)
-    assert group.topics == ((ORDERS, FOUND), (topic_id(OFFSETS_TOPIC), FOUND))
+    assert group.topics == ((ORDERS, FOUND), (topic_id(OFFSETS.name), FOUND))
     assert client.routed[0].topics is None
 
 

@@ -155,7 +155,7 @@ class Model:
             lost_peers=frozenset(status.lost_peers),
             steady_s=self.steady_s,
             cluster_id=status.cluster_id,
-            layout=Layout(status.offsets_base, status.offsets_partitions) if status.offsets_partitions else None,
+            layouts=tuple(Layout(*each) for each in status.layouts),
         )
 
     # The store

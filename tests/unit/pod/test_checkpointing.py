@@ -217,6 +217,6 @@ async def test_checkpoint_below_the_tombstone_horizon_is_left_aside(pod: Checkpo
 async def test_checkpoint_of_another_version_is_left_aside(
     pod: CheckpointedPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod.checkpointer, "_version", 99)
+    monkeypatch.setattr(pod.checkpointer, "_version", lambda host: 99)
     await pod.checkpointer.work()
     assert await pod.load_again(2) == 51

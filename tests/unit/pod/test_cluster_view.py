@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
-from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
@@ -74,7 +75,7 @@ def test_metadata_of_the_offsets_topic_shows_the_leader_that_find_coordinator_na
     view.update(msgspec.structs.replace(IMAGE, offsets_partitions=1))
     answers: list[w.MetadataResponse] = []
     exchange: Any = SimpleNamespace(version=9, answer=answers.append)
-    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS.name, bytes(16)),)), exchange)
     (partition,) = answers[0].topics[0].partitions
     assert (partition.leader_id, partition.leader_epoch) == shown
 
@@ -103,11 +104,11 @@ def test_after_a_reshard_groups_hash_with_the_new_count_into_new_indexes_that_cl
     after = {group: view.partition_of(group) for group in before}
     assert set(before.values()) == {0, 1}
     assert after == {group: 50 + partition_for(group, 3) for group in before}
-    assert [view.has(OFFSETS_TOPIC, number) for number in (0, 2, 3, 50)] == [True, True, False, False]
+    assert [view.has(OFFSETS.name, number) for number in (0, 2, 3, 50)] == [True, True, False, False]
     assert view.own_index(1) == 51
     answers: list[w.MetadataResponse] = []
     exchange: Any = SimpleNamespace(version=9, answer=answers.append)
-    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),)), exchange)
+    ClusterHandlers(view).metadata(w.MetadataRequest((w.MetadataRequestTopic(OFFSETS.name, bytes(16)),)), exchange)
     [topic] = answers[0].topics
     assert [(each.partition, each.leader_id) for each in topic.partitions] == [(0, -1), (1, 2), (2, -1)]
 
@@ -172,5 +173,5 @@ def test_coordinator_of_a_group_is_where_the_client_reaches_it_or_not_available(
     request = w.FindCoordinatorRequest(w.KEY_TYPE_GROUP, (groups_of(partition),))
     [found] = asked(listener, "find_coordinator", request).coordinators
     assert (found.node_id, found.host, found.port) == leader
-    [topic] = asked(listener, "metadata", w.MetadataRequest((w.MetadataRequestTopic(OFFSETS_TOPIC, bytes(16)),))).topics
+    [topic] = asked(listener, "metadata", w.MetadataRequest((w.MetadataRequestTopic(OFFSETS.name, bytes(16)),))).topics
     assert topic.partitions[partition].leader_id == leader[0]

@@ -56,7 +56,7 @@ class PodUnderTest:
             settings=self.settings,
             clock=SystemClock(),
             peers=NoPeers(),
-            new_machine=lambda: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
+            new_machine=lambda number: GroupCoordinator(GroupConfig(), AnyTopic(), lambda: "suffix"),
             events=PodEvents(),
             must_restart=self.asked_to_restart.set,
         )

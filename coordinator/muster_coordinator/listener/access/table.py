@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster_coordinator.listener.access import cluster, groups, offsets, topics
+from muster_coordinator.listener.access import cluster, groups, offsets, topics, transactions
 from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import transactions as t
 from muster_coordinator.security.acls import Authorizer, Operation
 
 OPEN = frozenset({w.ApiVersionsRequest, w.OtherProtocolRequest, w.SaslHandshakeRequest, w.SaslAuthenticateRequest})
@@ -63,4 +64,10 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         m.SyncGroupRequest: reads_group,
         m.HeartbeatRequest: reads_group,
         m.LeaveGroupRequest: reads_group,
+        t.InitProducerIdRequest: transactions.init_producer_id,
+        t.AddPartitionsToTxnRequest: transactions.add_partitions,
+        t.AddOffsetsToTxnRequest: transactions.add_offsets,
+        t.EndTxnRequest: transactions.own_transaction,
+        t.DescribeTransactionsRequest: transactions.describe_transactions,
+        t.ListTransactionsRequest: transactions.list_transactions,
     }

@@ -8,10 +8,12 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
-from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView, is_legal_topic_name
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS
+from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire.apis import api_versions_response
+from muster_coordinator.wire.transaction_apis import ALL_APIS, TRANSACTION_FEATURES
 
 _BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
 _ID_WITHOUT_NAME = (10, 11)  # versions of Metadata that have topic ids but cannot ask by them (KAFKA-12701)
@@ -34,7 +36,10 @@ class ClusterHandlers:
         self._listener = listener
 
     def api_versions(self, request: w.ApiVersionsRequest, exchange: Exchange) -> None:
-        exchange.answer(api_versions_response(request))
+        if self._view.has_transactions:
+            exchange.answer(api_versions_response(request, ALL_APIS, TRANSACTION_FEATURES))
+        else:
+            exchange.answer(api_versions_response(request))
 
     def sasl_handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
         """Nobody asks who the client is, or it has said so already (KafkaApis)."""
@@ -97,7 +102,7 @@ class ClusterHandlers:
         )
 
     def _coordinator(self, key_type: int, key: str) -> w.Coordinator:
-        if key_type == w.KEY_TYPE_TRANSACTION:
+        if key_type == w.KEY_TYPE_TRANSACTION and not self._view.has_transactions:
             return w.Coordinator(
                 key,
                 error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -105,9 +110,12 @@ class ClusterHandlers:
             )
         if key_type == w.KEY_TYPE_SHARE:  # as a broker without share groups
             return w.Coordinator(key, error_code=ErrorCode.INVALID_REQUEST)
-        if key_type != w.KEY_TYPE_GROUP:
+        if key_type == w.KEY_TYPE_GROUP:
+            partition = self._view.partition_of(key)
+        elif key_type == w.KEY_TYPE_TRANSACTION:
+            partition = self._view.partition_of_transactional_id(key)
+        else:
             return w.Coordinator(key, error_code=ErrorCode.INVALID_REQUEST, error_message=_MALFORMED)
-        partition = self._view.partition_of(key)
         leader = self._led_by(partition)[1] if partition is not None else None
         if leader is None:
             return w.Coordinator(key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -121,8 +129,8 @@ class ClusterHandlers:
             name = self._view.name_of(asked.topic_id)
             if name is None:
                 return w.MetadataTopic(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        if name == OFFSETS_TOPIC:
-            return self._offsets_topic()
+        if name in INTERNAL_TOPICS:
+            return self._internal_topic(name, self._view.partitions_of(name))
         if self._view.partition_count_of(name) is None:
             legal = is_legal_topic_name(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -141,24 +149,22 @@ class ClusterHandlers:
             ),
         )
 
-    def _offsets_topic(self) -> w.MetadataTopic:
-        image = self._view.image
-        if image is None:
-            return w.MetadataTopic(OFFSETS_TOPIC, error_code=ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
+    def _internal_topic(self, name: str, numbers: range) -> w.MetadataTopic:
+        """Its partitions are led by whom FindCoordinator names for their keys."""
+        if self._view.image is None:
+            return w.MetadataTopic(name, error_code=ErrorCode.LEADER_NOT_AVAILABLE, is_internal=True)
+        if not numbers:
+            return w.MetadataTopic(name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return w.MetadataTopic(
-            name=OFFSETS_TOPIC,
-            topic_id=self._view.id_of(OFFSETS_TOPIC),
+            name=name,
+            topic_id=self._view.id_of(name),
             is_internal=True,
-            partitions=tuple(
-                self._offsets_partition(number, self._view.own_index(number))
-                for number in range(len(self._view.offsets_partitions))
-            ),
+            partitions=tuple(self._led_partition(index, number) for index, number in enumerate(numbers)),
         )
 
-    def _offsets_partition(self, number: int, own_index: int) -> w.MetadataPartition:
-        """Led by whom FindCoordinator names for its groups."""
-        epoch, leader = self._led_by(own_index)
-        return self._partition(number, -1 if leader is None else leader.node_id, max(epoch, 0))
+    def _led_partition(self, index: int, number: int) -> w.MetadataPartition:
+        epoch, leader = self._led_by(number)
+        return self._partition(index, -1 if leader is None else leader.node_id, max(epoch, 0))
 
     def _partition(self, index: int, leader: int, epoch: int) -> w.MetadataPartition:
         if leader < 0:

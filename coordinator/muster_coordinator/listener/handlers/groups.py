@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.gather import Gather
-from muster_coordinator.pod.cluster_view import OFFSETS_TOPIC, ClusterView
+from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
-from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.states import ShardState
-
-SubmitEarly = Callable[[int, Any, Answer], None]
-"""(partition, request, its answer): no shard leads the partition here."""
 
 
-class GroupHandlers:
+class GroupHandlers(ShardRoutes):
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
+        super().__init__("group_id", view.partition_of, shards, submit_early)
         self._view = view
-        self._shards = shards
-        self._submit_early = submit_early
-
-    def route(self, request: Any, exchange: Answer) -> None:
-        """Hand the request to the shard of its group. Refuse it if this pod neither leads the partition nor is about
-        to."""
-        partition = self._view.partition_of(request.group_id)
-        shard = self._shards.get(partition) if partition is not None else None
-        if shard is not None:
-            shard.submit(request, exchange)
-        elif partition is None:
-            exchange.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
-            self._submit_early(partition, request, exchange)
-
-    def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
-        for index, request in enumerate(requests):
-            self.route(request, gather.part(index, request))
 
     def offset_fetch(self, request: w.OffsetFetchRequests, exchange: Exchange) -> None:
         self._spread(
@@ -65,19 +44,13 @@ class GroupHandlers:
         )
 
     def list_groups(self, request: m.ListGroupsRequest, exchange: Exchange) -> None:
-        """Every active shard of this pod; what is loading makes the whole answer an error, as in Kafka. What a re-shard
-        has replaced says nothing."""
-        states, current = (ShardState.ACTIVE, ShardState.LOADING), self._view.offsets_partitions
-        shards = [s for s in self._shards.values() if s.state in states and s.partition in current]
-
         def combine(parts: Sequence[m.ListGroupsResponse]) -> None:
-            failed = next((p.error_code for p in parts if p.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0)
-            groups = () if failed else tuple(group for part in parts for group in part.groups)
-            exchange.answer(m.ListGroupsResponse(failed, groups))
+            if is_loading(parts):
+                exchange.answer(m.ListGroupsResponse(int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
+                return
+            exchange.answer(m.ListGroupsResponse(0, tuple(group for part in parts for group in part.groups)))
 
-        gather = Gather(len(shards), combine)
-        for index, shard in enumerate(shards):
-            shard.submit(request, gather.part(index, request))
+        self._ask_all(request, self._view.offsets_partitions, combine)
 
     def write_txn_markers(self, request: w.WriteTxnMarkersRequest, exchange: Exchange) -> None:
         """Inter-broker: a transaction coordinator ends transactions on offsets partitions that this pod leads.
@@ -124,8 +97,8 @@ class GroupHandlers:
                     marker.transaction_version,
                 ),
             )
-            shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS_TOPIC else None
-            if topic != OFFSETS_TOPIC or not self._view.has(topic, partition):
+            shard = self._shards.get(self._view.own_index(partition)) if topic == OFFSETS.name else None
+            if topic != OFFSETS.name or not self._view.has(topic, partition):
                 part.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif shard is None:
                 part.refuse(ErrorCode.NOT_COORDINATOR)

@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
-from muster_coordinator.listener.handlers.groups import GroupHandlers, SubmitEarly
+from muster_coordinator.listener.handlers.groups import GroupHandlers
+from muster_coordinator.listener.handlers.routes import SubmitEarly
 from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
 from muster_coordinator.listener.handlers.topics import TopicHandlers
+from muster_coordinator.listener.handlers.transactions import TransactionHandlers
+from muster_coordinator.listener.handlers.txn_offsets import TxnOffsetHandlers
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import transactions as t
 from muster_coordinator.shard.shard import Shard
 
 
 def handler_table(
-    view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly, listener: str = ""
+    view: ClusterView,
+    shards: Mapping[int, Shard],
+    submit_early: SubmitEarly,
+    connections: PodConnections,
+    listener: str = "",
 ) -> dict[type, Handler]:
     """Request type -> handler, for a listener. Every served API decodes to a type in here, which a test checks."""
     cluster = ClusterHandlers(view, listener)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
+    transactions = TransactionHandlers(view, shards, submit_early)
+    txn_offsets = TxnOffsetHandlers(view, shards, groups, transactions, connections)
     by_id = TopicIdHandlers(view, groups.route)
     return {
         w.ApiVersionsRequest: cluster.api_versions,
@@ -47,5 +58,11 @@ def handler_table(
         m.OffsetCommitRequest: groups.route,
         m.OffsetCommitByIdRequest: by_id.offset_commit,
         m.OffsetDeleteRequest: groups.route,
-        m.TxnOffsetCommitRequest: groups.route,
+        m.TxnOffsetCommitRequest: txn_offsets.txn_offset_commit,
+        t.InitProducerIdRequest: transactions.init_producer_id,
+        t.AddPartitionsToTxnRequest: transactions.add_partitions,
+        t.AddOffsetsToTxnRequest: transactions.route,
+        t.EndTxnRequest: transactions.route,
+        t.DescribeTransactionsRequest: transactions.describe_transactions,
+        t.ListTransactionsRequest: transactions.list_transactions,
     }

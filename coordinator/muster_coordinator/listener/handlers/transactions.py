@@ -4,11 +4,11 @@ joined again."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import Gather
-from muster_coordinator.listener.handlers.groups import SubmitEarly
+from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
@@ -29,30 +29,19 @@ class TransactionView(Protocol):
         ...
 
 
-class TransactionHandlers:
+class TransactionHandlers(ShardRoutes):
     def __init__(self, view: TransactionView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
+        super().__init__("transactional_id", view.partition_of_transactional_id, shards, submit_early)
         self._view = view
-        self._shards = shards
-        self._submit_early = submit_early
-
-    def route(self, request: Any, answer: Answer) -> None:
-        """Hand the request to the shard of its transactional id. Refuse it if this pod neither leads the partition nor
-        is about to."""
-        partition = self._view.partition_of_transactional_id(request.transactional_id)
-        shard = self._shards.get(partition) if partition is not None else None
-        if shard is not None:
-            shard.submit(request, answer)
-        elif partition is None:
-            answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
-            self._submit_early(partition, request, answer)
 
     def init_producer_id(self, request: m.InitProducerIdRequest, answer: Answer) -> None:
         """A producer without a transactional id gets a producer id of any partition that this pod leads."""
         if request.transactional_id is not None:
             self.route(request, answer)
             return
-        shard = next((shard for shard in self._here() if shard.state is ShardState.ACTIVE), None)
+        current = self._view.transaction_partitions
+        here = (s for number, s in self._shards.items() if s.state is ShardState.ACTIVE and number in current)
+        shard = next(here, None)
         if shard is None:
             answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -72,25 +61,11 @@ class TransactionHandlers:
         self._spread(requests, Gather(len(requests), combine))
 
     def list_transactions(self, request: m.ListTransactionsRequest, answer: Answer) -> None:
-        """Every active shard of this pod; what is loading makes the whole answer an error, as in Kafka."""
-        shards = [shard for shard in self._here() if shard.state in (ShardState.ACTIVE, ShardState.LOADING)]
-
         def combine(parts: Sequence[m.ListTransactionsResponse]) -> None:
-            if any(part.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for part in parts):
+            if is_loading(parts):
                 answer.answer(m.ListTransactionsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
                 return
             found = tuple(transaction for part in parts for transaction in part.transactions)
             answer.answer(m.ListTransactionsResponse(ErrorCode.NONE, unknown_states(request.states), found))
 
-        gather = Gather(len(shards), combine)
-        for index, shard in enumerate(shards):
-            shard.submit(request, gather.part(index, request))
-
-    def _here(self) -> list[Shard]:
-        """The shards of this pod, without those of partitions that a re-shard has replaced."""
-        current = self._view.transaction_partitions
-        return [shard for partition, shard in self._shards.items() if partition in current]
-
-    def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
-        for index, request in enumerate(requests):
-            self.route(request, gather.part(index, request))
+        self._ask_all(request, self._view.transaction_partitions, combine)

@@ -1,6 +1,6 @@
 """One partition's log: segments in Kafka's format, written behind the journal.
 
-Directory `__consumer_offsets-<partition>`: `<20 digits>.log` and `leader-epoch-checkpoint`; files of others
+Directory `<topic>-<partition>`: `<20 digits>.log` and `leader-epoch-checkpoint`; files of others
 (Kafka's indexes, `partition.metadata`, our `muster.promise`) are left alone. Batches are durable by the journal,
 and only then does the segment get them: so the journal can mend whatever a crash leaves of the unsynced part of a
 segment. Segments are synced before a journal file goes. Source: UnifiedLog, LocalLog; recovery rules: `recovery`.
@@ -26,6 +26,7 @@ from muster_coordinator.log.segments.recovery import Found, Plan, cut_log, plan,
 from muster_coordinator.log.segments.salvage import FOLDER, refusal
 from muster_coordinator.log.segments.segment import Segment, segment_name, segment_offsets
 from muster_coordinator.log.segments.sync import Holds, LogFiles, SyncTask, WriteBack
+from muster_coordinator.partition_numbers import partition_name
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
 
@@ -34,7 +35,7 @@ logger = structlog.get_logger(__name__)
 
 def partition_directory(data: Path, partition: int) -> Path:
     """Kafka's name for it."""
-    return data / f"__consumer_offsets-{partition}"
+    return data / partition_name(partition)
 
 
 @dataclass(frozen=True)

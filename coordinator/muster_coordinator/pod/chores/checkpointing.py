@@ -84,7 +84,7 @@ class Checkpointer(Background):
         settings: CheckpointerSettings,
         clock: Clock,
         hosts: dict[int, ReplicaHost],
-        new_machine: Callable[[], StateMachine],
+        new_machine: Callable[[int], StateMachine],
         blocking: Callable[..., Awaitable[Any]],
     ) -> None:
         super().__init__(settings.check_interval_ms / 1000)
@@ -93,10 +93,13 @@ class Checkpointer(Background):
         self._clock = clock
         self._hosts = hosts
         self._new_machine = new_machine
-        self._version = new_machine().snapshot_version
         self._blocking = blocking
         self._last: dict[int, _Newest] = {}  # by partition
         self._rest = REST
+
+    def _version(self, host: ReplicaHost) -> int:
+        """The format of the checkpoints of this partition."""
+        return self._new_machine(host.partition).snapshot_version
 
     async def work(self) -> None:
         for host in tuple(self._hosts.values()):
@@ -118,7 +121,7 @@ class Checkpointer(Background):
         replica = host.replica
         last = self._last.get(host.partition)
         if last is None or not last.holds(host):
-            file = replica.open_checkpoint(self._version)
+            file = replica.open_checkpoint(self._version(host))
             offset, size = (file.head.offset, file.size) if file is not None else (replica.log.start_offset, 0)
             if file is not None:
                 file.close()
@@ -151,7 +154,7 @@ class Checkpointer(Background):
         if made is None:
             return None
         offset, parts = made
-        head = CheckpointHead(self._version, replica.log_id, offset, replica.log.epochs.epoch_at(offset - 1))
+        head = CheckpointHead(self._version(host), replica.log_id, offset, replica.log.epochs.epoch_at(offset - 1))
         writer = await self._blocking(CheckpointWriter, self._disk, replica.directory, head)
         try:
             if not await self._write(parts, writer, host, generation):
@@ -179,7 +182,7 @@ class Checkpointer(Background):
     async def _built(self, host: ReplicaHost, generation: int) -> tuple[int, Iterable[bytes]] | None:
         """Returns offset and parts of a state that is loaded for this; None if that was given up, or the log is
         empty."""
-        state = ReplayedState(self._new_machine())
+        state = ReplayedState(self._new_machine(host.partition))
         load = load_log(host.replica, state, ShardMetrics(), to_offset=host.commit_point)
         offset = await self._load(load, host, generation)
         if offset is None or offset <= host.replica.log.start_offset:

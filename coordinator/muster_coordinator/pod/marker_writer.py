@@ -1,0 +1,141 @@
+"""Writes the markers of transactions: through the shard here that leads a group's partition, or the pod that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.pod_connections import PodConnections, PodUnreachableError
+from muster_coordinator.podapi.image import Broker
+from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest
+from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
+from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
+from muster_coordinator.shard.ports import Answer
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.wire import k27_write_txn_markers as k27
+
+logger = structlog.get_logger(__name__)
+
+_Resolved = Callable[[int], None]
+_VERSION = k27.API.max_version
+
+
+class MarkerWriter:
+    """For all transaction partitions of a pod."""
+
+    def __init__(self, view: ClusterView, shards: Mapping[int, Shard], connections: PodConnections) -> None:
+        self._view = view
+        self._shards = shards
+        self._connections = connections
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of(self, number: int) -> PartitionMarkers:
+        """Returns the writer of one transaction partition."""
+        return PartitionMarkers(self, number)
+
+    def stop(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def write(self, number: int, request: MarkersToWrite) -> None:
+        """The decision is committed."""
+        shard = self._shards.get(number)
+        if shard is None:
+            return  # its leadership has ended, and the next leader asks again
+        for _, partitions in request.topics:
+            for each in partitions:
+                self._write_one(shard, request, each, partial(_resolve, shard, request, each))
+
+    def refused(self, number: int, request: MarkersToWrite) -> None:
+        """The decision was not committed in time, or the leadership has ended. No marker has left."""
+        shard = self._shards.get(number)
+        if shard is None:
+            return
+        for _, partitions in request.topics:
+            for each in partitions:
+                _resolve(shard, request, each, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _write_one(self, shard: Shard, request: MarkersToWrite, partition: int, resolved: _Resolved) -> None:
+        """The coordinator epoch is that of the shard that has decided: groups refuse markers of an earlier one."""
+        number = self._view.own_index(partition)
+        here, leader = self._shards.get(number), self._view.leader_of(number)
+        if here is not None:
+            marker = WriteTxnMarkerRequest(
+                request.producer_id, request.producer_epoch, request.committed, shard.epoch, request.client_version
+            )
+            here.submit(marker, _Local(resolved))
+        elif leader is None:
+            resolved(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            marker_there = TransactionMarker(
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                shard.epoch,
+                ((OFFSETS.name, (partition,)),),
+                request.client_version,
+            )
+            task = asyncio.get_running_loop().create_task(self._send(leader, marker_there, resolved))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, leader: Broker, marker: TransactionMarker, resolved: _Resolved) -> None:
+        body = k27.encode_request(_VERSION, WriteTxnMarkersRequest((marker,)))
+        try:
+            answer = await self._connections.ask(leader, k27.API, _VERSION, body, k27.decode_response)
+        except PodUnreachableError as error:
+            logger.warning("marker_not_written", producer_id=marker.producer_id, error=str(error))
+            resolved(ErrorCode.NETWORK_EXCEPTION)
+            return
+        codes = [code for _, topics in answer.markers for _, partitions in topics for _, code in partitions]
+        code = codes[0] if len(codes) == 1 else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code:
+            logger.warning("marker_refused", pod=leader.pod, producer_id=marker.producer_id, code=ErrorCode(code).name)
+        resolved(code)
+
+
+def _resolve(shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:
+    what = ((OFFSETS.name, ((partition, int(code)),)),)
+    shard.notify(MarkersWritten(request.transactional_id, request.prepared_at, what))
+
+
+class PartitionMarkers:
+    """Implements `transactions.ports.MarkerWriter` for one transaction partition."""
+
+    def __init__(self, writer: MarkerWriter, number: int) -> None:
+        self._writer, self._number = writer, number
+
+    def attempt(self, request: MarkersToWrite) -> Answer:
+        return _Attempt(self._writer, self._number, request)
+
+
+class _Attempt:
+    """`shard.ports.Answer`: the answer is the leave to write the markers."""
+
+    def __init__(self, writer: MarkerWriter, number: int, request: MarkersToWrite) -> None:
+        self._writer, self._number, self._request = writer, number, request
+
+    def answer(self, response: object) -> None:
+        self._writer.write(self._number, self._request)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._writer.refused(self._number, self._request)
+
+
+class _Local:
+    """`shard.ports.Answer` of a marker for a shard of this pod."""
+
+    def __init__(self, resolved: _Resolved) -> None:
+        self._resolved = resolved
+
+    def answer(self, response: WriteTxnMarkerResponse) -> None:
+        self._resolved(response.error_code)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._resolved(code)

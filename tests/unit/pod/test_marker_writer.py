@@ -1,0 +1,181 @@
+"""Markers reach whoever leads a group's partition, and each attempt is resolved once for each partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+from tests.unit.shard.fake_world import World
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.marker_writer import MarkerWriter
+from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
+from muster_coordinator.requests.cluster import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.wire.framing import encode_response_frame, read_header
+
+NUMBER = TRANSACTIONS.first + 1
+REQUEST = MarkersToWrite("tx", 17, 7, 3, True, 2, ((OFFSETS.name, (0, 1)),))
+
+
+class Events:
+    """In place of the transaction shard: keeps what it is told."""
+
+    epoch = 9
+
+    def __init__(self) -> None:
+        self.told: list[MarkersWritten] = []
+
+    def notify(self, event: MarkersWritten) -> None:
+        self.told.append(event)
+
+    @property
+    def codes(self) -> dict[int, int]:
+        assert all((each.transactional_id, each.prepared_at) == ("tx", 17) for each in self.told)
+        pairs = [pair for each in self.told for _, partitions in each.topics for pair in partitions]
+        assert len(dict(pairs)) == len(pairs), "resolved once"
+        return dict(pairs)
+
+
+class OtherPod:
+    """A pod that answers markers with `code`, or closes the connection when it is None."""
+
+    def __init__(self) -> None:
+        self.code: int | None = 0
+        self.asked: list[WriteTxnMarkersRequest] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                header = read_header(frame)
+                request: Any = header.api.decode_request(header, frame, "/127.0.0.1")
+                self.asked.append(request)
+                if self.code is None:
+                    return
+                ((marker),) = request.markers
+                topics = tuple((t, tuple((p, self.code) for p in ps)) for t, ps in marker.topics)
+                body = header.api.encode_response(
+                    header.api_version, WriteTxnMarkersResponse(((marker.producer_id, topics),))
+                )
+                writer.write(encode_response_frame(header.api, header.api_version, header.correlation_id, body))
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+
+class Pod:
+    """It leads a transaction partition and offsets partition 0; another pod leads offsets partition 1."""
+
+    def __init__(self, port: int) -> None:
+        self.events = Events()
+        self.world = World(GroupCoordinator(GroupConfig(), ClusterView(), lambda: "x"))
+        self.world.activate()
+        self.world.turn()
+        self.view = ClusterView()
+        self.image = MetadataImage(
+            token=1,
+            version=1,
+            cluster_id="c",
+            brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", port, "pod-1")),
+            offsets_partitions=2,
+            leaders=(PartitionLeader(0, 0, 1), PartitionLeader(1, 1, 1)),
+        )
+        self.view.update(self.image)
+        self.shards: dict[int, Shard] = {0: self.world.shard, NUMBER: self.events}  # type: ignore[dict-item]
+        self.connections = PodConnections(answer_timeout_s=20)
+        self.writer = MarkerWriter(self.view, self.shards, self.connections)
+
+    async def attempt(self) -> dict[int, int]:
+        """Code by partition, when all are resolved."""
+        self.events.told.clear()
+        self.writer.of(NUMBER).attempt(REQUEST).answer(REQUEST)
+        self.world.turn()
+        self.world.commit()
+        async with asyncio.timeout(20):
+            while len(self.events.codes) < 2:
+                await asyncio.sleep(0.001)
+        return self.events.codes
+
+
+@pytest_asyncio.fixture
+async def other() -> AsyncIterator[tuple[OtherPod, Pod]]:
+    there = OtherPod()
+    server = await asyncio.start_server(there.serve, "127.0.0.1", 0)
+    pod = Pod(server.sockets[0].getsockname()[1])
+    yield there, pod
+    pod.writer.stop()
+    pod.connections.stop()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_marker_goes_to_the_shard_here_and_to_the_pod_that_leads(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    assert await pod.attempt() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+    ((marker,),) = [request.markers for request in there.asked]
+    assert (marker.producer_id, marker.producer_epoch, marker.committed) == (7, 3, True)
+    assert (marker.coordinator_epoch, marker.transaction_version) == (9, 2)
+    assert marker.topics == ((OFFSETS.name, (1,)),)
+    assert isinstance(pod.world.machine, GroupCoordinator)
+    assert pod.world.machine.durable_state().producer_epochs == {7: 3}
+
+
+async def test_one_connection_serves_all_markers(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    for _ in range(3):
+        await pod.attempt()
+    assert (there.connections, len(there.asked)) == (1, 3)
+
+
+async def test_refusal_of_the_other_pod_is_passed_on(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    there.code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert await pod.attempt() == {0: ErrorCode.NONE, 1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+async def test_connection_that_breaks_ends_the_attempt_and_the_next_one_has_another(
+    other: tuple[OtherPod, Pod],
+) -> None:
+    there, pod = other
+    there.code = None
+    assert await pod.attempt() == {0: ErrorCode.NONE, 1: ErrorCode.NETWORK_EXCEPTION}
+    there.code = 0
+    assert await pod.attempt() == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
+    assert there.connections == 2
+
+
+async def test_partition_without_a_leader_is_told_so(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    pod.view.update(
+        MetadataImage(token=1, version=2, cluster_id="c", brokers=pod.image.brokers, offsets_partitions=2, leaders=())
+    )
+    assert await pod.attempt() == {0: ErrorCode.NONE, 1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert there.asked == []
+
+
+async def test_refused_attempt_is_resolved_without_a_marker(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    pod.writer.of(NUMBER).attempt(REQUEST).refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert pod.events.codes == dict.fromkeys((0, 1), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert there.asked == []
+
+
+async def test_attempt_of_a_leadership_that_has_ended_writes_nothing(other: tuple[OtherPod, Pod]) -> None:
+    there, pod = other
+    del pod.shards[NUMBER]
+    attempt = pod.writer.of(NUMBER).attempt(REQUEST)
+    attempt.answer(REQUEST)
+    attempt.refuse(ErrorCode.NOT_COORDINATOR)
+    assert (pod.events.told, there.asked) == ([], [])
