@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
+from muster_operator.kube.manifests import API_PORT, PEER_PORT
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts" / "muster"
 BUILT_HELM = REPOSITORY / ".cache" / "bin" / "helm"
 HELM = str(BUILT_HELM) if BUILT_HELM.exists() else shutil.which("helm")
 
+NAME = "app.kubernetes.io/name"
 needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm: make helm")
 
 
@@ -53,6 +55,45 @@ def test_operator_is_installed_and_removed_without_the_definitions(file: str) ->
     texts = [each.read_text() for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path.read_text()]
     assert not any("kind: CustomResourceDefinition" in text or "../crds" in text for text in texts)
     assert not (CHART / "crds").exists()
+
+
+def _ports(rule: dict[str, Any]) -> list[int]:
+    return [each["port"] for each in rule["ports"]]
+
+
+def test_policies_name_who_reaches_which_port() -> None:
+    """The base; another test compares the chart with it."""
+    policies = objects((REPOSITORY / "config/network-policies.yaml").read_text())
+    spec = policies["NetworkPolicy", "muster-coordinators"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["podSelector"]["matchLabels"] == {NAME: "muster-coordinator"}
+    reached = {port: rule.get("from") for rule in spec["ingress"] for port in _ports(rule)}
+    assert reached == {
+        9092: None,
+        API_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-operator"}}}],
+        PEER_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-coordinator"}}}],
+    }
+    assert [_ports(rule) for rule in spec["egress"]] == [[PEER_PORT]]
+    assert all("to" in rule for rule in spec["egress"])
+    assert policies["NetworkPolicy", "muster-operator"]["spec"]["ingress"] == []
+
+
+@needs_helm
+def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
+    rendered = helm_template(
+        "--set-json",
+        'networkPolicies.readers=[{"podSelector":{"matchLabels":{"app":"prometheus"}}}]',
+        "--set",
+        "networkPolicies.namespaces={teams}",
+    )
+    policy = rendered["NetworkPolicy", "muster-coordinators"]
+    assert policy["metadata"]["namespace"] == "teams"
+    api = next(rule for rule in policy["spec"]["ingress"] if _ports(rule) == [API_PORT])
+    operator, reader = api["from"]
+    assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "muster-system"}
+    assert reader == {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+    assert rendered["NetworkPolicy", "muster-operator"]["spec"]["ingress"][0]["from"] == [reader]
+    assert not [kind for kind, _ in helm_template("--set", "networkPolicies.enabled=false") if kind == "NetworkPolicy"]
 
 
 @needs_helm
