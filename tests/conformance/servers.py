@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.conformance import acls
 from tests.conformance.session import KAFKA, MUSTER, Server
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.pod import SoloPod
 
 PARTITIONS = 5
+AUTHORIZER = "authorizer.class.name"
 TOPICS = {"t": 10, "u": 3, "topic.with-all_1": 1}
 MIN_SESSION_MS = 1000
 MAX_SIZE = 4
@@ -23,7 +25,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_SIZE),
 }
-OF_KAFKA = {"group.coordinator.rebalance.protocols"}
+OF_KAFKA = {"group.coordinator.rebalance.protocols", AUTHORIZER}
 """Settings that Muster does not have: it always is what they make of a broker."""
 
 
@@ -39,13 +41,24 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
         "num.network.threads": "1",
         "num.io.threads": "1",
     }
+    if AUTHORIZER in more:
+        acl_file = directory / "acls.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        acls.write_none(acl_file)
+        settings["muster.acls.file"] = str(acl_file)
     async with (
         KafkaBroker(directory / "kafka", broker_settings, TOPICS, version) as broker,
         SoloPod(
             directory / "muster" / "data", PARTITIONS, TOPICS, [f"{name}={value}" for name, value in settings.items()]
         ) as pod,
     ):
-        yield await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
+        kafka, muster = await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
+        if AUTHORIZER in more:
+            acls.write(acl_file)
+            await acls.create(broker.port)
+            for server in (kafka, muster):
+                await acls.wait_until_in_force(server.port)
+        yield kafka, muster
 
 
 async def server_at(kind: str, port: int) -> Server:

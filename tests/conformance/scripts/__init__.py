@@ -2,6 +2,7 @@
 
 from tests.conformance.scripts import (
     administration,
+    authorization,
     connections,
     defects,
     discovery,
@@ -24,6 +25,7 @@ from tests.conformance.scripts import (
 
 __all__ = [
     "administration",
+    "authorization",
     "connections",
     "defects",
     "discovery",
