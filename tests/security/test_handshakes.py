@@ -158,3 +158,20 @@ async def test_an_expired_certificate_is_refused(authority: Authority, server_tl
     async with serving(server_tls) as (server, port):
         assert not await echoed(port, expired)
         await until(lambda: server.refused["certificate"] == 1)
+
+
+def _blocking_echo(port: int, context: ssl.SSLContext, name: str) -> bytes:
+    with (
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secured,
+    ):
+        secured.sendall(b"hello")
+        return secured.recv(5)
+
+
+async def test_blocking_clients_check_the_certificate_too(authority: Authority, server_tls: Tls) -> None:
+    client = client_context(authority.write("client", operator()), check=only(CLUSTER, [Role.POD]))
+    async with serving(server_tls) as (_, port):
+        assert await asyncio.to_thread(_blocking_echo, port, client, "muster-0") == b"hello"
+        with pytest.raises(ssl.SSLCertVerificationError, match="answers where pod muster-1 was called"):
+            await asyncio.to_thread(_blocking_echo, port, client, "muster-1")

@@ -80,7 +80,7 @@ def _filled(
     context.verify_mode = verify
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     if check is not None:
-        context.sslobject_class = _checked_by(check)
+        context.sslobject_class, context.sslsocket_class = _checked_by(check)
     try:
         context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
@@ -97,15 +97,23 @@ def _said(error: OSError) -> str:
     return getattr(error, "reason", None) or error.strerror or type(error).__name__
 
 
-def _checked_by(check: Check) -> type[ssl.SSLObject]:
-    class Checked(ssl.SSLObject):
-        """The handshake fails on a certificate that `check` refuses."""
+def _checked_by(check: Check) -> tuple[type[ssl.SSLObject], type[ssl.SSLSocket]]:
+    """Their handshake fails on a certificate that `check` refuses. Event loops use the one, blocking code the other."""
 
+    def look(connection: ssl.SSLObject | ssl.SSLSocket) -> None:
+        check(connection.getpeercert() or {}, "" if connection.server_side else connection.server_hostname or "")
+
+    class CheckedObject(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
-            check(self.getpeercert() or {}, "" if self.server_side else self.server_hostname or "")
+            look(self)
 
-    return Checked
+    class CheckedSocket(ssl.SSLSocket):
+        def do_handshake(self, block: bool = False) -> None:
+            super().do_handshake(block)
+            look(self)
+
+    return CheckedObject, CheckedSocket
 
 
 class Tls:
