@@ -88,6 +88,9 @@ def _upgrade(cluster: Cared, folder: Path) -> None:
     cluster.patch(addedLater="kept")
     (found,) = cluster.objects("coordinatorclusters")
     assert found["spec"]["addedLater"] == "kept", "a field that the definitions lack would be dropped"
+    # The operator reads the definitions when it starts, and every five minutes.
+    kubectl("rollout", "restart", "deployment/muster-operator", "-n", OPERATOR)
+    kubectl("rollout", "status", "deployment/muster-operator", "-n", OPERATOR, "--timeout=50s")
     cluster.wait_for_reason("CrdOutdated", "CrdOutdated")
 
 
