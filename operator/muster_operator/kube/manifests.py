@@ -164,12 +164,31 @@ def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:
 
 
 def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
-    """Of all that a person declares of the pod template."""
+    """Of all that a person declares of the pod template, and of nothing that is as it is by default: a later version of
+    the operator has more fields, and must not take their defaults for a change.
+    """
     spec = cluster.spec
-    image = spec.image or default_image
-    listeners = (spec.internal.advertise, [(each.name, each.port) for each in spec.listeners])
-    declared = (image, spec.image_pull_policy, listeners, pod_settings(cluster), spec.resources, spec.pod_template)
+    said: Manifest = {
+        "image": spec.image or default_image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "advertise": spec.internal.advertise,
+        "listeners": [(each.name, each.port) for each in spec.listeners],
+        "settings": pod_settings(cluster),
+        "resources": spec.resources,
+        "podTemplate": _beyond_defaults(spec.pod_template),
+    }
+    declared = {name: each for name, each in said.items() if each}
     return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
+
+
+def _beyond_defaults(struct: msgspec.Struct) -> Manifest:
+    fields = msgspec.structs.fields(struct)
+    return {each.name: value for each in fields if (value := getattr(struct, each.name)) != _default_of(each)}
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> object:
+    """The value of a field that nobody has set."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:

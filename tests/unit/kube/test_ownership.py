@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.kube.test_manifests import Applying, cluster, pod
 
 from muster_operator.api.crds import SCHEMA, definitions
+from muster_operator.api.models import PodTemplate
 from muster_operator.kube.applying import APPLIED
 from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
@@ -94,6 +95,23 @@ async def test_another_version_of_the_operator_leaves_the_template_as_it_is_unti
     for other in (cluster(image="muster:2"), cluster(image="muster:1", settings={"group.max.size": "5"})):
         await workload.ensure_pods(other)
         assert "made-by" not in server.bodies["StatefulSet"]["spec"]["template"]
+
+
+def test_field_that_a_later_version_adds_with_a_default_is_no_other_declaration() -> None:
+    """The planted fault: all pods of all clusters restart because PodTemplate has one more field."""
+
+    class Later(PodTemplate, frozen=True, rename="camel"):
+        added_later: tuple[str, ...] = ()
+        and_later: str = "default"
+
+    def declared(template: PodTemplate) -> str:
+        subject = cluster(image="muster:1")
+        subject = replace(subject, spec=replace(subject.spec, pod_template=template))
+        return str(stateful_set(subject, "")["metadata"]["annotations"][DECLARED])
+
+    assert declared(Later()) == declared(PodTemplate())
+    assert declared(Later(labels={"a": "b"})) == declared(PodTemplate(labels={"a": "b"})) != declared(PodTemplate())
+    assert declared(Later(and_later="other")) != declared(Later())
 
 
 async def test_template_that_is_kept_stays_whatever_is_declared() -> None:
