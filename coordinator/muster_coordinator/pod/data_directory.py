@@ -110,6 +110,8 @@ class DataDirectory:
         )
         self._flush_state = FlushState(self._disk, self._data_dir, self._settings.boot_id)
         self.lost_power = self._flush_state.lost_power
+        if self.lost_power:
+            self._journal.cache_was_lost()
         if self._settings.flush_os and not self.lost_power:
             self._flush_state.running()
         self._removed.finish()

@@ -117,7 +117,8 @@ class StoredReplica:
 
     def _begin_history(self) -> None:
         """The log is a new one. What the journal lost before is of other logs."""
-        self._history = replace(self.journal.recovered(self.partition, self.log_name), doubt="")
+        history = self.journal.recovered(self.partition, self.log_name)
+        self._history = replace(history, doubt="", cache_lost=False)
 
     def begin_anew(self, reason: str, settings: LogSettings) -> None:
         """Set the damaged log aside and open an empty one. The promise stays, and says that data was lost before the

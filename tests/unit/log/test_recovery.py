@@ -9,9 +9,12 @@ from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import JOURNAL, Pod, make_batch, pod_with, without_journal
 
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.journal.journal import Journal
 from muster_coordinator.log.segments.segment import segment_name
+from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
 
-SEGMENT = Pod.directory() / segment_name(0)
+DIRECTORY = Pod.directory()
+SEGMENT = DIRECTORY / segment_name(0)
 JOURNAL_FILE = JOURNAL / "00000000000000000001.journal"
 
 
@@ -168,6 +171,45 @@ def test_damage_in_a_closed_segment_is_refused_when_it_is_read() -> None:
         pod.content()
     with pytest.raises(DamagedLogError, match="CRC"):  # as it is read for other replicas
         pod.log.read_range(0, 1).run()
+
+
+def _cache_lost(pod: Pod) -> None:
+    """Under flush os the power was lost: nothing of the journal is left."""
+    without_journal(pod)
+    pod.disk.kill()
+    pod.journal = Journal.open(pod.disk, JOURNAL, pod.journal_settings, "boot-2")
+    pod.journal.cache_was_lost()
+    pod.open_log(0)
+
+
+def test_epochs_of_closed_segments_are_found_when_the_cache_was_lost_that_had_their_file() -> None:
+    pod = pod_with(20, segment_bytes=1000)
+    pod.epoch = 2
+    for _ in range(20):
+        pod.commit()
+    pod.flush()
+    assert pod.log.segments[-1].base_offset > 20
+    if CHECKPOINT_NAME in pod.disk.listdir(DIRECTORY):
+        pod.disk.unlink(DIRECTORY / CHECKPOINT_NAME)
+    _cache_lost(pod)
+    assert pod.log.epochs.entries == ((1, 0), (2, 20))
+    assert pod.content() == pod.written[0]
+
+
+@pytest.mark.parametrize("lost", ["the end of a closed segment", "a part in the middle of one"])
+def test_log_ends_before_the_first_lost_write_when_the_cache_was_lost(lost: str) -> None:
+    pod = pod_with(40, segment_bytes=1000)
+    path = pod.log.segments[1].path
+    content = bytes(pod.disk.content(path))
+    begin = pod.log.segments[1].base_offset
+    size = len(pod.written[0][begin])
+    rest = b"" if lost.startswith("the end") else bytes(size) + content[3 * size :]
+    pod.disk.write(path, content[: 2 * size] + rest)
+    _cache_lost(pod)
+    assert pod.content() == pod.written[0][: begin + 2]
+    assert pod.log.end_offset == begin + 2
+    pod.restart()
+    assert pod.log.end_offset == begin + 2
 
 
 def test_damage_in_a_closed_segment_that_the_journal_still_covers_is_refused_at_once() -> None:

@@ -33,7 +33,8 @@ class History:
 
     `known_end`: the log held everything below it durably; -1: the journal says nothing.
     `truncated_to`: lowest offset that the log was cut to, None if it was not.
-    `doubt`: why entries of this log may be missing at the end of the journal, "" if none are.
+    `doubt`: why entries of this log may be missing at the end of the journal, "" if none are. `cache_lost`: under
+    flush os the power was lost since the last write, so neither journal nor segments are known to be whole.
     """
 
     boot_id: str
@@ -41,6 +42,7 @@ class History:
     known_end: int = -1
     truncated_to: int | None = None
     doubt: str = ""
+    cache_lost: bool = False
 
     def next_batch(self, offset: int) -> JournaledBatch | None:
         """The batch that the log goes on with at `offset`, gaps passed over; None if the journal has none."""
@@ -74,6 +76,7 @@ class HistoryBuilder:
     def __init__(self) -> None:
         self._logs: dict[tuple[int, int], _Log] = {}
         self._doubt = ""  # concerns logs that no entry named yet
+        self._cache_lost = False
 
     @property
     def known_ends(self) -> dict[tuple[int, int], int]:
@@ -104,6 +107,10 @@ class HistoryBuilder:
         for log in self._logs.values():
             log.doubt = reason
 
+    def cache_was_lost(self) -> None:
+        """See `History.cache_lost`."""
+        self._cache_lost = True
+
     def all_logs_follow(self) -> None:
         """A START entry: the ends of all logs that the journal ever named stand after it."""
         self._doubt = ""
@@ -119,5 +126,5 @@ class HistoryBuilder:
         """The history of one log; its batches are forgotten here."""
         log = self._logs.pop((partition, log_hash), None)
         if log is None:
-            return History(boot_id, doubt=self._doubt)
-        return History(boot_id, tuple(log.batches), log.known_end, log.truncated_to, log.doubt)
+            return History(boot_id, doubt=self._doubt, cache_lost=self._cache_lost)
+        return History(boot_id, tuple(log.batches), log.known_end, log.truncated_to, log.doubt, self._cache_lost)

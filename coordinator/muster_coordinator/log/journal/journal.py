@@ -119,6 +119,10 @@ class Journal:
         self._written_ends.pop(partition, None)
         return self._history.take(partition, log_hash, self._boot_id)
 
+    def cache_was_lost(self) -> None:
+        """Under flush os the power was lost: what `recovered` gives from now on says so."""
+        self._history.cache_was_lost()
+
     def unclaimed(self) -> dict[int, list[History]]:
         """partition -> what earlier runs wrote for logs that `recovered` was not asked for. The journal forgets it."""
         return self._history.take_rest(self._boot_id)

@@ -114,7 +114,7 @@ class PartitionLog:
             raise DamagedLogError(directory, 0, "no segment file")
         segments = [Segment.open(disk, directory, offset) for offset in offsets]
         try:
-            found = scan_log(disk, segments, history)
+            found = scan_log(disk, segments, history, cleaned.end_offset)
             decision = plan(found, history)
             if decision.end_offset < cleaned.end_offset:
                 reason = f"log ends at offset {decision.end_offset}, it was cleaned up to {cleaned.end_offset}"

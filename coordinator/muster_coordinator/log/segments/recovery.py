@@ -11,6 +11,8 @@ acknowledged
                          no                      knows that the log reached further          refuse
 further in front         yes                     holds all from there, of another boot       cut, append
                          yes                     otherwise, or it lost its own tail          refuse
+anywhere                 -                       its own tail may be lost: flush os          cut, append what fits:
+the replica is rebuilt
 
 The page cache outlives the process: within one boot, damage in the middle is corruption and no lost write, so the
 replica refuses although the journal could mend it. A log that ends before the first journal entry that it needs, or
@@ -65,6 +67,8 @@ class Plan:
 
 def plan(found: Found, history: History) -> Plan:
     """Raises DamagedLogError when nothing proves that the result is all that was acknowledged."""
+    if history.cache_lost:
+        return _what_is_left(found, history)
     if found.damage is not None and found.damage.valid_after:
         _check_lost_write(found, found.damage, history)
     decision = _merge(found, history)
@@ -88,6 +92,14 @@ def plan(found: Found, history: History) -> Plan:
             found.file, position, f"records may be missing after {decision.end_offset}: {history.doubt}"
         )
     return decision
+
+
+def _what_is_left(found: Found, history: History) -> Plan:
+    """The replica says that it lost data: nothing has to be proved of what lies behind, and all in front is whole."""
+    try:
+        return _merge(found, history)
+    except DamagedLogError:  # the journal goes on further behind
+        return Plan(found.end_offset, ())
 
 
 def _reason(found: Found) -> str:
@@ -147,10 +159,16 @@ def _was_truncated(history: History, offset: int) -> bool:
     return history.truncated_to is not None and offset >= history.truncated_to
 
 
-def scan_log(disk: Disk, segments: list[Segment], history: History) -> Found:
-    """Check the last segment and all that the journal has something of: closed ones before that were synced."""
+def scan_log(disk: Disk, segments: list[Segment], history: History, cleaned_to: int = 0) -> Found:
+    """Check the last segment and all that the journal has something of: closed ones before that were synced.
+
+    Where the page cache was lost, they may not have been, nor what names the epochs in them, but for what was cleaned:
+    all above `cleaned_to` is checked. An end of a segment that is not the begin of the next one may be a lost write
+    then, as well as records that were compacted elsewhere.
+    """
     touched = [history.batches[0].base_offset] if history.batches else []
     touched += [history.truncated_to] if history.truncated_to is not None else []
+    touched += [cleaned_to] if history.cache_lost else []
     first = _segment_of(segments, min(touched, default=segments[-1].base_offset))
     start_offset = segments[first].base_offset
     batches: list[BatchInfo] = []
@@ -162,7 +180,7 @@ def scan_log(disk: Disk, segments: list[Segment], history: History) -> Found:
         for info in scan.batches:
             segment.note(info.base_offset, info.position)
         end_offset = max(begin, batches[-1].end_offset if batches else 0)
-        damage = _with_later_segments(scan, end_offset, segments[index + 1 :], history)
+        damage = _with_later_segments(scan, end_offset, segments[index + 1 :], history, cleaned_to)
         if damage is not None or segment is segments[-1]:
             later_from = max((s.base_offset for s in segments[index + 1 :] if s.size), default=-1)
             return Found(segment.path, first, index, start_offset, end_offset, batches, damage, later_from)
@@ -180,11 +198,16 @@ def _compare(scan: SegmentScan, begin: int, history: History) -> SegmentScan:
     return SegmentScan(scan.batches[:index], scan.size, Damage(first.position, reason, followed))
 
 
-def _with_later_segments(scan: SegmentScan, end_offset: int, later: list[Segment], history: History) -> Damage | None:
+def _with_later_segments(
+    scan: SegmentScan, end_offset: int, later: list[Segment], history: History, cleaned_to: int
+) -> Damage | None:
     """A segment with others after it: those are something valid after its damage, and its tail may be lost whole."""
     followed = any(segment.size for segment in later)
     if scan.damage is not None:
         return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_after or followed)
+    if history.cache_lost and later and cleaned_to <= end_offset < later[0].base_offset:
+        reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
+        return Damage(scan.size, reason, followed)
     missing = history.next_batch(end_offset) if later else None
     if missing is not None and missing.base_offset < later[0].base_offset:
         reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
