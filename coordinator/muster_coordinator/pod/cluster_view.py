@@ -59,6 +59,8 @@ class ClusterView:
         self.offsets_partitions = range(0)
         self.transaction_partitions = range(0)
         self.has_transactions = True
+        self._refuses_transactions = False
+        self._current: tuple[range, ...] = ()
         self._routes: dict[str, int] = {}
 
     def update(self, image: MetadataImage) -> bool:
@@ -74,6 +76,10 @@ class ClusterView:
         self._take(image)
         return True
 
+    def refuse_transactions(self) -> None:
+        """Say that there is no transaction coordinator, whatever images say: pods cannot ask one another."""
+        self._refuses_transactions, self.has_transactions = True, False
+
     def recall(self, image: MetadataImage) -> None:
         """Go on with what an earlier run knew. Who leads is not part of that: only replication knows it now. The next
         image replaces it, whatever its version."""
@@ -84,12 +90,12 @@ class ClusterView:
         """`image` is the last one of an earlier run. It says which pods and coordinators there are, and nothing else
         yet. librdkafka forgets pods that Metadata does not name, for good where it remembers a coordinator.
         """
-        self.has_transactions = image.transaction_partitions > 0
+        self.has_transactions = image.transaction_partitions > 0 and not self._refuses_transactions
         self._take_brokers(image)
 
     def _take(self, image: MetadataImage) -> None:
         self.image = image
-        self.has_transactions = image.transaction_partitions > 0
+        self.has_transactions = image.transaction_partitions > 0 and not self._refuses_transactions
         self._take_brokers(image)
         self.topics = {t.name: t.partitions for t in image.topics}
         self._topic_ids = {name: topic_id(name) for name in (*self.topics, *INTERNAL_TOPICS)}
@@ -97,8 +103,10 @@ class ClusterView:
         self._leaders = {p.partition: (p.epoch, p.node_id) for p in image.leaders if p.node_id in self.brokers}
         self._any_topic = image.any_topic
         first = image.transaction_base
-        self.transaction_partitions = range(first, first + image.transaction_partitions)
+        transactions = range(first, first + image.transaction_partitions)
+        self.transaction_partitions = transactions if self.has_transactions else range(0)
         partitions = range(image.offsets_base, image.offsets_base + image.offsets_partitions)
+        self._current = (partitions, transactions)
         if partitions != self.offsets_partitions:
             self.offsets_partitions = partitions
             self._routes.clear()
@@ -170,7 +178,7 @@ class ClusterView:
 
     def is_current(self, number: int) -> bool:
         """Whether the partition is one of a topic as it is now: a re-shard has not replaced it, and has finished it."""
-        return number in self.offsets_partitions or number in self.transaction_partitions
+        return any(number in numbers for numbers in self._current)
 
     def own_index(self, number: int) -> int:
         """Returns our index of the offsets partition `number` of clients: after a re-shard ours begin higher."""

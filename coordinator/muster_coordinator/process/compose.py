@@ -133,6 +133,9 @@ async def _start(
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
+    if not access.is_plain:
+        view.refuse_transactions()  # pods ask one another over the listeners of clients, and do not log in (ADR 28)
+
     def look() -> bool:
         ports.look()
         return access.security.look()

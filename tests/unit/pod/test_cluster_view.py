@@ -175,3 +175,31 @@ def test_coordinator_of_a_group_is_where_the_client_reaches_it_or_not_available(
     assert (found.node_id, found.host, found.port) == leader
     [topic] = asked(listener, "metadata", w.MetadataRequest((w.MetadataRequestTopic(OFFSETS.name, bytes(16)),))).topics
     assert topic.partitions[partition].leader_id == leader[0]
+
+
+def test_transactions_are_announced_until_an_image_has_no_partitions_for_them() -> None:
+    view = ClusterView()
+    assert view.has_transactions, "a client that finds no EndTxn announced gives up for good"
+    view.expect(IMAGE)
+    assert not view.has_transactions
+    view.update(msgspec.structs.replace(IMAGE, transaction_partitions=2))
+    assert view.has_transactions
+    assert list(view.transaction_partitions) == [500_000, 500_001]
+    assert view.is_current(500_001)
+    assert not view.is_current(500_002)
+
+
+def test_pods_that_cannot_ask_one_another_have_no_transactions_and_keep_the_partitions() -> None:
+    view = ClusterView()
+    view.refuse_transactions()
+    view.update(msgspec.structs.replace(IMAGE, transaction_partitions=2))
+    assert not view.has_transactions
+    assert view.partition_of_transactional_id("tx") is None
+    assert view.is_current(500_001)
+
+
+def test_pods_of_the_last_image_are_named_at_once_and_nothing_else_of_it() -> None:
+    view = ClusterView()
+    view.expect(IMAGE)
+    assert set(view.brokers) == {broker.node_id for broker in IMAGE.brokers}
+    assert (view.image, view.topics, view.partition_of("g")) == (None, {}, None)

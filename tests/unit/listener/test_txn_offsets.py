@@ -1,0 +1,182 @@
+"""TxnOffsetCommit reaches the group's shard only when the transaction coordinator has the partition in the
+transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.pod import free_ports
+from tests.unit.listener.test_handlers import refuse_early
+from tests.unit.shard.fake_world import World
+from tests.unit.transactions.harness import MarkerWriter
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.listener.handlers.groups import GroupHandlers
+from muster_coordinator.listener.handlers.transactions import TransactionHandlers
+from muster_coordinator.listener.handlers.txn_offsets import TxnOffsetHandlers
+from muster_coordinator.partition_numbers import TRANSACTIONS
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import transactions as t
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.transactions.config import TransactionConfig
+from muster_coordinator.transactions.coordinator import TransactionCoordinator
+
+NUMBER = TRANSACTIONS.first
+IMAGE = MetadataImage(
+    token=1,
+    version=1,
+    cluster_id="c",
+    brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", free_ports(1)[0], "pod-1")),
+    offsets_partitions=1,
+    leaders=(PartitionLeader(0, 0, 1), PartitionLeader(NUMBER, 0, 1)),
+    topics=(DeclaredTopic("t", 1),),
+    transaction_partitions=1,
+)
+ADDED_BY_ITSELF, ADDED_BEFORE = 5, 3  # versions of TxnOffsetCommit
+
+
+class Asked:
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.got: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.got.append(refusal(self.request, code))
+
+    @property
+    def code(self) -> int:
+        ((_, ((_, code),)),) = self.got[0].topics
+        return int(code)
+
+
+class Pod:
+    """It leads the groups and the transactions, and its producer has its id."""
+
+    def __init__(self) -> None:
+        self.view = ClusterView("pod-0")
+        self.view.update(IMAGE)
+        self.groups = World(GroupCoordinator(GroupConfig(), self.view, lambda: "x"))
+        self.transactions = World(TransactionCoordinator(TransactionConfig(), 0, self.view, MarkerWriter()))
+        self.shards = {0: self.groups.shard, NUMBER: self.transactions.shard}
+        group_handlers = GroupHandlers(self.view, self.shards, refuse_early)
+        transaction_handlers = TransactionHandlers(self.view, self.shards, refuse_early)
+        self.handlers = TxnOffsetHandlers(
+            self.view, self.shards, group_handlers, transaction_handlers, PodConnections(answer_timeout_s=5)
+        )
+        for world in (self.groups, self.transactions):
+            world.activate()
+            self.turn(world)
+        begun = self.ask(t.InitProducerIdRequest("tx", 60_000))
+        self.producer = (begun.producer_id, begun.producer_epoch)
+
+    def turn(self, world: World) -> None:
+        world.turn()
+        world.commit()
+
+    def ask(self, request: Any) -> Any:
+        asked = Asked(request)
+        self.transactions.shard.submit(request, asked)
+        self.turn(self.transactions)
+        return asked.got[0]
+
+    def commit(self, version: int) -> Asked:
+        topics = (("t", ((0, 5, -1, None),)),)
+        request = m.TxnOffsetCommitRequest("tx", "g", *self.producer, -1, "", None, topics, version)
+        asked = Asked(request)
+        self.handlers.txn_offset_commit(request, asked)
+        return asked
+
+    def state(self) -> str:
+        found = self.ask(t.DescribeTransactionRequest("tx"))
+        assert isinstance(found, t.DescribedTransaction)
+        return found.state
+
+
+@pytest.fixture
+def pod() -> Pod:
+    return Pod()
+
+
+def test_partition_is_added_before_the_commit_is_written(pod: Pod) -> None:
+    asked = pod.commit(ADDED_BY_ITSELF)
+    pod.turn(pod.groups)
+    assert not asked.got, "the coordinator has not answered"
+    pod.turn(pod.transactions)
+    pod.turn(pod.groups)
+    assert asked.code == ErrorCode.NONE
+    assert pod.state() == "Ongoing"
+
+
+def test_earlier_version_is_refused_if_nothing_was_added(pod: Pod) -> None:
+    asked = pod.commit(ADDED_BEFORE)
+    pod.turn(pod.transactions)
+    assert asked.code == ErrorCode.INVALID_TXN_STATE
+    assert pod.state() == "Empty"
+
+
+def test_earlier_version_is_taken_after_the_group_was_added(pod: Pod) -> None:
+    pod.ask(t.AddOffsetsToTxnRequest("tx", *pod.producer, "g"))
+    asked = pod.commit(ADDED_BEFORE)
+    pod.turn(pod.transactions)
+    pod.turn(pod.groups)
+    assert asked.code == ErrorCode.NONE
+
+
+def test_commit_is_refused_if_a_marker_has_ended_the_transaction_that_was_asked_for(pod: Pod) -> None:
+    pod.ask(t.AddOffsetsToTxnRequest("tx", *pod.producer, "g"))
+    asked = pod.commit(ADDED_BEFORE)
+    marker = m.WriteTxnMarkerRequest(*pod.producer, False, 1)
+    marked = Asked(marker)
+    pod.groups.shard.submit(marker, marked)
+    pod.turn(pod.groups)
+    assert marked.got == [m.WriteTxnMarkerResponse(0)]
+    pod.turn(pod.transactions)
+    pod.turn(pod.groups)
+    assert asked.code == ErrorCode.INVALID_TXN_STATE
+    again = pod.commit(ADDED_BEFORE)
+    pod.turn(pod.transactions)
+    pod.turn(pod.groups)
+    assert again.code == ErrorCode.NONE, "asked for after the marker"
+
+
+def test_commit_is_refused_if_the_leadership_has_changed_meanwhile(pod: Pod) -> None:
+    asked = pod.commit(ADDED_BY_ITSELF)
+    pod.shards[0] = World().shard
+    pod.turn(pod.transactions)
+    assert asked.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_old_epoch_is_told_so_in_the_words_of_a_group_coordinator(pod: Pod) -> None:
+    pod.producer = (pod.producer[0], 9)
+    asked = pod.commit(ADDED_BY_ITSELF)
+    pod.turn(pod.transactions)
+    assert asked.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_without_transaction_partitions_nobody_is_asked(pod: Pod) -> None:
+    pod.view.update(msgspec.structs.replace(IMAGE, version=2, transaction_partitions=0))
+    asked = pod.commit(ADDED_BEFORE)
+    pod.turn(pod.groups)
+    assert asked.code == ErrorCode.NONE
+
+
+async def test_coordinator_that_cannot_be_reached_makes_the_client_ask_again(pod: Pod) -> None:
+    leaders = (PartitionLeader(0, 0, 1), PartitionLeader(NUMBER, 1, 2))
+    pod.view.update(msgspec.structs.replace(IMAGE, version=2, leaders=leaders))
+    del pod.shards[NUMBER]
+    asked = pod.commit(ADDED_BY_ITSELF)
+    async with asyncio.timeout(20):
+        while not asked.got:
+            await asyncio.sleep(0.001)
+    assert asked.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
