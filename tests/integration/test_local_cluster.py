@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.support.local_cluster import LocalCluster, alive, muster, wait_until
+
+from muster_cli.local.users import set_user
 
 pytestmark = pytest.mark.integration
 
@@ -177,3 +179,25 @@ def test_partition_with_a_damaged_log_is_stalled_says_why_and_the_others_go_on(
         shown = muster("local", "status", "--data-dir", str(again.data))
         assert str(largest) in shown.stdout
         assert again.stop() == 0
+
+
+def test_clients_log_in_where_users_are_given(tmp_path: Path) -> None:
+    users = tmp_path / "users.json"
+    set_user(users, "alice", "pencil")
+    with LocalCluster(tmp_path / "data", *SMALL, "--sasl", str(users)) as cluster:
+        bootstrap = cluster.wait_ready()
+
+        def consumer(password: str) -> Consumer:
+            login = {"sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
+            return Consumer(
+                {"bootstrap.servers": bootstrap, "group.id": "billing", "security.protocol": "SASL_PLAINTEXT", **login}
+            )
+
+        alice = consumer("pencil")
+        alice.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
+        assert alice.committed([TopicPartition("orders", 0)], timeout=30)[0].offset == 7
+        alice.close()
+        stranger = consumer("crayon")
+        with pytest.raises(KafkaException):
+            stranger.committed([TopicPartition("orders", 0)], timeout=3)
+        stranger.close()

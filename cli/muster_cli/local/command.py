@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -71,6 +72,13 @@ def local() -> None:
     help="A coordinator setting under Kafka's name, for instance offsets.retention.minutes=60. Repeatable.",
 )
 @click.option("--tls", is_flag=True, help="Mutual TLS for the pod API and between pods, with a CA of this instance.")
+@click.option(
+    "--sasl",
+    "users_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    help="Clients log in by SCRAM as a user of this file (`muster local user` writes it).",
+)
 def up(
     pods: int | None,
     partitions: int | None,
@@ -82,6 +90,7 @@ def up(
     any_topic: bool,
     settings: tuple[str, ...],
     tls: bool,
+    users_file: Path | None,
 ) -> None:
     """Run a cluster in the foreground until Ctrl-C.
 
@@ -89,7 +98,7 @@ def up(
     it finds groups and offsets again, and the numbers of pods and partitions as well when they are not given.
     """
     from muster_cli.local.declare import UpOptions
-    from muster_cli.local.options import parse_settings, parse_topics
+    from muster_cli.local.options import parse_settings, parse_topics, sasl_settings
     from muster_cli.local.up import run_local_up
 
     options = UpOptions(
@@ -100,10 +109,33 @@ def up(
         base_port=base_port,
         topics=parse_topics(topics),
         any_topic=any_topic,
-        settings=parse_settings(settings),
+        settings=parse_settings([*sasl_settings(users_file), *settings]),
         tls=tls,
     )
     run_local_up(data, options)
+
+
+@local.command()
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("name", metavar="NAME")
+@click.option("--remove", is_flag=True, help="Take the user out; its connections are closed.")
+def user(file: Path, name: str, remove: bool) -> None:
+    """Add a user to FILE, for `--sasl` and muster.users.file, or give it another password.
+
+    Asks for the password, or takes the first line of the standard input. FILE has what SCRAM keeps in its place. Pods
+    see the change within two seconds.
+    """
+    from muster_cli.local.users import remove_user, set_user
+
+    if remove:
+        remove_user(file, name)
+    else:
+        by_hand = sys.stdin.isatty()
+        password: str = (
+            click.prompt("Password", hide_input=True, confirmation_prompt=True) if by_hand else sys.stdin.readline()
+        )
+        set_user(file, name, password.rstrip("\n"))
+    click.echo(f"{name}: {'removed from' if remove else 'in'} {file}")
 
 
 @local.command()

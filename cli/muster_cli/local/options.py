@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from muster_cli.errors import CliUsageError
 from muster_coordinator import settings
+from muster_coordinator.security.scram import HASHES
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_TOPIC_PARTITIONS = 100_000
@@ -30,6 +32,13 @@ def parse_topics(values: Iterable[str]) -> dict[str, int]:
             raise CliUsageError(f"--topic {name!r} is given twice")
         topics[name] = int(count)
     return topics
+
+
+def sasl_settings(users_file: Path | None) -> list[str]:
+    """What `--sasl` stands for."""
+    if users_file is None:
+        return []
+    return [f"sasl.enabled.mechanisms={','.join(HASHES)}", f"muster.users.file={users_file}"]
 
 
 def parse_settings(values: Iterable[str]) -> dict[str, str]:
