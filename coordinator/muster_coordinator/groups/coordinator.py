@@ -44,7 +44,7 @@ from muster_coordinator.groups.states import GroupEvent, GroupState
 from muster_coordinator.groups.sync import sync_group
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.groups.topics import TopicCatalog
-from muster_coordinator.groups.transactions import write_txn_marker
+from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.structs import OffsetCommitRecord
@@ -67,6 +67,7 @@ _HANDLERS: dict[type, Callable[[GroupTables, Any, Token, int], Result]] = {
     m.OffsetDeleteRequest: offset_delete,
     m.TxnOffsetCommitRequest: txn_offset_commit,
     m.WriteTxnMarkerRequest: write_txn_marker,
+    m.DescribeProducersRequest: describe_producers,
 }
 
 

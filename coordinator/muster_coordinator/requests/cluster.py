@@ -12,6 +12,7 @@ from muster_coordinator.requests.groups import (
     DeleteGroupResponse,
     DescribedGroup,
     DescribeGroupRequest,
+    DescribeProducersResponse,
     OffsetFetchByIdRequest,
     OffsetFetchByIdResponse,
     OffsetFetchRequest,
@@ -297,3 +298,18 @@ class WriteTxnMarkersResponse(_Message, frozen=True):
     """(producer_id, ((topic, ((partition, error_code), ...)), ...))."""
 
     markers: tuple[tuple[int, tuple[tuple[str, tuple[tuple[int, int], ...]], ...]], ...]
+
+
+# -- DescribeProducers (61) -------------------------------------------------------------------------------------------
+
+
+class DescribePartitionsProducersRequest(_Message, frozen=True):
+    """(topic, (partition, ...))."""
+
+    topics: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class DescribePartitionsProducersResponse(_Message, frozen=True):
+    """(topic, ((partition, what its leader says), ...))."""
+
+    topics: tuple[tuple[str, tuple[tuple[int, DescribeProducersResponse], ...]], ...]

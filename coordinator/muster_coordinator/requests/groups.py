@@ -301,6 +301,29 @@ class WriteTxnMarkerResponse(_Message, frozen=True):
     error_code: int
 
 
+# -- DescribeProducers ------------------------------------------------------------------------------------------------
+
+
+class DescribeProducersRequest(_Message, frozen=True):
+    """Of this offsets partition."""
+
+
+class OpenProducer(_Message, frozen=True):
+    """A producer with an open transaction. `start_offset`: of its first record in the log that is still pending.
+    `last_ms`: of its last one, ms since 1970. `coordinator_epoch`: of the last marker; -1: none is known."""
+
+    producer_id: int
+    producer_epoch: int
+    last_ms: int
+    coordinator_epoch: int
+    start_offset: int
+
+
+class DescribeProducersResponse(_Message, frozen=True):
+    error_code: int
+    producers: tuple[OpenProducer, ...] = ()
+
+
 # -- Events of the pod, without a response ----------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
     m.OffsetDeleteRequest: lambda r, code: m.OffsetDeleteResponse(error_code=code),
     m.TxnOffsetCommitRequest: lambda r, code: m.TxnOffsetCommitResponse(_every_partition(r.topics, code)),
     m.WriteTxnMarkerRequest: lambda r, code: m.WriteTxnMarkerResponse(error_code=code),
+    m.DescribeProducersRequest: lambda r, code: m.DescribeProducersResponse(error_code=code),
     t.InitProducerIdRequest: lambda r, code: t.InitProducerIdResponse(code),
     t.AddPartitionsRequest: lambda r, code: t.AddPartitionsResponse(
         r.transactional_id, _every_partition(r.topics, code)

@@ -8,6 +8,7 @@ from muster_coordinator.wire import (
     k24_add_partitions_to_txn,
     k25_add_offsets_to_txn,
     k26_end_txn,
+    k61_describe_producers,
     k65_describe_transactions,
     k66_list_transactions,
 )
@@ -19,6 +20,7 @@ MODULES = (
     k24_add_partitions_to_txn,
     k25_add_offsets_to_txn,
     k26_end_txn,
+    k61_describe_producers,
     k65_describe_transactions,
     k66_list_transactions,
 )

@@ -8,6 +8,7 @@ from tests.unit.groups.harness import Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import Transaction
 
 
@@ -195,3 +196,44 @@ def test_marker_of_such_a_transaction_may_be_repeated_until_the_next_one_begins(
     assert h.end_txn(1, committed=True, producer_epoch=5, transaction_version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert h.end_txn(1, committed=False, producer_epoch=6, transaction_version=2) == ErrorCode.NONE
     assert h.offset() == 5
+
+
+# -- DescribeProducers ------------------------------------------------------------------------------------------------
+
+
+def producers(h: Harness) -> tuple[m.OpenProducer, ...]:
+    response = h.send(m.DescribeProducersRequest()).response
+    assert isinstance(response, m.DescribeProducersResponse)
+    assert response.error_code == ErrorCode.NONE
+    return response.producers
+
+
+def test_producers_with_an_open_transaction_are_described(h: Harness) -> None:
+    assert producers(h) == ()
+    h.txn_commit(2, "a")
+    first = len(h.log) - 1
+    began_ms = h.now_ms
+    h.advance(1000)
+    h.txn_commit(7, producer_epoch=3)
+    second = len(h.log) - 1
+    h.txn_commit(2, "b")
+    assert producers(h) == (
+        m.OpenProducer(2, 0, began_ms + 1000, -1, first),
+        m.OpenProducer(7, 3, began_ms + 1000, -1, second),
+    )
+
+
+def test_producer_whose_transaction_has_ended_is_not_described(h: Harness) -> None:
+    h.txn_commit(2)
+    h.txn_commit(3)
+    h.end_txn(2, committed=True, coordinator_epoch=4)
+    h.end_txn(3, committed=False)
+    assert producers(h) == ()
+    h.txn_commit(2)
+    assert [(each.producer_id, each.coordinator_epoch) for each in producers(h)] == [(2, 4)]
+
+
+def test_first_record_of_a_producer_that_is_still_pending_counts(h: Harness) -> None:
+    h.txn_commit(2)
+    h.txn_commit(2)
+    assert [each.start_offset for each in producers(h)] == [len(h.log) - 1]

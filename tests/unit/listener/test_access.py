@@ -347,6 +347,15 @@ def test_list_offsets_needs_to_describe_and_fetch_to_read_the_topic() -> None:
     assert [(t.topic_id, t.partitions) for t in fetched] == [(UNKNOWN, ((0, 100, -1),)), (NO, ((0, 29, -1),))]
 
 
+def test_describe_producers_needs_to_read_the_topic() -> None:
+    asks = w.DescribePartitionsProducersRequest((("no", (0, 1)), ("yes", (1,))))
+    refused = m.DescribeProducersResponse(29)
+    assert asked_of_a_pod(asks, (TOPIC, "yes", READ), (TOPIC, "no", DESCRIBE)).topics == (
+        ("yes", ((1, m.DescribeProducersResponse(0)),)),
+        ("no", ((0, refused), (1, refused))),
+    )
+
+
 def test_fetch_of_hidden_topics_only_is_answered_at_once() -> None:
     hidden = w.FetchRequest(60_000, 1, 0, -1, (w.FetchTopic("no", bytes(16), ((0, -1, 7),)),))
     assert asked_of_a_pod(hidden).topics[0].partitions == ((0, 29, -1),)

@@ -24,6 +24,8 @@ from tests.unit.wire.request_examples import (
 from tests.unit.wire.response_examples import ERROR
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.wire.api import Api, RequestHeader
 from muster_coordinator.wire.apis import APIS
@@ -149,6 +151,10 @@ REQUESTS: dict[int, Example] = {
             "committed": r.committed,
         },
     ),
+    61: (
+        lambda v: st.builds(w.DescribePartitionsProducersRequest, topics=PARTITIONS),
+        lambda r, v: {"topics": _named(r.topics, "partition_indexes")},
+    ),
     65: (
         lambda v: st.builds(m.DescribeTransactionsRequest, transactional_ids=some(TEXT)),
         lambda r, v: {"transactional_ids": r.transactional_ids},
@@ -203,6 +209,31 @@ def _describe_added(r: Any, v: int) -> Description:
     }
 
 
+_PRODUCERS = st.builds(
+    g.DescribeProducersResponse,
+    error_code=ERROR,
+    producers=some(
+        st.builds(
+            g.OpenProducer, producer_id=I64, producer_epoch=I32, last_ms=I64, coordinator_epoch=I32, start_offset=I64
+        )
+    ),
+)
+
+
+def _describe_producers(r: g.DescribeProducersResponse) -> list[Description]:
+    return [
+        {
+            "producer_id": each.producer_id,
+            "producer_epoch": each.producer_epoch,
+            "last_sequence": -1,
+            "last_timestamp": each.last_ms,
+            "coordinator_epoch": each.coordinator_epoch,
+            "current_txn_start_offset": each.start_offset,
+        }
+        for each in r.producers
+    ]
+
+
 _ADDED = st.builds(m.AddPartitionsResponse, transactional_id=TEXT, topics=RESULTS)
 
 RESPONSES: dict[int, Example] = {
@@ -225,6 +256,26 @@ RESPONSES: dict[int, Example] = {
     26: (
         lambda v: st.builds(m.EndTxnResponse, error_code=ERROR, producer_id=I64, producer_epoch=I16),
         lambda r, v: _producer(r, v, 26),
+    ),
+    61: (
+        lambda v: st.builds(w.DescribePartitionsProducersResponse, topics=topics(st.tuples(I32, _PRODUCERS))),
+        lambda r, v: {
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "error_code": found.error_code,
+                            "error_message": None,
+                            "active_producers": _describe_producers(found),
+                        }
+                        for index, found in partitions
+                    ],
+                }
+                for topic, partitions in r.topics
+            ]
+        },
     ),
     66: (
         lambda v: st.builds(

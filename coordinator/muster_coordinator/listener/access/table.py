@@ -49,6 +49,7 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         w.FindCoordinatorRequest: cluster.find_coordinator,
         w.WriteTxnMarkersRequest: cluster.write_txn_markers,
         w.ListOffsetsRequest: topics.list_offsets,
+        w.DescribePartitionsProducersRequest: topics.describe_producers,
         w.FetchRequest: topics.FetchGuard(name_of),
         w.ProduceRequest: topics.produce,
         w.OffsetFetchRequests: offsets.offset_fetch,

@@ -1,4 +1,4 @@
-"""Guards of ListOffsets, Fetch and Produce."""
+"""Guards of ListOffsets, DescribeProducers, Fetch and Produce."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from muster_coordinator.listener.access.offsets import NameOf
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
 from muster_coordinator.security.acls import Operation
 
 _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -29,6 +30,25 @@ def list_offsets(request: w.ListOffsetsRequest, exchange: Exchange, rights: Righ
         return w.ListOffsetsResponse(response.topics + refused)
 
     hand_on(msgspec.structs.replace(request, topics=allowed), exchange, handler, change)
+
+
+def describe_producers(
+    request: w.DescribePartitionsProducersRequest, exchange: Exchange, rights: Rights, handler: Handler
+) -> None:
+    no = m.DescribeProducersResponse(_REFUSED)
+    refused = tuple(
+        [
+            (name, tuple([(partition, no) for partition in partitions]))
+            for name, partitions in request.topics
+            if not rights.topic(Operation.READ, name)
+        ]
+    )
+    allowed = tuple([each for each in request.topics if rights.topic(Operation.READ, each[0])])
+
+    def change(response: w.DescribePartitionsProducersResponse) -> w.DescribePartitionsProducersResponse:
+        return w.DescribePartitionsProducersResponse(response.topics + refused)
+
+    hand_on(w.DescribePartitionsProducersRequest(allowed), exchange, handler, change)
 
 
 def produce(request: w.ProduceRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:

@@ -51,7 +51,11 @@ class ClusterHandlers:
     def metadata(self, request: w.MetadataRequest, exchange: Exchange) -> None:
         view = self._view
         if request.topics is None:
-            topics = tuple(self._topic(name) for name in view.topics)
+            internal = {name: numbers for name in INTERNAL_TOPICS if (numbers := view.partitions_of(name))}
+            topics = (
+                *(self._topic(name) for name in view.topics),
+                *(self._internal_topic(name, numbers) for name, numbers in internal.items()),
+            )
         elif asks_by_id_in_vain(request, exchange.version):
             refused = tuple(
                 w.MetadataTopic(t.name or "", t.topic_id, ErrorCode.INVALID_REQUEST) for t in request.topics

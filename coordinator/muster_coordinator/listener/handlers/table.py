@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers
+from muster_coordinator.listener.handlers.producers import ProducerHandlers
 from muster_coordinator.listener.handlers.routes import SubmitEarly
 from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
 from muster_coordinator.listener.handlers.topics import TopicHandlers
@@ -50,6 +51,7 @@ def handler_table(
         w.DescribeGroupsRequest: groups.describe_groups,
         w.DeleteGroupsRequest: groups.delete_groups,
         w.WriteTxnMarkersRequest: groups.write_txn_markers,
+        w.DescribePartitionsProducersRequest: ProducerHandlers(view, shards).describe_producers,
         m.ListGroupsRequest: groups.list_groups,
         m.JoinGroupRequest: groups.route,
         m.SyncGroupRequest: groups.route,
