@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from kio.serial.errors import SerialError
 from tests.conformance.requests import build
 from tests.support.kafka import KafkaClient, encode_request, entity
 
@@ -23,6 +24,7 @@ UNKNOWN_TOPIC_ID = uuid.UUID(int=77)
 
 NO_ANSWER = "no answer"
 CLOSED = "connection closed"
+UNREADABLE = "an answer that kio cannot read"
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,8 @@ class Session:
             return NO_ANSWER
         except (OSError, asyncio.IncompleteReadError):
             return CLOSED
+        except SerialError:  # a value that kio has no type for; the whole frame was read
+            response = UNREADABLE
         self._idle.append(client)
         return response
 

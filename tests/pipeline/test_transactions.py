@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,12 +13,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
+from tests.conformance.producers import Producer
+from tests.conformance.session import MUSTER, Server, Session
 from tests.pipeline.hand_made import HandMadeLog
+from tests.support.pod import SoloPod
 from tests.unit.transactions.harness import Harness
 
 from muster_cli.main import cli
 from muster_coordinator.records.batch import encode_batch
-from muster_pipeline.tables.local import local_transactions
+from muster_coordinator.records.partitioner import partition_for
+from muster_pipeline.tables.local import local_offsets, local_transactions
 from muster_pipeline.tables.run import read_table, run_tables
 from muster_pipeline.tables.store import Store
 from muster_pipeline.tables.transforms import current_transactions
@@ -166,3 +171,31 @@ def test_page_and_command_name_transactions_that_are_open_beyond_their_time_out(
         ]
     shown = muster.invoke(cli, ["pipeline", "transactions", str(tables)]).output
     assert "committed-2" in shown
+
+
+async def test_pod_serves_its_transactions_too(tmp_path: Path) -> None:
+    async with SoloPod(tmp_path / "data", 2, transaction_partitions=2) as pod:
+        session = Session(Server(MUSTER, pod.kafka_port, 0), "g")
+        open_one, ended = Producer(session, "open"), Producer(session, "ended")
+        for each in (open_one, ended):
+            await each.init()
+            await each.commit_offset(5)
+        await ended.end(True, 5)
+        await session.close()
+        address = [f"http://127.0.0.1:{pod.api_port}"]
+        found = await asyncio.to_thread(local_transactions, address)
+        offsets = await asyncio.to_thread(local_offsets, address)
+        assert pod.terminate() == 0
+    rows = {row["transactional_id"]: row for row in found.to_pylist()}
+    assert {name: row["transaction_state"] for name, row in rows.items()} == {
+        "open": "Ongoing",
+        "ended": "CompleteCommit",
+    }
+    assert rows["open"]["transaction_partitions"] == [
+        {"topic": "__consumer_offsets", "partition": partition_for("g", 2)}
+    ]
+    assert {name: (row["producer_id"], row["producer_epoch"]) for name, row in rows.items()} == {
+        each.name: each.identity for each in (open_one, ended)
+    }
+    assert [row["committed_offset"] for row in offsets.to_pylist()] == [5]
+    assert by_id(local_transactions([str(tmp_path / "data")]).to_pylist()) == by_id(found.to_pylist())

@@ -15,6 +15,7 @@ from tests.support.kafka import KafkaClient
 
 from muster_cli.local.ports import free_ports as ports_on_loopback
 from muster_coordinator.calls import CallResult, CallStatus
+from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.podapi.client import PodApiError, PodClient, new_session
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.podapi.models import (
@@ -152,13 +153,17 @@ class SoloPod(PodProcess):
         config: Sequence[str] = (),
         *,
         any_topic: bool = False,
+        transaction_partitions: int = 0,
+        epoch: int = 0,
     ) -> None:
+        """`epoch`: the highest one in which the partitions were led before."""
         super().__init__("pod-0", data_dir, config)
         self.any_topic = any_topic
         self.partitions = partitions
+        self.transaction_partitions = transaction_partitions
         self.topics = topics if topics is not None else {"t": 10}
-        self.epoch = 0
-        self._image_version = 0
+        self.epoch = epoch
+        self._image_version = epoch
 
     async def start(self, *, elect: bool = True) -> None:
         """`elect`: then make it lead everything."""
@@ -170,7 +175,7 @@ class SoloPod(PodProcess):
     async def elect_all(self, epoch: int | None = None) -> tuple[CallResult, ...]:
         """Create the replicas, elect the pod for each partition in one new epoch, and push the metadata image."""
         created = await self.api.create_replicas(
-            ReplicasRequest(1, tuple(ReplicaRequest(p) for p in range(self.partitions))), timeout_s=60
+            ReplicasRequest(1, tuple(ReplicaRequest(number) for number in self._numbers)), timeout_s=60
         )
         self.epoch = epoch if epoch is not None else self.epoch + 1
         elections = tuple(
@@ -185,6 +190,11 @@ class SoloPod(PodProcess):
         await self.push_metadata()
         return response.results
 
+    @property
+    def _numbers(self) -> list[int]:
+        """Of all partitions, as the pod API has them."""
+        return [*range(self.partitions), *TRANSACTIONS.numbers[: self.transaction_partitions]]
+
     async def push_metadata(self) -> None:
         self._image_version += 1
         await self.api.update_metadata(
@@ -194,8 +204,9 @@ class SoloPod(PodProcess):
                 cluster_id="test",
                 brokers=(Broker(0, "127.0.0.1", self.kafka_port, "pod-0"),),
                 offsets_partitions=self.partitions,
-                leaders=tuple(PartitionLeader(p, 0, self.epoch) for p in range(self.partitions)),
+                leaders=tuple(PartitionLeader(number, 0, self.epoch) for number in self._numbers),
                 topics=tuple(DeclaredTopic(name, count) for name, count in self.topics.items()),
                 any_topic=self.any_topic,
+                transaction_partitions=self.transaction_partitions,
             )
         )

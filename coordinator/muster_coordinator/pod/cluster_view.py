@@ -176,6 +176,11 @@ class ClusterView:
         """Our numbers of the partitions of an internal topic; empty while they are not known, or if there are none."""
         return self.offsets_partitions if internal_topic == OFFSETS.name else self.transaction_partitions
 
+    @property
+    def current_partitions(self) -> tuple[int, ...]:
+        """Our numbers of the partitions of both topics as they are now."""
+        return (*self.offsets_partitions, *self.transaction_partitions)
+
     def is_current(self, number: int) -> bool:
         """Whether the partition is one of a topic as it is now: a re-shard has not replaced it, and has finished it."""
         return any(number in numbers for numbers in self._current)

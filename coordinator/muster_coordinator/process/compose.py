@@ -159,7 +159,7 @@ async def _start(
         pod.remember(remembered)
     metrics = PodMetrics(listeners, manager, network).render
     api = build_app(pod, metrics)
-    api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
+    api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
     await _listen(options, stack, manager, network, lambda: ports.serve(api, pod, metrics, stack))

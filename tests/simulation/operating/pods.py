@@ -99,7 +99,7 @@ class OperatedPod(HostedPod):
         if remembered is not None:
             pod.remember(remembered)
         api = build_app(pod, lambda: b"")
-        api.router.add_routes(segment_routes(manager.hosts, lambda: view.offsets_partitions or manager.hosts))
+        api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
         api.router.add_routes(fence_routes(Fencing(manager.shards, self.events.partition_changed), pod.tokens))
         host = peer_address(self.name).rpartition(":")[0]
         await network.start(manager, (host, PEER_PORT), lambda port: (host, port))

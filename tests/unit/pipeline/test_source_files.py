@@ -16,16 +16,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.logs import commits_segment, segments
 
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_pipeline.decode.bytes_source import MemoryBytes
 from muster_pipeline.decode.decoder import Decoder, decode_segment
 from muster_pipeline.decode.errors import SegmentReadError
 from muster_pipeline.decode.fast_rows import Origin
 from muster_pipeline.decode.schema import SCHEMA
 from muster_pipeline.source import http_ranges, locations, pod_logs
-from muster_pipeline.source.files import InputError, SegmentFile, Split, find_segments, pack, split_points, splits
+from muster_pipeline.source.files import (
+    InputError,
+    SegmentFile,
+    Split,
+    find_segments,
+    log_origin,
+    pack,
+    split_points,
+    splits,
+)
 from muster_pipeline.source.follow import LogRewrittenError, Positions, advance, ranges
 from muster_pipeline.source.locations import open_segment
 from muster_pipeline.source.options import SourceOptions
+from muster_pipeline.source.topics import (
+    BOTH_TOPICS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_FIRST,
+    TRANSACTIONS_TOPIC,
+    partition_name,
+)
 
 FIRST, SECOND = f"{0:020d}.log", f"{500:020d}.log"
 
@@ -219,6 +236,25 @@ def serving(pod: Pod) -> Iterator[Pod]:
     pod.server.shutdown()
     thread.join()
     pod.server.server_close()
+
+
+def test_partitions_of_both_topics_are_told_apart_by_the_number_that_a_pod_has(pod: Pod) -> None:
+    assert (OFFSETS.name, TRANSACTIONS.name) == (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+    assert TRANSACTIONS.first == TRANSACTIONS_FIRST
+    numbers = (4, TRANSACTIONS_FIRST + 3)
+    assert [partition_name(number) for number in numbers] == ["__consumer_offsets-4", "__transaction_state-3"]
+    listed = [{"partition": number, "segments": [{"baseOffset": 0, "size": 5}]} for number in numbers]
+    pod.bodies = {"/v1/segments": json.dumps({"partitions": listed}).encode()}
+    for number in numbers:
+        pod.bodies[f"/v1/segments/{number}/0"] = commits_segment(1, 1)
+    home = f"{pod.address}/v1/segments"
+    offsets = SegmentFile(f"{home}/4/0", 4, 0)
+    transactions = SegmentFile(f"{home}/500003/0", None, 0, 3)
+    assert find_segments([pod.address]) == [offsets]
+    assert find_segments([pod.address], BOTH_TOPICS) == [offsets, transactions]
+    assert (transactions.number, transactions.topic) == (TRANSACTIONS_FIRST + 3, TRANSACTIONS_TOPIC)
+    assert log_origin(transactions.log) == Origin(transactions.log, None, 3)
+    assert log_origin("/data/__transaction_state-3") == Origin("/data/__transaction_state-3", None, 3)
 
 
 def test_pod_is_read_by_ranges_and_what_it_lost_is_an_error_with_the_place(

@@ -42,13 +42,11 @@ class PartitionEntry(msgspec.Struct, frozen=True, rename="camel"):
     segments: tuple[SegmentEntry, ...]
 
 
-def segment_routes(
-    hosts: Mapping[int, ReplicaHost], offsets_partitions: Callable[[], Container[int]]
-) -> list[web.RouteDef]:
-    """`hosts`: the pod's replicas, as they are at each request. The list names only those of `offsets_partitions`, so
-    neither what a re-shard has replaced nor what it has not finished.
+def segment_routes(hosts: Mapping[int, ReplicaHost], current: Callable[[], Container[int]]) -> list[web.RouteDef]:
+    """`hosts`: the pod's replicas, as they are at each request. The list names only those of `current` partitions, of
+    either topic, so neither what a re-shard has replaced nor what it has not finished.
     """
-    api = _Api(hosts, offsets_partitions)
+    api = _Api(hosts, current)
     return [
         web.get("/v1/segments", api.list),
         web.get(r"/v1/segments/{partition:\d{1,9}}/{base:\d{1,20}}", api.read),
@@ -56,12 +54,12 @@ def segment_routes(
 
 
 class _Api:
-    def __init__(self, hosts: Mapping[int, ReplicaHost], offsets_partitions: Callable[[], Container[int]]) -> None:
+    def __init__(self, hosts: Mapping[int, ReplicaHost], current: Callable[[], Container[int]]) -> None:
         self._hosts = hosts
-        self._offsets_partitions = offsets_partitions
+        self._current = current
 
     async def list(self, request: web.Request) -> web.Response:
-        listed = self._offsets_partitions()
+        listed = self._current()
         hosts = [host for partition, host in sorted(self._hosts.items()) if partition in listed]
         found = {
             "partitions": [_partition(host) for host in hosts if _is_served(host)],
