@@ -16,6 +16,7 @@ from muster_coordinator.security.acls import Operation, PatternType, Permission,
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
+    "transaction.partition.verification.enable": "false",  # offsets of transactions that no producer has begun
 }
 ME, NOBODY = "User:ANONYMOUS", "User:nobody"
 DEADLINE_S = 30.0

@@ -22,7 +22,14 @@ _UNORDERED = {
     "fetch": ("responses",),
     "describe_groups": ("groups",),
     "write_txn_markers": ("markers",),
+    "list_transactions": ("transaction_states", "unknown_state_filters"),
+    "add_partitions_to_txn": ("results_by_transaction", "topic_results", "results_by_topic_v3_and_below"),
+    "describe_transactions": ("topics",),
 }
+
+
+# Their answers have producer ids that the server chose.
+_PRODUCERS = ("init_producer_id", "end_txn", "describe_transactions", "list_transactions")
 
 
 def _prefix(member_id: str) -> str:
@@ -36,6 +43,7 @@ class Normaliser:
         self._server = server
         self._script = script
         self._numbers: dict[str, int] = {}
+        self._producers: dict[int, int] = {}
 
     def lines(self, steps: Sequence[Step]) -> dict[str, str]:
         """One line for each leaf of each answer: "step: path" -> value."""
@@ -56,10 +64,16 @@ class Normaliser:
                 yield path, "()"
             for index, item in enumerate(items):
                 yield from self._leaves(f"{path}[{index}]", item, api)
+        elif path.endswith("producer_id") and api in _PRODUCERS and value >= 0:
+            yield path, f"<producer {self._producers.setdefault(value, len(self._producers) + 1)}>"
+        elif path.endswith("transaction_start_time"):
+            yield path, "<a time>"
         else:
             yield path, self._text(value)
 
     def _sorted(self, name: str, items: tuple[Any, ...], api: str) -> list[Any]:
+        if api == "list_transactions" and name == "transaction_states":
+            items = tuple(t for t in items if t.transactional_id.startswith(self._script))
         if api == "list_groups" and name == "groups":
             return sorted((g for g in items if g.group_id.startswith(self._script)), key=lambda g: str(g.group_id))
         if name == "members" and items and dataclasses.is_dataclass(items[0]):
@@ -68,6 +82,10 @@ class Normaliser:
             return sorted(items, key=self._sorting_text)
         if api in ("offset_fetch", "write_txn_markers") and name == "partitions":
             return sorted(items, key=lambda item: int(item.partition_index))
+        if name.startswith("results_by_partition"):
+            return sorted(items, key=lambda item: int(item.partition_index))
+        if api == "describe_transactions" and name == "partitions":
+            return sorted(items)
         return list(items)
 
     def _sorting_text(self, item: Any) -> str:
@@ -99,7 +117,7 @@ class Normaliser:
 
 
 def _first_text(item: Any) -> str:
-    for name in ("name", "topic", "group_id", "topic_id"):
+    for name in ("name", "topic", "group_id", "topic_id", "transactional_id"):
         text = getattr(item, name, None)
         if text is not None:
             return str(text)

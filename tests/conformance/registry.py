@@ -14,8 +14,8 @@ Body = Callable[..., Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Script:
-    """`name` is unique, says what the script shows, and is the id of its group. `settings` are those of the servers
-    beside the usual ones: SETTINGS of the script's module."""
+    """`area`: AREA of the script's module, or the module's name. `name` is unique, says what the script shows, and is
+    the id of its group. `settings` are those of the servers beside the usual ones: SETTINGS of the script's module."""
 
     area: str
     name: str
@@ -30,7 +30,7 @@ def script(versions: Iterable[int] | None = None, cases: dict[str, Any] | None =
     """`versions`: the function takes (session, version); `cases`: (session, case), a script for each."""
 
     def register(body: Body) -> Body:
-        area = body.__module__.rsplit(".", 1)[-1].replace("_", " ")
+        area = body.__globals__.get("AREA") or body.__module__.rsplit(".", 1)[-1].replace("_", " ")
         name = body.__name__
         settings: Mapping[str, str] = body.__globals__.get("SETTINGS", {})
         if versions is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,10 +16,13 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.pod import SoloPod
 
 PARTITIONS = 5
+"""Of each of the two internal topics."""
+INTERNAL = ("__consumer_offsets", "__transaction_state")
 AUTHORIZER = "authorizer.class.name"
 TOPICS = {"t": 10, "u": 3, "topic.with-all_1": 1}
 MIN_SESSION_MS = 1000
 MAX_SIZE = 4
+START_TIMEOUT_S = 60.0
 INITIAL_DELAY_MS = 700
 """Long enough that several members join in it even where the machine stalls for a while."""
 SETTINGS = {
@@ -25,7 +30,9 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_SIZE),
 }
-OF_KAFKA = {"group.coordinator.rebalance.protocols", AUTHORIZER}
+VERIFICATION = "transaction.partition.verification.enable"
+"""false: the groups' coordinators do not ask those of transactions, and Muster has none."""
+OF_KAFKA = {"group.coordinator.rebalance.protocols", AUTHORIZER, VERIFICATION}
 """Settings that Muster does not have: it always is what they make of a broker."""
 
 
@@ -33,10 +40,12 @@ OF_KAFKA = {"group.coordinator.rebalance.protocols", AUTHORIZER}
 async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncIterator[tuple[Server, Server]]:
     """(Kafka of that version, Muster), running and empty; data and logs under `directory`. `more`: further settings."""
     broker_settings = SETTINGS | dict(more)
+    coordinates = more.get(VERIFICATION) != "false"
     settings = {name: value for name, value in broker_settings.items() if name not in OF_KAFKA}
     broker_settings |= {
         "offsets.topic.num.partitions": str(PARTITIONS),
-        "transaction.partition.verification.enable": "false",  # see scripts/transactions.py
+        "transaction.state.log.num.partitions": str(PARTITIONS),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",  # Muster has a timer for each
         # Requests are handled in the order in which they were sent, over whatever connections.
         "num.network.threads": "1",
         "num.io.threads": "1",
@@ -49,9 +58,15 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
     async with (
         KafkaBroker(directory / "kafka", broker_settings, TOPICS, version) as broker,
         SoloPod(
-            directory / "muster" / "data", PARTITIONS, TOPICS, [f"{name}={value}" for name, value in settings.items()]
+            directory / "muster" / "data",
+            PARTITIONS,
+            TOPICS,
+            [f"{name}={value}" for name, value in settings.items()],
+            transaction_partitions=PARTITIONS if coordinates else 0,
         ) as pod,
     ):
+        if coordinates:
+            await _await_transactions(broker.port)
         kafka, muster = await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
         if AUTHORIZER in more:
             acls.write(acl_file)
@@ -61,18 +76,36 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
         yield kafka, muster
 
 
+async def _await_transactions(port: int) -> None:
+    """The first producer makes the broker create its topic."""
+    client = await KafkaClient.connect(port)
+    request = schema("init_producer_id", 4).InitProducerIdRequest(
+        transactional_id="first",
+        transaction_timeout=datetime.timedelta(minutes=1),
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while int((await client.call(request)).error_code):
+                await asyncio.sleep(0.1)
+    finally:
+        await client.close()
+
+
 async def server_at(kind: str, port: int) -> Server:
     """With the names of what differs by nature: address, cluster id, topic ids."""
     client = await KafkaClient.connect(port)
     try:
         m = schema("metadata", 12)
-        topics = tuple(m.MetadataRequestTopic(topic_id=None, name=n) for n in (*TOPICS, "__consumer_offsets"))
+        topics = tuple(m.MetadataRequestTopic(topic_id=None, name=n) for n in (*TOPICS, *INTERNAL))
         answer: Any = await client.call(
             m.MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
         )
     finally:
         await client.close()
-    names = {str(topic.topic_id): f"<id of {topic.name}>" for topic in answer.topics}
+    there = [topic for topic in answer.topics if int(topic.error_code) == 0]
+    names = {str(topic.topic_id): f"<id of {topic.name}>" for topic in there}
     names[str(answer.cluster_id)] = "<cluster id>"
     names[str(port)] = "<port>"
     topic_ids = {str(topic.name): topic.topic_id for topic in answer.topics}

@@ -21,6 +21,9 @@ from tests.conformance.scripts import (
     topic_ids,
     topics,
     transactions,
+    transactions_begin,
+    transactions_end,
+    transactions_shown,
 )
 
 __all__ = [
@@ -44,4 +47,7 @@ __all__ = [
     "topic_ids",
     "topics",
     "transactions",
+    "transactions_begin",
+    "transactions_end",
+    "transactions_shown",
 ]

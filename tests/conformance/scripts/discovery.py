@@ -137,6 +137,12 @@ async def _metadata(s: Session, version: int, topics: Any, **fields: Any) -> Non
 
 
 @script(versions=range(14))
+async def metadata_of_all_topics(s: Session, version: int) -> None:
+    """Internal ones included: Kafka's tools look for transactions that hang in them."""
+    await _metadata(s, version, None if version else [])
+
+
+@script(versions=range(14))
 async def metadata_of_one_topic(s: Session, version: int) -> None:
     await _metadata(s, version, [{"name": "u"}])
 

@@ -1,8 +1,8 @@
-"""Offsets of transactions: TxnOffsetCommit and the markers that end them.
+"""Offsets of transactions as a group coordinator alone has them: TxnOffsetCommit and the markers that end them.
 
 Kafka verifies with its transaction coordinator that a partition is part of the transaction; the broker here runs with
-`transaction.partition.verification.enable=false` so that both servers get the very same requests, markers included.
-`producer` scripts drive Kafka's transaction coordinator as a producer does.
+`transaction.partition.verification.enable=false`, and Muster without transactions of its own, so that both servers get
+the very same requests, markers included. `producer` scripts drive Kafka's transaction coordinator as a producer does.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 from tests.conformance.members import Member, commit, describe, fetch, form, stable, topic
 from tests.conformance.registry import script
-from tests.conformance.servers import PARTITIONS
+from tests.conformance.servers import PARTITIONS, VERIFICATION
 from tests.conformance.session import Session
 
 from muster_coordinator.records.partitioner import partition_for
 
+SETTINGS = {VERIFICATION: "false"}
 _ids = itertools.count(1_000_000)
 _ids_by_script: dict[tuple[str, int], int] = {}
 

@@ -207,3 +207,14 @@ def test_tagged_field_of_a_wrong_size_is_refused() -> None:
 def test_topic_that_fits_no_string_is_not_written() -> None:
     with pytest.raises(ValueError, match="topic of"):
         encode_transaction_value(replace(ALL_FIELDS, partitions=(("t" * 40_000, (0,)),)))
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    """testDeserializeFutureTransactionLogValue: of the value, and of a topic in it."""
+    value = GOLDEN["v2.add"]
+    assert value[-15:].startswith(b"\x02\x00\x08")  # two tagged fields, the first of 8 bytes
+    future = value[:-15] + b"\x04" + value[-14:] + b"\x64\x03foo" + b"\x65\x04\0\0\x0f\xa0"
+    topic_end = future.index(b"\0\0\0\x03\0") + 4
+    future = future[:topic_end] + b"\x01\x64\x03bar" + future[topic_end + 1 :]
+    assert len(future) == len(value) + 16
+    assert decode_transaction_value(future) == decode_transaction_value(value)

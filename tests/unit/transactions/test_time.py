@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.transactions.harness import OFFSETS, START_MS, Harness
+from tests.unit.transactions.harness import FIRST_ID, OFFSETS, START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.transaction_log import TransactionLogValue, TransactionStatus
 from muster_coordinator.transactions.config import TransactionConfig
+from muster_coordinator.transactions.transitions import MAX_EPOCH
 
 S = TransactionStatus
 HOUR_MS = 3_600_000
@@ -33,6 +34,26 @@ def test_transaction_is_aborted_when_its_time_is_over_and_its_producer_is_fenced
     assert harness.status() is S.COMPLETE_ABORT
     counts = harness.coordinator.event_counts
     assert (counts["transactions_timed_out"], counts["transactions_aborted"]) == (1, 1)
+
+
+def test_transaction_in_the_last_epoch_that_times_out_goes_on_with_another_producer_id() -> None:
+    """shouldHandleTimeoutAtEpochOverflowBoundaryCorrectly...: its producer learns that from whatever it asks next."""
+    last = (7, MAX_EPOCH - 1)
+    for ask in ("end", "init"):
+        harness = Harness()
+        harness.put(replace(ONGOING, status=S.EMPTY, partitions=(), start_ms=-1, producer_epoch=last[1]))
+        assert harness.add(last, version=5) == ErrorCode.NONE
+        harness.advance(60_000)
+        assert (harness.status(), harness.value().producer_epoch) == (S.PREPARE_ABORT, MAX_EPOCH)
+        harness.marked()
+        new = (ErrorCode.NONE, FIRST_ID, 0)
+        if ask == "end":
+            assert harness.end(last, committed=False, version=5) == new
+            assert harness.end(last, committed=True, version=5)[0] == ErrorCode.INVALID_TXN_STATE
+        else:
+            response = harness.init(producer=last)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == new
+        assert harness.add(last, version=5) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_producer_continues_after_its_transaction_has_timed_out() -> None:
@@ -112,11 +133,12 @@ def test_id_that_was_used_lately_stays() -> None:
     assert harness.coordinator.durable_state().ids == {}
 
 
-def test_id_whose_markers_are_missing_never_expires() -> None:
+@pytest.mark.parametrize("status", [S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_id_whose_markers_are_missing_never_expires(status: S) -> None:
     harness = Harness(TransactionConfig(marker_retry_ms=HOUR_MS))
-    harness.put(replace(ONGOING, status=S.PREPARE_COMMIT, last_update_ms=START_MS - 2 * WEEK_MS))
+    harness.put(replace(ONGOING, status=status, last_update_ms=START_MS - 2 * WEEK_MS))
     harness.advance(3 * HOUR_MS)
-    assert harness.status() is S.PREPARE_COMMIT
+    assert harness.status() is (S.PREPARE_ABORT if status is S.ONGOING else status)
 
 
 def test_expired_id_gets_a_producer_id_that_nobody_had() -> None:
