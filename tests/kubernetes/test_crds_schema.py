@@ -54,7 +54,7 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"listeners": [listener(), listener()]}, "Duplicate value"),
     ("CoordinatorCluster", "a", {"listeners": []}, "exactly one listener must be of type Internal"),
     ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"port": 9092}]}, "must not have the same port"),
-    ("CoordinatorCluster", "a", {"listeners": [listener(port=9640)]}, "ports 9640 and 9641 are the pods' own"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(port=9640)]}, "ports 9640 to 9643 are the pods' own"),
     ("CoordinatorCluster", "a", {"listeners": [listener(name="pods")]}, "no listener may be called kafka, api, peer"),
     ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"advertise": "PodIP"}]}, "of type Internal"),
     ("CoordinatorCluster", "a", {"listeners": [listener(firstNodePort=30000)]}, "firstNodePort is of a listener of"),

@@ -39,7 +39,7 @@ class Storage(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
-TAKEN_NAMES = ("kafka", "api", "peer", "pods", "bootstrap")
+TAKEN_NAMES = ("kafka", "api", "peer", "probes", "metrics", "pods", "bootstrap")
 """Of ports of a pod and of Services: no listener has one of these names."""
 
 
@@ -208,8 +208,8 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
                         "two listeners must not have the same port",
                     ),
                     (
-                        "self.all(each, each.port != 9640 && each.port != 9641)",
-                        "ports 9640 and 9641 are the pods' own",
+                        "self.all(each, each.port < 9640 || each.port > 9643)",
+                        "ports 9640 to 9643 are the pods' own",
                     ),
                     (
                         f"self.all(each, !(each.name in {list(TAKEN_NAMES)}))",

@@ -26,6 +26,8 @@ CLAIM = "data"
 
 API_PORT = 9640
 PEER_PORT = 9641
+PROBE_PORT = 9642
+METRICS_PORT = 9643
 DATA_DIRECTORY = "/var/lib/muster"
 USER_ID = 65532
 GRACE_PERIOD_S = 30
@@ -74,6 +76,7 @@ def headless_service(cluster: CoordinatorCluster) -> Manifest:
                 _service_port(cluster),
                 {"name": "api", "port": API_PORT, "targetPort": "api"},
                 {"name": "peer", "port": PEER_PORT, "targetPort": "peer"},
+                {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
             ],
         },
     }
@@ -255,6 +258,9 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             *([{"name": "MUSTER_LISTENERS", "value": more}] if more else []),
             {"name": "MUSTER_API_LISTEN", "value": f"0.0.0.0:{API_PORT}"},
             {"name": "MUSTER_PEER_LISTEN", "value": f"0.0.0.0:{PEER_PORT}"},
+            # Ports of their own: whoever may scrape or probe need not reach the API.
+            {"name": "MUSTER_PROBE_LISTEN", "value": f"0.0.0.0:{PROBE_PORT}"},
+            {"name": "MUSTER_METRICS_LISTEN", "value": f"0.0.0.0:{METRICS_PORT}"},
             {"name": "MUSTER_PEER_ADVERTISE", "value": f"$(POD_IP):{PEER_PORT}"},
             {"name": "MUSTER_CONFIG", "value": settings},
         ],
@@ -263,6 +269,8 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             *({"name": each.name, "containerPort": each.port, "protocol": "TCP"} for each in spec.external),
             {"name": "api", "containerPort": API_PORT, "protocol": "TCP"},
             {"name": "peer", "containerPort": PEER_PORT, "protocol": "TCP"},
+            {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
         # A slow start (recovery of a long log) is no reason to kill; a pod that is not ready is still elected.
         "startupProbe": _probe("started", period=1, failures=600),
@@ -281,7 +289,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
 
 def _probe(which: str, *, period: int, failures: int) -> Manifest:
     return {
-        "httpGet": {"path": f"/healthz/{which}", "port": "api"},
+        "httpGet": {"path": f"/healthz/{which}", "port": "probes"},
         "periodSeconds": period,
         "timeoutSeconds": 5,
         "failureThreshold": failures,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
-from muster_operator.kube.manifests import API_PORT, PEER_PORT
+from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts" / "muster"
@@ -82,7 +82,9 @@ def test_policies_name_who_reaches_which_port() -> None:
 def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     rendered = helm_template(
         "--set-json",
-        'networkPolicies.readers=[{"podSelector":{"matchLabels":{"app":"prometheus"}}}]',
+        'networkPolicies.readers=[{"podSelector":{"matchLabels":{"app":"spark"}}}]',
+        "--set-json",
+        'networkPolicies.monitoring=[{"podSelector":{"matchLabels":{"app":"prometheus"}}}]',
         "--set",
         "networkPolicies.namespaces={teams}",
     )
@@ -91,8 +93,10 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     api = next(rule for rule in policy["spec"]["ingress"] if _ports(rule) == [API_PORT])
     operator, reader = api["from"]
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "muster-system"}
-    assert reader == {"podSelector": {"matchLabels": {"app": "prometheus"}}}
-    assert rendered["NetworkPolicy", "muster-operator"]["spec"]["ingress"][0]["from"] == [reader]
+    assert reader == {"podSelector": {"matchLabels": {"app": "spark"}}}
+    scraping = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert [rule["from"] for rule in policy["spec"]["ingress"] if _ports(rule) == [METRICS_PORT]] == [scraping]
+    assert rendered["NetworkPolicy", "muster-operator"]["spec"]["ingress"][0]["from"] == scraping
     assert not [kind for kind, _ in helm_template("--set", "networkPolicies.enabled=false") if kind == "NetworkPolicy"]
 
 

@@ -30,6 +30,9 @@ def services(subject: Any) -> dict[str, dict[str, Any]]:
     return {each["metadata"]["name"]: each for _, each in external_services(subject)}
 
 
+SIDES = {"probes": 9642, "metrics": 9643}
+
+
 def test_each_pod_has_a_service_for_each_listener_and_listens_there() -> None:
     subject = listening(NODE_PORT, BALANCED, pods=2)
     made = services(subject)
@@ -42,7 +45,7 @@ def test_each_pod_has_a_service_for_each_listener_and_listens_there() -> None:
     assert last["metadata"]["annotations"] == {"cloud/internal": "true"}
     assert environment(subject)["MUSTER_LISTENERS"].splitlines() == ["outside=0.0.0.0:9094", "cloud=0.0.0.0:9095"]
     ports = {each["name"]: each["containerPort"] for each in container(subject)["ports"]}
-    assert ports == {"kafka": 9092, "outside": 9094, "cloud": 9095, "api": 9640, "peer": 9641}
+    assert ports == {"kafka": 9092, "outside": 9094, "cloud": 9095, "api": 9640, "peer": 9641, **SIDES}
     assert (services(cluster()), "MUSTER_LISTENERS" in environment(cluster())) == ({}, False)
 
 

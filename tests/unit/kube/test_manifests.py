@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from muster_coordinator.process.options import parse_options
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterStatus
 from muster_operator.kube.client import KubeClient
 from muster_operator.kube.manifests import manifests
@@ -223,6 +224,19 @@ def test_replicas_reach_one_another_at_the_pods_address() -> None:
     headless = next(each for each in built("Service", cluster()) if each["spec"]["clusterIP"] == "None")
     assert headless["spec"]["publishNotReadyAddresses"]
     assert {"name": "peer", "port": 9641, "targetPort": "peer"} in headless["spec"]["ports"]
+
+
+def test_probes_and_metrics_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the pod understands the environment in which it is started."""
+    for name, value in environment(cluster()).items():
+        monkeypatch.setenv(name, value.replace("$(POD_IP)", "10.0.0.1").replace("<field>", "a-1"))
+    options = parse_options([])
+    assert (options.probe_listen, options.metrics_listen) == (("0.0.0.0", 9642), ("0.0.0.0", 9643))
+    made = container(cluster())
+    numbers = {each["name"]: each["containerPort"] for each in made["ports"]}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert numbers[made[probe]["httpGet"]["port"]] == 9642, probe
+    assert numbers["metrics"] == 9643
 
 
 def test_pods_are_replaced_by_the_operator_alone_and_spread_over_zones_and_nodes() -> None:
