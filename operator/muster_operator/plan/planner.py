@@ -185,15 +185,17 @@ def _of_cluster(
     seen: Observation, plans: Sequence[_TopicPlan], partitions: Sequence[OffsetsPartitionStatus]
 ) -> Verdict:
     """The verdict of the topic that is worst off, or what goes on with the pods, unless partitions have no leader and
-    get none."""
+    get none. What a person has to do comes before what goes on by itself, and may be what that waits for.
+    """
     verdicts = [each.verdict for each in plans]
     worst = min(verdicts, key=lambda each: (not each.stalled, each.ready))
     if worst.reason is Reason.ALL_LED:
         worst = Verdict(Reason.ALL_LED, f"all {len(partitions)} partitions are led", ready=True)
     if any(each.state in (PartitionState.LEADERLESS, PartitionState.STALLED) for each in partitions):
         return worst
-    topics = [each.topic for each in plans]
-    return scale_down(seen, topics, partitions) or verdict_of_rollout(seen) or worst
+    told = (scale_down(seen, [each.topic for each in plans], partitions), verdict_of_rollout(seen), worst)
+    found = [each for each in told if each is not None]
+    return next((each for each in found if each.stalled), found[0])
 
 
 def _topic(

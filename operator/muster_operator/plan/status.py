@@ -117,7 +117,7 @@ def incomplete_sets(
     found = []
     for index, status in statuses.items():
         wanted, asked = copies_of(records[index], topic.spec.replication_factor), records[index].spec.replicas
-        there = [each.pod for each in status.replicas if not asked or each.pod in asked]
+        there = [each.pod for each in status.replicas if each.pod and (not asked or each.pod in asked)]
         if (len(there), len(status.replicas)) != (wanted, wanted) or status.previous_replicas or status.learners:
             found.append(f"{records[index].metadata.name} has {len(there)} of {wanted}")
     return f"{len(found)} have other copies than declared: {found[0]}" if found else ""

@@ -207,7 +207,7 @@ class Storm:
             topic=what in ("topic", "all"),
             partitions=what in ("topic", "partitions", "all"),
         )
-        self._forget_what_nobody_promised()
+        self._forget_what_was_not_led()
 
     def _rename(self, _: Any) -> None:
         """The topic has another name in Git, so the tool prunes the one before."""
@@ -215,11 +215,11 @@ class Storm:
         other = "u" if model.topic.metadata.name == "t" else "t"
         model.recreate(cluster=False, topic=True, partitions=True)
         model.topic = replace(model.topic, metadata=replace(model._topic_meta(), name=other))
-        self._forget_what_nobody_promised()
+        self._forget_what_was_not_led()
 
     def _prune(self, index: int) -> None:
         if self.model.objects.pop(f"{self.model.topic.metadata.name}-{index}", None) is not None:
-            self._forget_what_nobody_promised()
+            self._forget_what_was_not_led()
 
     def _prefer(self, index: int) -> None:
         self._declare_partition(index, preferred_leader=f"c-{self.random.randrange(MOST_PODS)}")
@@ -241,7 +241,7 @@ class Storm:
         model.recreate(partitions=False)
         for name, each in model.objects.items():
             model.objects[name] = replace(each, status=type(each.status)(), metadata=model._meta(name))
-        self._forget_what_nobody_promised()
+        self._forget_what_was_not_led()
 
     def _back_up(self, _: Any) -> None:
         model = self.model
@@ -261,7 +261,7 @@ class Storm:
         for name, each in model.objects.items():
             status = statuses.get(name, type(each.status)())
             model.objects[name] = replace(each, status=status, metadata=model._meta(name))
-        self._forget_what_nobody_promised()
+        self._forget_what_was_not_led()
 
     def _kubectl(self, what: tuple[str, str, str]) -> None:
         verb, plural, name = what
@@ -270,13 +270,10 @@ class Storm:
     def _edit_set(self, pods: int) -> None:
         self.kube.edit_number(pods)
 
-    def _forget_what_nobody_promised(self) -> None:
-        """An epoch that only a lost record named, and no replica promised, was led by nobody."""
+    def _forget_what_was_not_led(self) -> None:
+        """An epoch that only a lost record named, and that no majority promised, can be named again (ADR 23)."""
         self.model.losses += 1
-        volumes = [pod.volume for pod in self.model.running.values()] + [*self.volumes.values()]
-        for index, epoch in [*self.model.called]:
-            if all(volume.replicas[index].promised < epoch for volume in volumes if index in volume.replicas):
-                del self.model.called[index, epoch]
+        self.model.called = {led: pod for led, pod in self.model.called.items() if led in self.led}
 
     # The end
 

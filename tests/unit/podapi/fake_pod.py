@@ -159,14 +159,10 @@ class FakePod:
         self, election: Election, replica: FakeReplica, sets: list[tuple[str, ...]], there: dict[str, FakePod]
     ) -> CallResult:
         index, epoch = election.partition, election.epoch
-        sealed: dict[str, FakeReplica] = {}
-        for log_id, pod in there.items():
-            other = pod.volume.replicas[index]
-            if pod is self or other.promised < epoch or (other.promised == epoch and other.leader is None):
-                other.promised, other.leader, other.used = epoch, replica.log_id, True
-                pod._step_down(index)
-                if not other.rebuilding:
-                    sealed[log_id] = other
+        sealed = self._sealed(index, epoch, replica, there)
+        best = max(sealed.values(), key=lambda each: (each.rank, each is replica))
+        # The logs of the sets that the best log names count too, whoever the call names.
+        sealed |= self._sealed(index, epoch, replica, self.net.holders(index, (*best.replicas, *best.previous)))
         best = max(sealed.values(), key=lambda each: (each.rank, each is replica))
         named = [each for each in (best.replicas, best.previous) if each]
         enough = all(2 * sum(one in sealed for one in each) > len(each) for each in (*sets, *named))
@@ -187,11 +183,23 @@ class FakePod:
         self.accepted.append((index, epoch))
         if index in self.slow:
             self._loading.add(index)
-        if index not in self.slow_sets:
-            self._end_change(index)
         self.replicate()
         self._publish(index)
         return self._election(index, CallStatus.LOADING if index in self._loading else CallStatus.ACCEPTED)
+
+    def _sealed(
+        self, index: int, epoch: int, replica: FakeReplica, there: dict[str, FakePod]
+    ) -> dict[str, FakeReplica]:
+        """The logs, by id, that promise the epoch to this pod's log now, or have promised it."""
+        sealed: dict[str, FakeReplica] = {}
+        for log_id, pod in there.items():
+            other = pod.volume.replicas[index]
+            if pod is self or other.promised < epoch or (other.promised == epoch and other.leader is None):
+                other.promised, other.leader, other.used = epoch, replica.log_id, True
+                pod._step_down(index)
+            if (other.promised, other.leader) == (epoch, replica.log_id) and not other.rebuilding:
+                sealed[log_id] = other
+        return sealed
 
     def _election(
         self, index: int, status: CallStatus, message: str = "", better: str = "", sets: FakeReplica | None = None
@@ -214,8 +222,13 @@ class FakePod:
         self._publish(index)
 
     def _end_change(self, index: int) -> None:
-        """The set record is committed."""
+        """The set record is committed, if majorities of both sets have it."""
         replica = self.volume.replicas[index]
+        there = self.net.holders(index, (*replica.replicas, *replica.previous))
+        same = {each for each, pod in there.items() if pod.volume.replicas[index].rank == replica.rank}
+        sets = [each for each in (replica.replicas, replica.previous) if each]
+        if not all(2 * sum(one in same for one in each) > len(each) for each in sets):
+            return
         replica.previous = ()
         if replica.log_id not in replica.replicas:
             self._step_down(index)
@@ -229,21 +242,26 @@ class FakePod:
 
     def replicate(self) -> None:
         """Push what this pod leads to the replicas of the sets, and to learners as the image places them."""
-        places = [each for image in self.images[-1:] for each in image.places]
         for index in tuple(self._led):
-            replica = self.volume.replicas[index]
-            learners = [each.log_id for each in places if each.partition == index]
-            for log_id, pod in self.net.holders(index, (*replica.replicas, *replica.previous, *learners)).items():
-                other = pod.volume.replicas[index]
-                if log_id == replica.log_id or other.promised > replica.promised:
-                    continue
-                before = (other.promised, other.leader, other.rank)
-                other.promised, other.leader, other.rebuilding = replica.promised, replica.log_id, False
-                other.copy(replica)
-                if before != (other.promised, other.leader, other.rank):
-                    pod._publish(index)
+            self._push(index)
+            if index not in self.slow_sets and self.volume.replicas[index].previous:
+                self._end_change(index)
+                self._push(index)
         for index in tuple(self._led):
             self._publish(index)
+
+    def _push(self, index: int) -> None:
+        replica = self.volume.replicas[index]
+        learners = [each.log_id for image in self.images[-1:] for each in image.places if each.partition == index]
+        for log_id, pod in self.net.holders(index, (*replica.replicas, *replica.previous, *learners)).items():
+            other = pod.volume.replicas[index]
+            if log_id == replica.log_id or other.promised > replica.promised:
+                continue
+            before = (other.promised, other.leader, other.rank)
+            other.promised, other.leader, other.rebuilding = replica.promised, replica.log_id, False
+            other.copy(replica)
+            if before != (other.promised, other.leader, other.rank):
+                pod._publish(index)
 
     async def fence(self, request: FencesRequest) -> FencesResponse:
         self.tokens.check(request.fencing_token)
