@@ -114,7 +114,7 @@ async def operate(
     again = asyncio.Event()
     store = KubeStore(client, lambda: elector.token, options.watch_namespace, events, clock, again.set)
     image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
-    workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic)
+    workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic, again.set)
 
     async def load() -> None:
         await store.load()
@@ -183,4 +183,5 @@ def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
         Source("", "v1", "pods", workload.deliver_pod, SELECTOR),
         Source("", "v1", "services", workload.deliver_service, SELECTOR),
         Source("apps", "v1", "statefulsets", workload.deliver_stateful_set, SELECTOR),
+        Source("policy", "v1", "poddisruptionbudgets", workload.deliver_budget, SELECTOR),
     )

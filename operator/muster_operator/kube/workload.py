@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -27,10 +27,14 @@ from muster_operator.kube.manifests import (
     with_present_template,
 )
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
+from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
 from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
+
+BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
+"""Group path and plural."""
 
 SELECTOR = CLUSTER_LABEL
 """Label selector of pods and StatefulSets: those that carry the label."""
@@ -48,6 +52,8 @@ class _Applied:
     keep_template: bool
     generation: int
     at: float
+    objects: Mapping[tuple[str, str], Json]
+    """By kind and name."""
 
 
 class KubeWorkload:
@@ -59,11 +65,14 @@ class KubeWorkload:
         default_image: str,
         namespace: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        list_again: Callable[[], None] = lambda: None,
     ) -> None:
+        """`list_again` is called when `load` is to be repeated soon: a list shows an older object than is known."""
         self._client = client
         self._default_image = default_image
         self._namespace = namespace
         self._clock = clock
+        self._list_again = list_again
         self._pods: Cache[Json] = Cache(cluster_of)
         self._services: Cache[Json] = Cache(cluster_of)
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
@@ -71,8 +80,7 @@ class KubeWorkload:
         self._applied: dict[ClusterKey, _Applied] = {}
         self._changed_by_others: Counter[ClusterKey] = Counter()
         """How often what was applied became doubtful, also while it is being applied."""
-        self._stateful_sets: dict[ClusterKey, Json] = {}
-        self._revisions: dict[ClusterKey, str] = {}
+        self._stateful_sets = StatefulSets()
         self._conflicts: dict[ClusterKey, str] = {}
         self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
@@ -84,22 +92,27 @@ class KubeWorkload:
     # Feeding the cache
 
     async def load(self) -> None:
-        """List pods with their nodes, Services and StatefulSets. Repeated, it repairs what a broken watch missed."""
+        """List everything of the clusters, and the nodes. Repeated, it repairs what a broken watch missed."""
         self._outdated_definitions = await self._read_definitions()
-        scope = f"/namespaces/{self._namespace}" if self._namespace else ""
-        for raw in (await self._client.list_all(f"/apis/apps/v1{scope}/statefulsets", label_selector=SELECTOR))[
-            "items"
-        ]:
-            self.deliver_stateful_set(None, raw)
+        for key in self._stateful_sets.replace(await self._list("/apis/apps/v1", "statefulsets")):
+            self._note_stateful_set(key)
+        for key in [*self._applied]:
+            self._look_at_generation(key)
+        self._compare("PodDisruptionBudget", (await self._list(*BUDGETS))["items"])
         before = {cluster_of(pod) for pod in self._pods.values()}
         for plural, cache in (("services", self._services), ("pods", self._pods)):
-            listed = await self._client.list_all(f"/api/v1{scope}/{plural}", label_selector=SELECTOR)
+            listed = await self._list("/api/v1", plural)
             found = {_name(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
             cache.replace(found, listed["metadata"]["resourceVersion"])
+        self._compare("Service", self._services.values())
         await self._learn_nodes(known_too=False)
         self._infos.clear()
         for key in before | {cluster_of(pod) for pod in self._pods.values()}:
             self._tell(key)
+
+    async def _list(self, group: str, plural: str) -> Json:
+        scope = f"/namespaces/{self._namespace}" if self._namespace else ""
+        return await self._client.list_all(f"{group}{scope}/{plural}", label_selector=SELECTOR)
 
     async def _read_definitions(self) -> str:
         """The resource definitions that are not those of this operator; those that cannot be read are not told of."""
@@ -115,6 +128,8 @@ class KubeWorkload:
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a pod."""
+        if event is None and int(raw["metadata"]["resourceVersion"]) < self._pods.version(_name(raw)):
+            self._list_again()
         if _taken(self._pods, event, raw):
             self._infos.clear()
             self._tell(cluster_of(raw))
@@ -133,30 +148,52 @@ class KubeWorkload:
 
         Its update revision says which pods have an older template (ADR 5).
         """
-        key = cluster_of(raw)
-        if raw["metadata"]["name"] != key.name:
+        if not is_own(raw):
             return
-        meta, status = raw["metadata"], raw.get("status", {})
-        before = self._stateful_sets.get(key, {})
-        if before and int(meta["resourceVersion"]) < int(before["metadata"]["resourceVersion"]):
-            return
-        self._stateful_sets[key] = raw
-        if event == "DELETED":
-            del self._stateful_sets[key]
+        if event is None and self._stateful_sets.is_older(raw):
+            self._list_again()
+        if self._stateful_sets.take(event, raw):
+            self._note_stateful_set(cluster_of(raw))
+        else:
+            self._look_at_generation(cluster_of(raw))
+
+    def _note_stateful_set(self, key: ClusterKey) -> None:
+        """There is news of it."""
+        if self._stateful_sets.get(key) is None:
             self._claims.forget(key)
-        news = event == "DELETED" or not before or before["metadata"]["uid"] != meta["uid"]
-        news = news or before.get("status", {}).get("observedGeneration") != status.get("observedGeneration")
-        if event != "DELETED" and status.get("observedGeneration", 0) >= meta["generation"]:
-            revision = status.get("updateRevision", "")
-            news = news or self._revisions.get(key) != revision
-            self._revisions[key] = revision
-        applied = self._applied.get(key)
-        if event == "DELETED" or (applied is not None and meta["generation"] > applied.generation):
             self._doubt(key)
-            news = True
-        if news:
-            self._infos.clear()
+        self._infos.clear()
+        self._look_at_generation(key)
+        self._tell(key)
+
+    def _look_at_generation(self, key: ClusterKey) -> None:
+        """If it is not the one that was applied, or another writer has changed its spec, it is applied again."""
+        applied, live = self._applied.get(key), self._stateful_sets.get(key)
+        if applied is not None and (live is None or live["metadata"]["generation"] != applied.generation):
+            self._doubt(key)
             self._tell(key)
+
+    def deliver_budget(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a disruption budget. Its status changes all the time, and that is no news."""
+        key, name = cluster_of(raw), raw["metadata"]["name"]
+        wanted = self._wanted(key, "PodDisruptionBudget").get(name)
+        if wanted is not None and (event == "DELETED" or not is_as_applied(raw, wanted)):
+            self._doubt(key)
+            self._tell(key)
+
+    def _compare(self, kind: str, listed: Iterable[Json]) -> None:
+        """Look at all that there are of a kind: what is gone, or not as it was applied, is applied again."""
+        live = {(cluster_of(raw), raw["metadata"]["name"]): raw for raw in listed}
+        for key in [*self._applied]:
+            wanted = self._wanted(key, kind)
+            if not all(is_as_applied(live.get((key, name)), manifest) for name, manifest in wanted.items()):
+                self._doubt(key)
+                self._tell(key)
+
+    def _wanted(self, key: ClusterKey, kind: str) -> Mapping[str, Json]:
+        applied = self._applied.get(key)
+        objects = {} if applied is None else applied.objects
+        return {name: manifest for (each, name), manifest in objects.items() if each == kind}
 
     def _doubt(self, key: ClusterKey) -> None:
         self._applied.pop(key, None)
@@ -199,10 +236,12 @@ class KubeWorkload:
         if keep_template and present[-1] is None:
             return f"no StatefulSet {key.name} with settings that a pod would refuse"
         generation, written = 0, 0
+        applied: dict[tuple[str, str], Json] = {}
         for (path, manifest), live in zip(objects, present, strict=True):
             if manifest["kind"] == "StatefulSet" and live is not None:
                 manifest = with_present_template(with_present_claims(manifest, live), live, keep=keep_template)
             manifest = stamped(manifest)
+            applied[manifest["kind"], manifest["metadata"]["name"]] = manifest
             if live is None or not is_as_applied(live, manifest):
                 try:
                     live = await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest)
@@ -219,7 +258,7 @@ class KubeWorkload:
         written += await self._delete_surplus(key, cluster)
         # The StatefulSet comes last, so this is its generation.
         if self._changed_by_others[key] == changes:
-            self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now)
+            self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now, applied)
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
@@ -283,7 +322,7 @@ class KubeWorkload:
                 for raw in self._pods.indexed(key)
                 if name.fullmatch(raw["metadata"]["name"]) and is_made_by(raw, key.name, owner)
             )
-            revision = self._revisions.get(key, "")
+            revision = self._stateful_sets.revision(key)
             services = self._services.indexed(key)
             infos = (pod_info(raw, revision, self._nodes, services) for raw in ours)
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))

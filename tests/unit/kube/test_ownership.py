@@ -73,12 +73,12 @@ async def test_pod_with_our_name_and_label_that_another_made_is_no_coordinator()
     assert [each.name for each in await workload.pods(KEY)] == ["a-0"]
 
 
-def live(subject: Any, image: str, *, observed: int = 1, extra: str = "") -> dict[str, Any]:
+def live(subject: Any, image: str, *, observed: int = 1, extra: str = "", version: int = 5) -> dict[str, Any]:
     """The StatefulSet as the API server has it. `extra`: what another version of the operator put into the template."""
     manifest = stateful_set(subject, image)
     template = {**manifest["spec"]["template"], **({"made-by": extra} if extra else {})}
     return {
-        "metadata": {**manifest["metadata"], "uid": "set", "generation": 1, "resourceVersion": "5"},
+        "metadata": {**manifest["metadata"], "uid": "set", "generation": 1, "resourceVersion": str(version)},
         "spec": {**manifest["spec"], "template": template},
         "status": {"observedGeneration": observed, "updateRevision": "one"},
     }
@@ -145,7 +145,7 @@ async def test_spec_is_applied_when_the_controller_has_seen_it_and_a_change_of_i
     assert not workload.state(declared).applied, "its revision is the one before"
     told: list[ClusterKey] = []
     workload.watch(told.append)
-    workload.deliver_stateful_set("MODIFIED", live(pinned, ""))
+    workload.deliver_stateful_set("MODIFIED", live(pinned, "", version=6))
     assert told == [KEY]
     assert workload.state(declared).applied, "number and image are what the operator decided"
     for other in (cluster(image="muster:2"), cluster(settings={"group.max.size": "5"})):
