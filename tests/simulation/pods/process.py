@@ -156,7 +156,7 @@ class HostedPod:
         """What the process does until it serves. Raises OSError: it cannot start."""
         await self.manager.start()
 
-    def _new_groups(self) -> WatchedGroups:
+    def _new_groups(self, partition: int) -> WatchedGroups:
         return WatchedGroups(
             self, GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}")
         )
