@@ -472,13 +472,13 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
             error_code=ERROR,
             error_message=MAYBE_TEXT,
             auth_bytes=st.binary(max_size=200),
-            session_lifetime_ms=I64 if v >= 1 else st.just(0),
+            session_lifetime_ms=st.integers(0, 1 << 53) if v >= 1 else st.just(0),  # kio has a timedelta
         ),
         lambda r, v: {
             "error_code": r.error_code,
             "error_message": r.error_message,
             "auth_bytes": r.auth_bytes,
-            "session_lifetime_ms": r.session_lifetime_ms,
+            "session_lifetime": r.session_lifetime_ms,
         },
     ),
     42: (
