@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.local_cluster import LocalCluster, wait_until
@@ -17,6 +18,10 @@ pytestmark = pytest.mark.integration
 ONE_PARTITION = ("--pods", "3", "--partitions", "1", "--replication-factor", "3", "--topic", "orders:1")
 
 
+def partition_of_groups(cluster: LocalCluster) -> dict[str, Any]:
+    return next(each for each in cluster.status()["partitions"] if each["partition"] == 0)
+
+
 @pytest.mark.parametrize("later", ["operator", "pods"])
 def test_groups_are_elected_moved_and_kept_although_one_side_is_of_a_later_version(tmp_path: Path, later: str) -> None:
     with LocalCluster(tmp_path / "data", *ONE_PARTITION, command=("tests.support.later_version", later)) as cluster:
@@ -24,10 +29,10 @@ def test_groups_are_elected_moved_and_kept_although_one_side_is_of_a_later_versi
         meter = Meter(bootstrap, "billing", "orders")
         meter.start()
         wait_until(lambda: meter.count > 20, "a client commits")
-        [before] = cluster.status()["partitions"]
+        before = partition_of_groups(cluster)
         victim = next(pod for pod in cluster.status()["pods"] if pod["name"] == before["leader"])
         os.kill(victim["pid"], signal.SIGKILL)
-        wait_until(lambda: cluster.status()["partitions"][0]["epoch"] > before["epoch"], "another epoch is led")
+        wait_until(lambda: partition_of_groups(cluster)["epoch"] > before["epoch"], "another epoch is led")
         count = meter.count
         wait_until(lambda: meter.count > count + 20, "the client commits again")
         meter.stop()
