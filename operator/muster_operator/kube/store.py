@@ -27,6 +27,7 @@ from muster_operator.api.models import (
 )
 from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.dropped import Dropped
 from muster_operator.kube.events import EventRecorder, noteworthy
 from muster_operator.kube.objects import collection_path, new_partition, object_path, status_body, status_path
 from muster_operator.kube.objects_seen import RESOURCES, ObjectsSeen
@@ -57,6 +58,7 @@ class KubeStore:
         self._token = token
         self._namespace = namespace
         self._events = events
+        self._dropped = Dropped()
         self.seen = ObjectsSeen(client, clock, list_again)
 
     async def load(self) -> None:
@@ -106,7 +108,9 @@ class KubeStore:
         """See the port. Sends no request if the object is known to have changed since it was `seen`."""
         if self.seen.has_changed(seen):
             raise ConflictError(f"OffsetsPartition {seen.metadata.name} has changed since it was observed")
-        await self._swap_status(OffsetsPartition, seen, status)
+        if self._dropped.is_in_vain(seen, status):
+            return
+        self._dropped.note(status, await self._swap_status(OffsetsPartition, seen, status))
         before = seen.status
         known = before.conditions
         if (before.leader, before.epoch) != (status.leader, status.epoch):
@@ -116,15 +120,20 @@ class KubeStore:
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
         """See the port."""
-        await self._swap_status(OffsetsTopic, seen, status)
+        if self._dropped.is_in_vain(seen, status):
+            return
+        self._dropped.note(status, await self._swap_status(OffsetsTopic, seen, status))
         self._tell_people(OffsetsTopic, seen, seen.status.conditions, status.conditions)
 
     async def write_cluster_status(self, seen: CoordinatorCluster, status: CoordinatorClusterStatus) -> None:
         """See the port: server-side apply."""
+        if self._dropped.is_in_vain(seen, status):
+            return
         meta = seen.metadata
         body = status_body(CoordinatorCluster, meta, status, swap=False)
         path = status_path(CoordinatorCluster, meta.namespace, meta.name)
-        self.seen.take(CoordinatorCluster, await self._guarded(seen, self._client.apply(path, body)))
+        answer = await self._guarded(seen, self._client.apply(path, body))
+        self._dropped.note(status, self.seen.take(CoordinatorCluster, answer))
         self._tell_people(CoordinatorCluster, seen, seen.status.conditions, status.conditions)
 
     async def _swap_status(self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus) -> T:
