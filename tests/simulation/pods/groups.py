@@ -52,6 +52,11 @@ class WatchedGroups:
         self._live = None
         return self.coordinator.on_unloaded()
 
+    def answers(self) -> None:
+        """A client, perhaps by what was done in an earlier epoch of the same leader, which was elected again since."""
+        if self._live is not None and self._shard is not None:
+            self._live.lead_on(self._shard.epoch)
+
     def settle(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:

@@ -120,7 +120,9 @@ class HostedReplica(Mirror):
         """A client, as the leader."""
         shard = self.pod.manager.shards.get(self.partition.index)
         if shard is not None:
-            group = shard.machine.group(getattr(message, "group_id", ""))  # type: ignore[attr-defined]
+            assert isinstance(shard.machine, WatchedGroups)
+            shard.machine.answers()
+            group = shard.machine.group(getattr(message, "group_id", ""))
             generation = -1 if group is None else group.generation
             self.pod.checks.append(partial(self.partition.members.answered, message, response, shard.epoch, generation))
 
