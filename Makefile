@@ -57,6 +57,10 @@ simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n f
 chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k
 	@hack/compiled run $(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: kill-transactions
+kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times at each step of transactions, by real processes (20 minutes)
+	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)

@@ -25,6 +25,12 @@ _EVENT_TEXTS = {
     "offset_deletions": "Offsets deleted by request (Kafka: offset-deletion-count).",
     "offset_expirations": "Offsets that expired (Kafka: offset-expiration-count).",
     "rebalances_completed": "Rebalances completed (Kafka: group-completed-rebalance-count).",
+    "transactions_committed": "Transactions whose commit was decided.",
+    "transactions_aborted": "Transactions whose abort was decided.",
+    "transactions_timed_out": "Transactions aborted because their time was over.",
+    "transaction_markers_refused": "Attempts to write a marker that failed and are repeated.",
+    "transactional_ids_expired": "Transactional ids forgotten after transactional.id.expiration.ms.",
+    "producer_ids_handed_out": "Producer ids given to producers.",
 }
 
 _API_NAMES = {api.key: api.name for api in ALL_APIS}
