@@ -77,7 +77,7 @@ class TlsListener:
         self._tls = tls
         self._name = name
         self._limits = limits
-        self._handshakes: dict[asyncio.Task[None], None] = {}  # in the order in which they began
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # with the other host, in the order in which they began
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
         listening.setblocking(False)
@@ -115,21 +115,21 @@ class TlsListener:
                 return
             accepted.setblocking(False)
             task = self._loop.create_task(self._shake(accepted, str(address[0])))
-            self._handshakes[task] = None
-            task.add_done_callback(self._handshakes.pop)
+            self._handshakes[task] = str(address[0])
+            task.add_done_callback(self._ended)
             if len(self._handshakes) > self._limits.number:
                 oldest = next(iter(self._handshakes))
-                del self._handshakes[oldest]
-                oldest.remove_done_callback(self._handshakes.pop)
+                self._failed(self._handshakes.pop(oldest), "too_many", "another connection came")
                 oldest.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
 
     async def _shake(self, accepted: socket.socket, host: str) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 self._factory, accepted, ssl=self._tls.context, ssl_handshake_timeout=self._limits.seconds
             )
-        except asyncio.CancelledError:
-            self._failed(host, "too_many", "another connection came")
         except OSError as error:  # SSLError is one
             self._failed(host, _reason(error), str(error))
 
