@@ -80,7 +80,7 @@ class Normaliser:
             return sorted(items, key=self._member_key)
         if name in _UNORDERED.get(api, ()):
             return sorted(items, key=self._sorting_text)
-        if api in ("offset_fetch", "write_txn_markers") and name == "partitions":
+        if api in ("metadata", "offset_fetch", "write_txn_markers") and name == "partitions":
             return sorted(items, key=lambda item: int(item.partition_index))
         if name.startswith("results_by_partition"):
             return sorted(items, key=lambda item: int(item.partition_index))
