@@ -53,6 +53,10 @@ simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n f
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(WITH),--with "$(WITH)") $(if $(FAULT),--fault "$(FAULT)")
 
+.PHONY: simulate-faults
+simulate-faults: $(STAMP) ## the first seed of `make simulate` that catches each planted fault: all of them, or FAULT="no seal"
+	@$(BIN)/python -m tests.simulation.faults $(if $(FAULT),"$(FAULT)")
+
 .PHONY: chaos
 chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kill freeze", SECONDS=12 each, SEED=k
 	@hack/compiled run $(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

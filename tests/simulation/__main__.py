@@ -2,37 +2,35 @@
 
 A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
 `WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
-failure looks like. Without one of those of the model (``faults``), seeds run real pods as ``profiles`` draws them.
+failure looks like.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import subprocess
 import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.pool import Pool
 
 import structlog
-from tests.simulation.faults import CANARIES, FAULTS
-from tests.simulation.host_faults import HOST_FAULTS
+from tests.simulation.faults import FAULTS
 from tests.simulation.injected import Injected
 from tests.simulation.minimise import minimise
 from tests.simulation.options import Options
 from tests.simulation.profiles import draw
-from tests.simulation.rule_faults import RULE_FAULTS
 from tests.simulation.simulator import Failure, Outcome, simulate
 
 TRACE_LINES = 60
 PROGRESS_EVERY = 500
-OF_PODS = RULE_FAULTS | HOST_FAULTS
-OF_THE_MODEL = {name: fault for name, fault in (FAULTS | CANARIES).items() if name not in OF_PODS}
-"""Real pods are what a fault of both is planted in."""
 
 
 def main() -> int:
@@ -41,17 +39,18 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
     parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
-    parser.add_argument("--fault", choices=[*OF_PODS, *OF_THE_MODEL], help="plant this one")
+    parser.add_argument("--fault", choices=FAULTS, help="plant this one")
+    parser.add_argument("--trace", default="", help="write all that happens in the run of --seed to this file")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     fault: str = arguments.fault or ""
     print(f"commit {_commit()}")
     if arguments.seed is not None:
-        return _run_one(fault, _draw(fault, arguments.seed).with_text(arguments.options))
+        return _run_one(fault, draw(arguments.seed).with_text(arguments.options), arguments.trace)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with Pool(arguments.processes, _hush) as pool:
         failed = _run_all(pool, fault, arguments.options, seeds)
-    return _explain(fault, _draw(fault, failed).with_text(arguments.options)) if failed is not None else 0
+    return _explain(fault, draw(failed).with_text(arguments.options)) if failed is not None else 0
 
 
 def _hush() -> None:
@@ -60,18 +59,10 @@ def _hush() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def _draw(fault: str, seed: int) -> Options:
-    return OF_THE_MODEL[fault].draw(seed) if fault in OF_THE_MODEL else draw(seed)
-
-
-def _simulate(fault: str, options: Options) -> Outcome:
+def _simulate(fault: str, options: Options, write: Callable[[str], object] = lambda line: None) -> Outcome:
     """Raises Failure."""
-    if fault in OF_THE_MODEL:
-        return OF_THE_MODEL[fault].run(options)
-    if fault:
-        with OF_PODS[fault].plant():
-            return simulate(options)
-    return simulate(options)
+    with FAULTS[fault].plant() if fault else nullcontext():
+        return simulate(options, write)
 
 
 def _run_all(pool: Pool, fault: str, changed: str, seeds: range) -> int | None:
@@ -95,7 +86,7 @@ def _run_all(pool: Pool, fault: str, changed: str, seeds: range) -> int | None:
 
 def _run(fault: str, changed: str, seed: int) -> tuple[int, Outcome | str]:
     try:
-        return seed, _simulate(fault, _draw(fault, seed).with_text(changed))
+        return seed, _simulate(fault, draw(seed).with_text(changed))
     except Failure as failure:
         return seed, failure.reason
 
@@ -118,13 +109,16 @@ def _most(outcomes: list[Outcome], name: str) -> int:
     return max((getattr(one, name) for one in outcomes), default=-1)
 
 
-def _run_one(fault: str, options: Options) -> int:
+def _run_one(fault: str, options: Options, trace: str = "") -> int:
     print(f"options {options}", flush=True)
-    try:
-        print(_simulate(fault, options))
-    except Failure as failure:
-        _print_failure(failure)
-        return 1
+    with open(trace or os.devnull, "w") as file:
+        try:
+            outcome = _simulate(fault, options, lambda line: print(line, file=file))
+        except Failure as failure:
+            _print_failure(failure)
+            return 1
+        print(f"trace hash {outcome.trace_hash}", file=file)
+    print(outcome)
     return 0
 
 

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.disk_log import DiskLog
 from tests.simulation.injected import Injected
 from tests.simulation.machine import Machine, decode_batch
-from tests.simulation.storage import DiskLog, Storage
 from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
@@ -34,7 +34,8 @@ from muster_coordinator.replication.sets import Sets
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Partition
-    from tests.simulation.replica import Replica
+    from tests.simulation.pods.mirror import MirrorStorage
+    from tests.simulation.pods.replica import HostedReplica
 
 __all__ = ["Checker"]
 
@@ -70,14 +71,14 @@ class Checker:
 
     # -- promises and epochs ------------------------------------------------------------------------------------------
 
-    def promised(self, storage: Storage, promise: Promise) -> None:
+    def promised(self, storage: MirrorStorage, promise: Promise) -> None:
         before = storage.promise
         if promise.epoch < before.epoch:
             raise Violation(f"{storage.log_id} promises {promise.epoch} after {before.epoch}")
         if promise.epoch == before.epoch and before.leader not in ("", promise.leader):
             raise Violation(f"{storage.log_id} promises epoch {promise.epoch} to a second leader")
 
-    def opens(self, replica: Replica, epoch: int, sets: Sets) -> None:
+    def opens(self, replica: HostedReplica, epoch: int, sets: Sets) -> None:
         """``replica`` is about to append the leader-change record of ``epoch``, which names ``sets``."""
         log_id = replica.storage.log_id
         if epoch in self.epochs_opened:
@@ -96,20 +97,22 @@ class Checker:
                 raise Violation(f"{replica.name} opens epoch {epoch}, promised by {sealed} of {list(replicas)}")
 
     def _promised(self, log_id: str, epoch: int) -> bool:
-        """This epoch, or a higher one by now."""
+        """This epoch, or a higher one by now, with a log that counted then."""
+        if self.epochs_opened[epoch] != log_id:
+            return self._partition.statements.has_sealed(log_id, epoch)
         holder = self._partition.replica_of(log_id)
         return log_id in self.lost_ids or (holder is not None and holder.storage.promise.epoch >= epoch)
 
-    def active(self, replica: Replica, epoch: int, opened: tuple[int, DurableState] | None = None) -> None:
-        """``opened``: offset and state behind the leader-change record, which is committed now. What requests appended
-        behind that may not be.
-        """
+    @property
+    def highest_active(self) -> int:
+        """-1: nobody has led yet."""
+        return max(self.active_epochs, default=-1)
+
+    def active(self, replica: HostedReplica, epoch: int) -> None:
         log_id = replica.storage.log_id
         if self.epochs_opened.get(epoch) != log_id:
             raise Violation(f"{log_id} is ACTIVE in epoch {epoch}, which {self.epochs_opened.get(epoch)} opened")
         self.active_epochs.append(epoch)
-        if opened is not None:
-            self._compare_state_at(replica, *opened)
 
     # -- loss that a person allowed -----------------------------------------------------------------------------------
 
@@ -119,7 +122,7 @@ class Checker:
         self._loss_epochs.add(epoch)
         self._partition.world.injected[Injected.LOSS_ACCEPTED] += 1
 
-    def _restart(self, replica: Replica) -> None:
+    def _restart(self, replica: HostedReplica) -> None:
         """The committed log is from now on what this leader has, and what it adds."""
         self.loss_accepted = True
         self._partition.members.forget()
@@ -138,7 +141,7 @@ class Checker:
     def cleaned(self, limit: int) -> None:
         self._cleaned_end = max(self._cleaned_end, limit)
 
-    def committed(self, replica: Replica, offset: int) -> None:
+    def committed(self, replica: HostedReplica, offset: int) -> None:
         """``replica`` says that all below ``offset`` is committed."""
         log_id = replica.storage.log_id
         core = replica.running
@@ -200,7 +203,7 @@ class Checker:
         else:
             self._deleted.pop(key, None)
 
-    def check_horizon(self, replica: Replica) -> None:
+    def check_horizon(self, replica: HostedReplica) -> None:
         """The log of `replica` has every tombstone that is the last word of its key, at or above its horizon: who has
         less of the log goes on from there, and would keep what was deleted.
         """
@@ -218,6 +221,13 @@ class Checker:
                 raise Violation(
                     f"{replica.name} lacks the tombstone of {key} at {offset}, its horizon is {log.horizon}"
                 )
+
+    def committed_of(self, log: DiskLog) -> int:
+        """End of what `log` holds and is committed."""
+        for batch in reversed(self._ordered):
+            if batch.end_offset <= log.end and log.epoch_before(batch.end_offset) == batch.epoch:
+                return batch.end_offset
+        return 0
 
     def archived(self, log_id: str, batches: Sequence[RecordBatch]) -> None:
         """A segment is in the archive: committed, and as whole as the log that it was fetched from."""
@@ -245,28 +255,29 @@ class Checker:
             raise Violation(f"the sets {before} are followed by {after}")
         self._sets = after
 
-    def _check_majorities(self, replica: Replica, offset: int) -> None:
+    def _check_majorities(self, replica: HostedReplica, offset: int) -> None:
         epoch = replica.running.log.epoch_before(offset)
         sets = sets_before(replica.log, offset)
         if sets is None:
             raise Violation(f"{replica.name} commits {offset}, and no record before it names a set")
         for replicas in sets.each:
-            holders = [one for one in replicas if self._holds(one, offset, epoch)]
+            holders = [one for one in replicas if self._holds(one, offset, epoch, replica)]
             if 2 * len(holders) <= len(replicas):
                 raise Violation(
                     f"{replica.name} commits {offset} of epoch {epoch}, durable only on {holders} of {list(replicas)}"
                 )
 
-    def _holds(self, log_id: str, offset: int, epoch: int) -> bool:
-        """Durably; or it did, before a planted fault took it."""
-        if log_id in self.lost_ids:
-            return True
+    def _holds(self, log_id: str, offset: int, epoch: int, replica: HostedReplica) -> bool:
+        """Durably; or it did, before a planted fault took it, and `replica`, which leads, does not know of that."""
         holder = self._partition.replica_of(log_id)
+        if log_id in self.lost_ids or (holder is not None and holder.storage.is_damaged):
+            leads = replica.running.leading_epoch
+            if leads < 0 or log_id == replica.storage.log_id:
+                return True
+            return self._partition.statements.has_acked(log_id, leads, offset)
         if holder is None:
             return False
         storage = holder.storage
-        if storage.is_damaged:
-            return True
         return storage.durable.end >= offset and storage.durable.epoch_before(offset) == epoch
 
     # -- states -------------------------------------------------------------------------------------------------------
@@ -286,19 +297,14 @@ class Checker:
             known = self._states[offset] = machine.state()
         return known
 
-    def replayed(self, replica: Replica) -> None:
-        """Every replica's state is that of the committed log at the same offset."""
-        if replica.machine.replayed % STATE_EVERY == 0:
-            self.compare_state(replica)
-
-    def compare_state(self, replica: Replica) -> None:
+    def compare_state(self, replica: HostedReplica) -> None:
         """Only behind what some replica cleaned: a copy of a cleaned log is complete when it has reached that.
 
         A cleaned log may lack what ``DurableState`` says.
         """
         self._compare_state_at(replica, replica.machine.replayed, replica.machine.state())
 
-    def _compare_state_at(self, replica: Replica, offset: int, state: DurableState) -> None:
+    def _compare_state_at(self, replica: HostedReplica, offset: int, state: DurableState) -> None:
         if offset < self._cleaned_end or (self.loss_accepted and not self._is_of_ledger(replica, offset)):
             return
         expected = self._state_at(offset)
@@ -308,15 +314,10 @@ class Checker:
         if not same:
             raise Violation(f"{replica.name} at {offset} has the state {state}, committed is {expected}")
 
-    def _is_of_ledger(self, replica: Replica, offset: int) -> bool:
+    def _is_of_ledger(self, replica: HostedReplica, offset: int) -> bool:
         """Not so for a replica that was not reached since a loss was accepted: it shows the history before."""
         last = next((batch for batch in reversed(self._ordered) if batch.end_offset <= offset), None)
         return last is not None and replica.log.epoch_before(offset) == last.epoch
-
-    def checkpoint(self, replica: Replica, offset: int) -> None:
-        if offset > self.committed_end:
-            raise Violation(f"{replica.name} publishes a checkpoint at {offset}, committed is {self.committed_end}")
-        self.compare_state(replica)
 
 
 def _lasting(state: DurableState) -> tuple[object, ...]:

@@ -9,9 +9,8 @@ from typing import Any
 
 from tests.simulation.cluster import Partition
 from tests.simulation.history import History, Start
-from tests.simulation.planned import PlannedStore
-from tests.simulation.shard import Request
-from tests.simulation.store import Store
+from tests.simulation.request import Request
+from tests.simulation.store import Recorded
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import groups as m
@@ -27,7 +26,7 @@ TOPIC = "t"
 class Caller:
     """One request after the other."""
 
-    def __init__(self, partition: Partition, store: Store | PlannedStore) -> None:
+    def __init__(self, partition: Partition, store: Recorded) -> None:
         self.partition = partition
         self.world = partition.world
         self._store = store
@@ -78,7 +77,7 @@ class Client:
 
     def _operate(self) -> None:
         random, options = self._world.random, self._world.options
-        if not self._writes or random.random() >= 0.7:
+        if not self._writes or random.random() >= options.writes:
             self._read()
         elif random.random() < options.deletes:
             self._delete()

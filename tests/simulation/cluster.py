@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tests.simulation.checker import Checker
-from tests.simulation.files import FileDisk
 from tests.simulation.history import FenceHistory, History
 from tests.simulation.members import Members
-from tests.simulation.pod import Pod
 from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.process import HostedPod
 from tests.simulation.pods.replica import HostedReplica
-from tests.simulation.replica import Replica
-from tests.simulation.storage import Disk
+from tests.simulation.pods.statements import Statements
 from tests.simulation.world import World
 
-from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
-from muster_coordinator.replication.settings import ReplicationSettings
 
 __all__ = ["Cluster", "Partition"]
-
-NewPod = Callable[[str, World, SharedArchive], HostedPod]
 
 
 class Partition:
     """``replicas``: by pod. ``named``: sets that somebody named in a call."""
 
-    def __init__(self, index: int, world: World, rules: Rules, settings: ReplicationSettings) -> None:
+    def __init__(self, index: int, world: World) -> None:
         self.index = index
         self.world = world
-        self.rules = rules
-        self.settings = settings
         self.members = Members()
         self.checker = Checker(self)
-        self.replicas: dict[str, Any] = {}
-        self._by_id: dict[str, Any] = {}
+        self.statements = Statements()
+        self.replicas: dict[str, HostedReplica] = {}
+        self._by_id: dict[str, HostedReplica] = {}
         self.histories: list[History] = []
         self.named: set[tuple[str, ...]] = set()
         self.called: set[int] = set()  # epochs of elections that somebody called
         self.fences = FenceHistory(f"fence {index}")
 
-    def replica_of(self, log_id: str) -> Replica | None:
+    def replica_of(self, log_id: str) -> HostedReplica | None:
         found = self._by_id.get(log_id)
         if found is None or found.storage.log_id != log_id:
             self._by_id = {one.storage.log_id: one for one in self.replicas.values()}
@@ -56,13 +47,13 @@ class Partition:
         leads = replica.core is not None and replica.core.leading_epoch == epoch
         return leads or self.checker.epochs_opened.get(epoch) == replica.storage.log_id
 
-    def damaged(self, also: Replica | None = None) -> set[str]:
+    def damaged(self, also: HostedReplica | None = None) -> set[str]:
         """Log ids of replicas that lost data, and have not caught up since."""
         return self.checker.lost_ids | {
             one.storage.log_id for one in self.replicas.values() if one is also or one.storage.is_damaged
         }
 
-    def is_whole(self, replicas: tuple[str, ...], also: Replica | None = None) -> bool:
+    def is_whole(self, replicas: tuple[str, ...], also: HostedReplica | None = None) -> bool:
         """A majority of ``replicas`` has all that it acked."""
         damaged = self.damaged(also)
         return 2 * sum(one in damaged for one in replicas) < len(replicas)
@@ -74,7 +65,7 @@ class Partition:
         self.named.update(sets.each)
         return True
 
-    def may_lose(self, replica: Replica) -> bool:
+    def may_lose(self, replica: HostedReplica) -> bool:
         """The fault budget: of every set that anybody ever named, a majority keeps its data, and of all replicas."""
         if 2 * len(self.damaged(replica) - self.checker.lost_ids) >= self.world.options.replicas:
             return False
@@ -84,25 +75,21 @@ class Partition:
 class Cluster:
     """Partition ``i`` begins on the pods from ``i`` on, so that leaders differ."""
 
-    def __init__(self, world: World, rules: Rules, replica_class: Any, new_pod: NewPod | None = None) -> None:
-        """`new_pod`: with it pods and replicas are of this kind; without, as the options say."""
+    def __init__(
+        self,
+        world: World,
+        new_pod: Callable[[str, World, SharedArchive], HostedPod] = HostedPod,
+        new_replica: Callable[[HostedPod, Partition], HostedReplica] = HostedReplica,
+    ) -> None:
         options = world.options
         self.world = world
-        settings = ReplicationSettings(append_bytes_max=options.append_bytes_max)
-        new_disk = FileDisk if options.files else Disk
         names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
         self.archive = SharedArchive(world)
-        if new_pod is not None:
-            self.pods: dict[str, Any] = {name: new_pod(name, world, self.archive) for name in names}
-        elif options.product:
-            self.pods = {name: HostedPod(name, world, self.archive) for name in names}
-            replica_class = HostedReplica
-        else:
-            self.pods = {name: Pod(name, world, new_disk) for name in names}
-        self.partitions = [Partition(index, world, rules, settings) for index in range(options.partitions)]
+        self.pods = {name: new_pod(name, world, self.archive) for name in names}
+        self.partitions = [Partition(index, world) for index in range(options.partitions)]
         for partition in self.partitions:
             for pod in self.pods.values():
-                replica = replica_class(pod, partition)
+                replica = new_replica(pod, partition)
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
         world.listeners["data_loss_accepted"] = [
@@ -121,5 +108,5 @@ class Cluster:
         partition.named.add(sets.replicas)
         return chosen[0].pod.name, sets
 
-    def may_lose(self, pod: Pod) -> bool:
+    def may_lose(self, pod: HostedPod) -> bool:
         return all(replica.partition.may_lose(replica) for replica in pod.replicas)

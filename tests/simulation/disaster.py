@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.cluster import Partition
-from tests.simulation.operating.record import OperatedStore
-from tests.simulation.planned import PlannedStore
-from tests.simulation.replica import Replica
-from tests.simulation.store import Store
+from tests.simulation.pods.replica import HostedReplica
+from tests.simulation.store import Recorded
 
 __all__ = ["Disaster", "flip_bit", "lose_volume"]
 
@@ -20,11 +18,11 @@ PATIENCE_MS = 3_000
 STEP_MS = 200
 
 
-def flip_bit(replica: Replica) -> None:
+def flip_bit(replica: HostedReplica) -> None:
     replica.flip_bit()
 
 
-def lose_volume(replica: Replica) -> None:
+def lose_volume(replica: HostedReplica) -> None:
     """With all other replicas of the pod."""
     for one in replica.pod.replicas:
         one.partition.checker.lost_ids.add(one.storage.log_id)
@@ -37,9 +35,9 @@ class Disaster:
     def __init__(
         self,
         partition: Partition,
-        store: Store | PlannedStore | OperatedStore,
+        store: Recorded,
         at_ms: int,
-        take: Callable[[Replica], None],
+        take: Callable[[HostedReplica], None],
     ) -> None:
         self._partition = partition
         self._world = partition.world

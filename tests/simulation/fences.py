@@ -10,8 +10,7 @@ from __future__ import annotations
 from tests.simulation.cluster import Partition
 from tests.simulation.history import Start
 from tests.simulation.injected import Injected
-from tests.simulation.planned import PlannedStore
-from tests.simulation.store import Store
+from tests.simulation.store import Recorded
 
 from muster_coordinator.records.control import Fence
 
@@ -22,7 +21,7 @@ OPEN_AFTER_MS = 400
 
 
 class FenceClient:
-    def __init__(self, partition: Partition, store: Store | PlannedStore) -> None:
+    def __init__(self, partition: Partition, store: Recorded) -> None:
         self.partition = partition
         self._world = partition.world
         self._store = store

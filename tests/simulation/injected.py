@@ -14,7 +14,6 @@ class Injected(StrEnum):
     CRASH_BETWEEN_EFFECTS = "crash between two effects of the core"
     CRASH_OF_ALL = "crash of all processes"
     RESTART = "restart"
-    WRITE_LOST = "unsynced write lost"
     CACHE_LOST = "page cache lost under flush os"
     WRITE_TORN = "write torn"
     BIT_FLIPPED = "bit flipped"

@@ -18,7 +18,7 @@ from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import TimerKey
 
 if TYPE_CHECKING:
-    from tests.simulation.shard import SimulatedShard
+    from tests.simulation.pods.groups import WatchedGroups
 
     from muster_coordinator.groups.classic_group import ClassicGroup
     from muster_coordinator.records.group_metadata import GroupMetadataValue
@@ -100,7 +100,7 @@ class Members:
 class LiveGroups:
     """What one leader's group state does to its members, seen from outside."""
 
-    def __init__(self, shard: SimulatedShard, members: Members) -> None:
+    def __init__(self, shard: WatchedGroups, members: Members) -> None:
         self._shard = shard
         self._members = members
         self._epoch = -1

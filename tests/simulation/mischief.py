@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.injected import Injected
-from tests.simulation.operator import rogue_call
-from tests.simulation.operator_process import OperatorProcess
-from tests.simulation.planned import PlannedStore
-from tests.simulation.pod import Pod
-from tests.simulation.store import Api, Store
+from tests.simulation.nominator import rogue_call
+from tests.simulation.pods.disk import draw_broken
+from tests.simulation.store import Recorded
 
-__all__ = ["Mischief"]
+from muster_coordinator.calls import CallResult, CallStatus
+
+__all__ = ["Api", "Caller", "Mischief"]
+
+AWAY_MS = (1_500, 4_000)
+CLEARED_MS = (400, 1_500)
+
+
+class Caller(Protocol):
+    """Who calls elections: a real operator, or a nominator. `wants`: what a person asks it for."""
+
+    name: str
+    wants: str
+
+    def crash(self) -> None: ...
+
+    def end(self) -> None:
+        """For good."""
+        ...
+
+
+class Api(Protocol):
+    """Where it records that."""
+
+    down_until: int
+
+    def lag(self, operator: str) -> None: ...
 
 
 class Mischief:
-    def __init__(
-        self,
-        cluster: Cluster,
-        api: Api,
-        stores: Sequence[Store | PlannedStore],
-        operators: Sequence[OperatorProcess],
-    ) -> None:
+    def __init__(self, cluster: Cluster, api: Api, stores: Sequence[Recorded], operators: Sequence[Caller]) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._random = cluster.world.random
@@ -40,7 +59,7 @@ class Mischief:
         every(options.flip_every_ms, self._flip)
         every(options.wipe_every_ms, self._wipe)
         every(options.full_every_ms, self._fill_disk)
-        every(options.broken_every_ms, self._break_disk)
+        every(options.broken_every_ms, self._fail_calls)
         every(options.slow_every_ms, self._slow_disk)
         every(options.jump_every_ms, self._jump_clock)
         every(options.move_every_ms, lambda: self._want("move"))
@@ -50,28 +69,35 @@ class Mischief:
         every(options.operator_crash_every_ms, self._crash_operator)
         every(options.outage_every_ms, self._outage)
         every(options.lag_every_ms, lambda: self._api.lag(self._random.choice(self._operators).name))
-        every(options.clean_every_ms, self._clean)
-        every(options.checkpoint_every_ms, self._publish_checkpoints)
+        for pause_ms in (options.clean_every_ms, options.checkpoint_every_ms):  # so that runs draw what they drew
+            every(pause_ms, self._nothing)
         every(options.learn_every_ms, self._learn)
+        every(options.errors_every_ms, self._fail_calls)
+        every(options.promise_every_ms, self._damage_promise)
+        every(options.slow_link_every_ms, self._slow_link)
+        every(options.away_every_ms, self._send_away)
+        every(options.remove_every_ms, self._remove)
+        every(options.flip_every_ms, self._flip_checkpoint)
+        self._world.at(CLEARED_MS[1], self._look_after)
 
-    def _any_pod(self) -> Pod:
+    def _nothing(self) -> None:
+        """Pods clean their logs and take checkpoints by themselves. Runs that are kept depend on each random choice."""
+
+    def _any_pod(self) -> Any:
         return self._random.choice(list(self._cluster.pods.values()))
 
-    def _any_partition(self) -> tuple[Partition, Store | PlannedStore]:
+    def _any_partition(self) -> tuple[Partition, Recorded]:
         partition = self._random.choice(self._cluster.partitions)
         return partition, self._stores[partition.index]
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- processes and machines ---------------------------------------------------------------------------------------
 
     def _crash_one(self) -> None:
         pod = self._any_pod()
-        power = self._random.random() < self._world.options.power_loss
-        if self._world.options.flush_os and power and not self._cluster.may_lose(pod):
-            power = False
-        pod.crash(power=power)
-        self._start_later(pod)
+        pod.crash(power=pod.may_lose_power and self._random.random() < self._world.options.power_loss)
+        pod.start_later()
 
-    def _start_later(self, pod: Pod, within_ms: int = 0) -> None:
+    def _start_later(self, pod: Any, within_ms: int = 0) -> None:
         self._world.at(self._random.randint(1, within_ms or self._world.options.restart_ms_max), pod.start)
 
     def _crash_all(self) -> None:
@@ -86,19 +112,16 @@ class Mischief:
         pod.frozen_until = self._world.now_ms + self._random.randint(1, self._world.options.freeze_ms_max)
         self._world.log(f"{pod.name} freezes until {pod.frozen_until}")
 
+    def _send_away(self) -> None:
+        """Longer than what the others delete meanwhile keeps its tombstones."""
+        pod = self._any_pod()
+        pod.crash(power=pod.may_lose_power and self._random.random() < self._world.options.power_loss)
+        self._world.at(self._random.randint(*AWAY_MS), pod.start)
+
     def _jump_clock(self) -> None:
         pod = self._any_pod()
         self._world.injected[Injected.CLOCK_JUMP] += 1
-        pod.wall_offset_ms = self._random.choice((-1, 1)) * self._random.randint(0, 3_600_000)
-        self._world.log(f"{pod.name} has its wall clock {pod.wall_offset_ms} ms off")
-
-    def _clean(self) -> None:
-        for replica in self._any_pod().replicas:
-            replica.clean()
-
-    def _publish_checkpoints(self) -> None:
-        for replica in self._any_pod().replicas:
-            replica.publish_checkpoint()
+        pod.machine_clock.wall_offset_ms = self._random.choice((-1, 1)) * self._random.randint(0, 3_600_000)
 
     # -- network ------------------------------------------------------------------------------------------------------
 
@@ -116,6 +139,12 @@ class Mischief:
                 self._world.block(pod.name, other, duration)
                 if both:
                     self._world.block(other, pod.name, duration)
+
+    def _slow_link(self) -> None:
+        """In one direction."""
+        one, other = self._random.sample(list(self._cluster.pods), 2) if len(self._cluster.pods) > 1 else ("", "")
+        until_ms = self._world.now_ms + self._random.randint(200, 2_000)
+        self._world.slow[one, other] = until_ms, self._random.choice((50, 300, 900))
 
     # -- disks --------------------------------------------------------------------------------------------------------
 
@@ -144,24 +173,51 @@ class Mischief:
 
     def _fill_disk(self) -> None:
         pod = self._any_pod()
-        pod.full = True
+        pod.faults.full = True
         self._world.log(f"{pod.name} has a full disk")
 
         def room() -> None:
-            pod.full = False
+            pod.faults.full = False
 
         self._world.at(self._random.randint(200, 1_500), room)
 
-    def _break_disk(self) -> None:
+    def _fail_calls(self) -> None:
         pod = self._any_pod()
-        pod.broken_until = self._world.now_ms + self._random.randint(1, 400)
-        self._world.log(f"{pod.name} has I/O errors until {pod.broken_until}")
+        pod.faults.broken = broken = draw_broken(self._random, self._world.now_ms)
+        self._world.log(f"{pod.name}: {broken}")
 
     def _slow_disk(self) -> None:
         pod = self._any_pod()
-        pod.slow_until = self._world.now_ms + self._random.randint(100, 2_000)
+        pod.faults.slow_until = self._world.now_ms + self._random.randint(100, 2_000)
 
-    # -- operators ----------------------------------------------------------------------------------------------------
+    def _flip_checkpoint(self) -> None:
+        pod = self._any_pod()
+        replica = self._random.choice(pod.replicas)
+        pod.crash()
+        if replica.flip_checkpoint():
+            self._world.injected[Injected.CHECKPOINT_DAMAGED] += 1
+        pod.start_later(300)
+
+    def _damage_promise(self) -> None:
+        """Nobody knows any more what that replica promised: it is gone with its log, and a person clears its place."""
+        pod = self._any_pod()
+        replica = self._random.choice(pod.replicas)
+        if replica.host is not None and replica.partition.may_lose(replica):
+            pod.crash()
+            replica.partition.checker.lost_ids.add(replica.storage.log_id)
+            replica.damage_promise()
+            self._world.injected[Injected.PROMISE_DAMAGED] += 1
+            self._world.log(f"{replica.name} has a damaged promise file")
+            pod.start_later(300)
+
+            def clear() -> None:
+                pod.crash()
+                replica.delete()
+                pod.start_later(300)
+
+            self._world.at(self._random.randint(*CLEARED_MS), clear)
+
+    # -- operators and people -----------------------------------------------------------------------------------------
 
     def _want(self, what: str) -> None:
         self._random.choice(self._operators).wants = what
@@ -185,7 +241,7 @@ class Mischief:
     def _learn(self) -> None:
         """Some replicas outside of the set get the log from whoever leads."""
         partition, store = self._any_partition()
-        if self._world.options.plan or self._world.options.operating:
+        if self._world.options.operating:
             return  # the plan names the learners
         ids = [replica.storage.log_id for replica in partition.replicas.values()]
         outside = [log_id for log_id in ids if log_id not in store.record.sets.members]
@@ -193,3 +249,48 @@ class Mischief:
         for replica in partition.replicas.values():
             if replica.core is not None:
                 replica.set_learners(learners)
+
+    def _look_after(self) -> None:
+        """Somebody places a replica where none is, and clears what is damaged and in no set: nobody else has to."""
+        for partition, store in zip(self._cluster.partitions, self._stores, strict=True):
+            for replica in partition.replicas.values():
+                if not replica.pod.is_running or self._world.options.operating:
+                    continue
+                if replica.host is None:
+                    replica.create()
+                elif (
+                    replica.storage.is_damaged
+                    and replica.is_damaged
+                    and replica.storage.log_id not in store.record.sets.members
+                ):
+                    replica.pod.crash()
+                    replica.partition.checker.lost_ids.add(replica.storage.log_id)
+                    replica.delete()
+                    replica.pod.start_later(300)
+        self._world.at(CLEARED_MS[1], self._look_after)
+
+    def _remove(self) -> None:
+        """A replica that is in no set of its partition, by the word of a leader that has committed that."""
+        partition, store = self._any_partition()
+        leader = partition.replicas[store.record.leader].core
+        if leader is None or not leader.is_active or leader.log.sets is None:
+            return
+        sets = leader.log.sets
+        if sets.previous_replicas or leader.commit_point <= leader.log.sets_offset:
+            return
+        outside = [one for one in partition.replicas.values() if one.storage.log_id not in sets.members]
+        replica = self._random.choice(outside) if outside else None
+        if replica is None or not partition.may_lose(replica):
+            return  # somebody named it in a set that would lose its majority with it
+        log_id, lost = replica.storage.log_id, partition.checker.lost_ids
+        lost.add(log_id)
+
+        def removed(answer: CallResult) -> None:
+            if answer.status is CallStatus.ACCEPTED:
+                self._world.injected[Injected.REPLICA_REMOVED] += 1
+                self._world.log(f"{replica.name} is removed")
+            else:
+                lost.discard(log_id)
+            replica.create()
+
+        replica.remove(log_id, leader.leading_epoch, removed)

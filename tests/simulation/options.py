@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from random import Random
 
-__all__ = ["Options", "draw_options", "for_operating", "for_product"]
+__all__ = ["Options", "draw_options", "for_operating"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Options:
     groups: int = 3
     clients: int = 4
     op_every_ms: int = 25
+    writes: float = 0.7  # of what a writer does; it reads otherwise
     deletes: float = 0.1
     transactions: float = 0.1
     members: int = 2  # of a consumer group in each partition
@@ -64,12 +65,7 @@ class Options:
     lag_every_ms: int = 0  # of an operator's watch
     api_errors: float = 0.03  # 409, 410, 429, time-outs
     operator_crash_in_steps: float = 0.03  # between two actions
-    plan: bool = False  # the operators are driven by the real plan()
-    files: bool = False  # log and journal are the real ones, over a disk in memory
-    encode: bool = False  # messages go as bytes
-    lazy: bool = False  # a leader that is its whole set does not call its core per batch
-    product: bool = False  # the pods are the real ones; see `for_product`
-    operating: bool = False  # with them, the operators are the real ones; see `for_operating`
+    operating: bool = False  # the operators are the real ones; see `for_operating`
     two_leases: bool = False  # real operators act at the same time
     restore_every_ms: int = 0  # etcd, from a backup
     lose_status_every_ms: int = 0  # of an object
@@ -99,21 +95,14 @@ class Options:
             kind = type(known[name])
             known[name] = value == "True" if kind is bool else kind(value)
         options = Options(**known)
-        if options.operating and not self.operating:
-            return for_operating(options)
-        return for_product(options) if options.product and not self.product else options
-
-
-def for_product(options: Options) -> Options:
-    """With real pods; what belongs to the model of a pod is off."""
-    return replace(options, product=True, plan=False, files=False, encode=False, lazy=False)
+        return for_operating(options) if options.operating and not self.operating else options
 
 
 def for_operating(options: Options) -> Options:
-    """With real pods and real operators, which need more time. A rogue's sets would be taken over."""
+    """With real operators, which need more time. A rogue's sets would be taken over."""
     random = Random(f"operating {options.seed}")
     return replace(
-        for_product(options),
+        options,
         operating=True,
         members=0,
         flush_os=False,
@@ -153,6 +142,7 @@ def draw_options(seed: int) -> Options:
         duplicates=random.choice((0.0, 0.02, 0.1)),
         disk_ms_max=random.choice((1, 3, 20)),
         crash_every_ms=some(700, 1_500, 3_000),
+        power_loss=random.choice((0.3, 0.6)),
         crash_in_effects=random.choice((0.0, 0.0005, 0.002)),
         all_crash_every_ms=some(4_000),
         freeze_every_ms=some(2_000, 4_000),
@@ -164,7 +154,7 @@ def draw_options(seed: int) -> Options:
         move_every_ms=some(800, 2_500),
         resign_every_ms=some(2_000, 6_000),
         rogue_every_ms=some(50, 500, 2_000),
-        rogue_sets=random.choice((0.0, 0.3)),
+        rogue_sets=random.choice((0.0, 0.0, 0.3)),
         operator_crash_every_ms=some(2_000, 6_000),
         operators=random.choice((1, 2)),
         clean_every_ms=some(700),
@@ -180,8 +170,6 @@ def draw_options(seed: int) -> Options:
         lag_every_ms=some(2_000),
         api_errors=random.choice((0.0, 0.03, 0.1)),
         operator_crash_in_steps=random.choice((0.0, 0.03, 0.2)),
-        encode=random.random() < 0.1,
-        lazy=random.random() < 0.5,
         disaster=replicas > 1 and random.random() < 0.08,
     )
     if random.random() < 0.5:
@@ -192,10 +180,6 @@ def draw_options(seed: int) -> Options:
             wipe_every_ms=some(4_000) if replicas > 1 else 0,
             learn_every_ms=some(1_500),
         )
-    if random.random() < 0.2:
-        options = replace(options, files=True, flush_os=False, power_loss=0.6)
-    if random.random() < 0.25:
-        options = replace(options, plan=True, rogue_sets=0.0)
     if options.disk_ms_max > 10:  # a replica that lags is sent one chunk for each of its writes, and must catch up
         options = replace(options, append_bytes_max=max(options.append_bytes_max, 1_000))
     if options.disaster:  # a cleaned log that lost its end is no prefix of any log: see docs/replication.md

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.options import Options, draw_options, for_operating, for_product
+from tests.simulation.options import Options, draw_options, for_operating
 
 Profile = Mapping[str, int | float | bool]
 
@@ -56,6 +56,7 @@ STALE: Profile = {
     "long_delay": 0.0,
     "clients": 6,
     "groups": 1,
+    "writes": 0.1,
     "all_crash_every_ms": 0,
     "full_every_ms": 0,
     "broken_every_ms": 0,
@@ -136,8 +137,18 @@ NEARLY_ALONE: Profile = {
     "crash_every_ms": 500,
     "rogue_every_ms": 0,
 }
+LATE_LOSSES: Profile = {
+    **CACHE,
+    "replicas": 5,
+    "long_delay": 0.3,
+    "long_delay_ms": 900,
+    "duplicates": 0.4,
+    "old_duplicates": 0.4,
+    "rogue_every_ms": 600,
+}
 RESHARDS: Profile = {
     **STALE,
+    "writes": 0.7,
     "fence_every_ms": 300,
     "members": 2,
     "clients": 3,
@@ -156,6 +167,7 @@ PROFILES: Mapping[str, Profile] = {
     "late": LATE,
     "errors": ERRORS,
     "cache": CACHE,
+    "late losses": LATE_LOSSES,
     "nearly alone": NEARLY_ALONE,
     "reshards": RESHARDS,
     "members": MEMBERS,
@@ -163,7 +175,8 @@ PROFILES: Mapping[str, Profile] = {
 """Nominators that fight, with many short leaderships whose tails differ; the same by short cuts of the network; leaders
 that are cut off while another one is elected, and clients that still ask them; one replica after the other loses data;
 changes of the set that overlap; replicas that are away while tombstones go; any old message again; calls to the disk
-that fail; power losses without an fsync; operators that are away; partitions that are closed and opened; consumer
+that fail; power losses without an fsync, and the same
+while messages of before arrive late; operators that are away; partitions that are closed and opened; consumer
 groups."""
 
 
@@ -180,7 +193,7 @@ def draw(seed: int) -> Options:
     def some(*values: int) -> int:
         return random.choice((0, *values))
 
-    options = for_product(draw_options(seed))
+    options = draw_options(seed)
     options = replace(
         options,
         segment_bytes=random.choice((600, 1_000, 4_000)),

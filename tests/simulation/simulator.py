@@ -6,7 +6,7 @@ import gc
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,19 +19,13 @@ from tests.simulation.disaster import Disaster, flip_bit, lose_volume
 from tests.simulation.fences import FenceClient
 from tests.simulation.history import History
 from tests.simulation.injected import Injected
+from tests.simulation.mischief import Caller as ElectionCaller
 from tests.simulation.mischief import Mischief
-from tests.simulation.operating.server import ApiServer
+from tests.simulation.nominator import Nominator
 from tests.simulation.operating.surroundings import Operated
-from tests.simulation.operator import Operator
-from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.options import Options
-from tests.simulation.planned import Objects, PlannedOperator, PlannedStore
-from tests.simulation.pods.mischief import PodMischief
-from tests.simulation.replica import Replica
-from tests.simulation.store import Api, Record, Store
+from tests.simulation.store import Api, Record, Recorded, Store
 from tests.simulation.world import Violation, World
-
-from muster_coordinator.replication.rules import Rules
 
 __all__ = ["Failure", "Outcome", "simulate"]
 
@@ -65,23 +59,23 @@ class Failure(Exception):
 
 
 class Simulation:
-    def __init__(self, options: Options, rules: Rules, replica_class: type[Replica], worlds: list[World]) -> None:
-        self.world = World(options)
+    def __init__(self, options: Options, worlds: list[World], write: Callable[[str], object]) -> None:
+        self.world = World(options, write)
         worlds.append(self.world)
-        api: Api | ApiServer
         self._operated: Operated | None = None
+        self.stores: Sequence[Recorded]
+        self.operators: Sequence[ElectionCaller]
         if options.operating:
-            self._operated = operated = Operated(self.world, rules)
-            self.cluster, api = operated.cluster, operated.api
-            self.stores, self.operators = operated.stores, operated.operators
+            self._operated = operated = Operated(self.world)
+            self.cluster, self.stores, self.operators = operated.cluster, operated.stores, operated.operators
+            Mischief(self.cluster, operated.api, self.stores, self.operators)
         else:
-            self.cluster = Cluster(self.world, rules, replica_class)
+            self.cluster = Cluster(self.world)
             api = Api(self.world)
-            self.stores, self.operators = _planned(self.cluster, api) if options.plan else _simple(self.cluster, api)
+            self.stores, self.operators = _nominated(self.cluster, api)
+            Mischief(self.cluster, api, self.stores, self.operators)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
         self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
-        mischief = PodMischief if options.product else Mischief
-        mischief(self.cluster, api, self.stores, self.operators)
         # A real operator opens what is closed by no re-shard that it knows of.
         fenced = options.fence_every_ms and not options.operating
         self.fences = [FenceClient(*pair) for pair in pairs if fenced]
@@ -102,10 +96,7 @@ class Simulation:
         checkers = [partition.checker for partition in self.cluster.partitions]
         for partition in self.cluster.partitions:
             for replica in partition.replicas.values():
-                if options.product:
-                    replica.compare_now()
-                elif replica.core is not None and replica.core.leading_epoch < 0:
-                    partition.checker.compare_state(replica)
+                replica.compare_now()
         return Outcome(
             sum(len(checker.active_epochs) for checker in checkers),
             max(max(checker.active_epochs, default=-1) for checker in checkers),
@@ -164,26 +155,16 @@ class Simulation:
         return "\n  ".join(lines)
 
 
-Control = tuple[Sequence[Store | PlannedStore], Sequence[OperatorProcess]]
-
-
-def _simple(cluster: Cluster, api: Api) -> Control:
+def _nominated(cluster: Cluster, api: Api) -> tuple[list[Store], list[Nominator]]:
     stores = []
     for partition in cluster.partitions:
         leader, sets = cluster.first_sets(partition)
         stores.append(Store(api, Record(-1, leader, sets)))
     pairs = list(zip(cluster.partitions, stores, strict=True))
-    return stores, [Operator(f"op-{i}", *pair) for i in range(cluster.world.options.operators) for pair in pairs]
+    return stores, [Nominator(f"op-{i}", *pair) for i in range(cluster.world.options.operators) for pair in pairs]
 
 
-def _planned(cluster: Cluster, api: Api) -> Control:
-    objects = Objects(api, cluster)
-    stores = [PlannedStore(objects, partition.index) for partition in cluster.partitions]
-    count = cluster.world.options.operators
-    return stores, [PlannedOperator(f"op-{i}", i, cluster, objects) for i in range(count)]
-
-
-def _clients(partition: Partition, store: Store | PlannedStore) -> list[Client | Consumer]:
+def _clients(partition: Partition, store: Recorded) -> list[Client | Consumer]:
     """Writers and readers of simple groups, and the members of one consumer group."""
     options, prefix = partition.world.options, f"p{partition.index}"
     histories = [History(f"{prefix}g{i}") for i in range(options.groups)]
@@ -215,10 +196,10 @@ def _pending_of(partition: Partition, record: Record) -> str:
     return ""
 
 
-def simulate(options: Options, rules: Rules | None = None, replica_class: type[Replica] = Replica) -> Outcome:
-    """Raises Failure. Equal arguments, equal run."""
+def simulate(options: Options, write: Callable[[str], object] = lambda line: None) -> Outcome:
+    """Raises Failure. Equal options, equal run. `write` gets each line of the trace."""
     with _failing(options) as trace, _quiet(trace):
-        simulation = Simulation(options, rules or Rules(), replica_class, trace)
+        simulation = Simulation(options, trace, write)
         try:
             return simulation.run()
         finally:

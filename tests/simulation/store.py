@@ -1,7 +1,4 @@
-"""The API server: the record of each partition, with compare-and-swap.
-
-`Api` injects the faults for both simulated operators. The simple one (`operator.py`) compares and swaps the `Record` of
-one partition; the real plan (`planned.py`) the record in the status of the topic, for all partitions at once.
+"""Where nominators record of each partition who leads, with compare-and-swap.
 
 Faults: reads that show the past (a watch that lags), 410 (the watch must begin anew), 429, writes that lose (409), that
 fail, that time out and were done, and outages of everything.
@@ -11,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tests.simulation.injected import Injected
 from tests.simulation.world import World
 
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["Api", "Record", "Store"]
+__all__ = ["Api", "Record", "Recorded", "Store"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Record:
-    """What an operator has recorded of one partition before it calls a pod."""
+    """What was recorded of one partition before a pod was called."""
 
     epoch: int
     leader: str  # pod
@@ -33,6 +30,17 @@ class Record:
     opened: bool = False
     allow_loss: bool = False  # set by a person; elections pass it on until one of them succeeds
     version: int = 0
+
+
+class Recorded(Protocol):
+    """What whoever calls elections has recorded of one partition."""
+
+    @property
+    def record(self) -> Record: ...
+
+    def allow_loss(self) -> bool:
+        """A person's word."""
+        ...
 
 
 class Api:

@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import pytest
 from tests.simulation.cluster import Cluster, Partition
-from tests.simulation.files import FileStorage
+from tests.simulation.disk_log import DiskLog
 from tests.simulation.history import History
 from tests.simulation.machine import leader_change, make_batch
 from tests.simulation.members import LiveGroups, Members
 from tests.simulation.options import Options
-from tests.simulation.replica import Replica
-from tests.simulation.storage import DiskLog
+from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.world import Violation, World
 from tests.simulation.written import commit_record, log_of
 
@@ -23,17 +22,19 @@ from muster_coordinator.groups.states import GroupState
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
-from muster_coordinator.replication.rules import Rules
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.requests import groups as m
 
 
 @pytest.fixture
 def partition() -> Partition:
-    return Cluster(World(Options(0)), Rules(), Replica).partitions[0]
+    world = World(Options(0))
+    cluster = Cluster(world)
+    world.run_until(200)  # the logs are open
+    return cluster.partitions[0]
 
 
-def _replica(partition: Partition) -> Replica:
+def _replica(partition: Partition) -> HostedReplica:
     return partition.replicas["pod-0"]
 
 
@@ -52,7 +53,7 @@ def test_promise_that_goes_back(partition: Partition) -> None:
 def test_epoch_that_is_active_and_was_not_opened(partition: Partition) -> None:
     replica = _replica(partition)
     with pytest.raises(Violation, match="is ACTIVE in epoch 3, which None opened"):
-        partition.checker.active(replica, 3, (0, replica.machine.state()))
+        partition.checker.active(replica, 3)
 
 
 def test_loss_that_nobody_allowed(partition: Partition) -> None:
@@ -178,14 +179,3 @@ def _gone(history: History) -> None:
 def test_history_that_is_not_linearizable(happens: Callable[[History], None], reason: str) -> None:
     with pytest.raises(Violation, match=reason):
         happens(History("g"))
-
-
-def test_files_that_hold_less_than_was_reported_durable() -> None:
-    world = World(Options(0, files=True))
-    pod = Cluster(world, Rules(), Replica).pods["pod-0"]
-    storage = pod.replicas[0].storage
-    assert isinstance(storage, FileStorage)
-    storage.journaled(7)
-    pod.crash()
-    with pytest.raises(Violation, match="ends at 0, durable was 7"):
-        pod.start()

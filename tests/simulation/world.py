@@ -30,8 +30,10 @@ class World:
     ``injected``: what failed, and how often.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, write: Callable[[str], object] = lambda line: None) -> None:
+        """`write` gets each line of the trace."""
         self.options = options
+        self._write = write
         self.random = Random(f"world {options.seed}")
         self.now_ms = 0
         self.faults = True  # the safety phase
@@ -89,6 +91,7 @@ class World:
     def log(self, text: str) -> None:
         line = f"{self.now_ms:>7} {text}"
         self._digest.update(line.encode())
+        self._write(line)
         self.trace.append(line)
         if len(self.trace) > 4_000:
             del self.trace[:2_000]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.simulation.disk_log import DiskLog
 from tests.simulation.machine import make_batch
-from tests.simulation.storage import DiskLog
 
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
 from muster_coordinator.records.structs import OffsetCommitValue

@@ -104,16 +104,6 @@ class ReplicaCore:
         return self._context.commit_point > log.sets_offset and log.last_epoch == promise.epoch
 
     @property
-    def checkpoint_limit(self) -> int:
-        """A checkpoint may be published at or below this offset."""
-        return self._context.rules.checkpoint_limit(self._context.commit_point, self._context.log.end)
-
-    def checkpoint_fits(self, offset: int, epoch: int) -> bool:
-        """Whether a checkpoint of the state after `offset`, whose last record is of `epoch`, may be loaded."""
-        log = self._context.log
-        return self._context.rules.checkpoint_fits(offset, epoch, log.epoch_before(offset), log.end, log.horizon)
-
-    @property
     def leading_epoch(self) -> int:
         """Epoch of the leadership that is ACTIVE or about to be; -1 if this replica does not lead."""
         return self._leadership.leading_epoch

@@ -1,7 +1,7 @@
 """The rules of replication.md that one decision each carries out, by name.
 
 The core asks an object of this class wherever a rule decides; nothing configures it. Simulation plants a fault by
-overriding one method (tests/simulation/faults.py), which shows that the checkers would notice.
+overriding one method (tests/simulation/faults/), which shows that the checkers would notice.
 """
 
 from __future__ import annotations
@@ -129,13 +129,3 @@ class Rules:
     def needs_full_copy(self, common: int, horizon: int) -> bool:
         """Below the horizon tombstones are gone: a log that ends there would keep what was deleted."""
         return common < horizon
-
-    def checkpoint_limit(self, commit_point: int, log_end: int) -> int:
-        """A checkpoint is published only at or below this replica's commit point."""
-        return commit_point
-
-    def checkpoint_fits(self, offset: int, epoch: int, epoch_before: int, log_end: int, horizon: int) -> bool:
-        """Whether a checkpoint may be loaded: the epoch cache gives its epoch at its offset, and no tombstone after it
-        was removed: replay would keep what it deleted.
-        """
-        return horizon <= offset <= log_end and epoch_before == epoch

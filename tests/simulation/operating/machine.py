@@ -8,7 +8,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.operating.objects import Json
 from tests.simulation.operating.server import ApiServer
 from tests.simulation.operating.wire import Wire
-from tests.simulation.pod import Pod
+from tests.simulation.pods.process import HostedPod
 
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, PEER_PORT, pod_dns_name
 
@@ -72,7 +72,7 @@ class Kubernetes:
             self._do("PUT", STATEFUL_SET, {**found, "status": status})
         self._world.at(self._random.randint(1, LOOKS_MS), self._control)
 
-    def _look(self, pod: Pod) -> None:
+    def _look(self, pod: HostedPod) -> None:
         """Of its StatefulSet the pod has its object; of its kubelet the object has its status."""
         found, owner = self._do("GET", f"{PODS}/{pod.name}"), self._do("GET", STATEFUL_SET)
         if self._world.now_ms >= self._server.down_until and owner is not None:

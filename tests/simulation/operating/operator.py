@@ -34,7 +34,7 @@ ELECTOR = ElectorSettings(lease_duration=1, renew_deadline=0.8, retry_period=0.2
 
 class RealOperator:
     """`name`: of its pod, and its identity on the Lease. `lease`: the namespace that has the Lease; operators with
-    another one act at the same time. Looks like `operator_process.OperatorProcess` to faults.
+    another one act at the same time. A `mischief.Caller`.
     """
 
     def __init__(self, name: str, lease: str, server: ApiServer, wire: Wire, person: Person) -> None:

@@ -17,18 +17,16 @@ from tests.simulation.operating.server import ApiServer
 from tests.simulation.operating.wire import Wire
 from tests.simulation.world import World
 
-from muster_coordinator.replication.rules import Rules
-
 __all__ = ["Operated"]
 
 
 class Operated:
     """`operators`: the last one goes on when the faults stop."""
 
-    def __init__(self, world: World, rules: Rules) -> None:
+    def __init__(self, world: World) -> None:
         self.api = ApiServer(world)
         wire, recorded = Wire(world), Recorded(self.api)
-        self.cluster = Cluster(world, rules, OperatedReplica, partial(OperatedPod, wire=wire, recorded=recorded))
+        self.cluster = Cluster(world, partial(OperatedPod, wire=wire, recorded=recorded), OperatedReplica)
         recorded.follow(self.cluster)
         kubernetes = Kubernetes(self.cluster, self.api, wire)
         person = Person(self.api, self.cluster, self._drain)

@@ -16,9 +16,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.checker import STATE_EVERY
+from tests.simulation.disk_log import DiskLog
 from tests.simulation.injected import Injected
 from tests.simulation.machine import Machine, decode_batch
-from tests.simulation.storage import DiskLog
 from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
@@ -111,6 +111,7 @@ class Mirror:
         self._acked = _Acked()
         self._committed = 0  # highest commit point that it ever reported
         self._kept = 0  # of that, what was durable here
+        self._held: list[DiskLog] = []  # what was durable here when data was lost, until it is rebuilt
         self._forget()
 
     def _forget(self) -> None:
@@ -141,6 +142,8 @@ class Mirror:
             return  # nothing is answered with what is here
         self._look_at_promise(host.replica.promise)
         self._look_at_log(log, core)
+        if self._held and not self.storage.promise.rebuilding:
+            self._rebuilt()
         if self._reported < host.commit_point:
             self._reported = host.commit_point
             self._committed = max(self._committed, self._reported)
@@ -159,6 +162,8 @@ class Mirror:
         self.partition.checker.promised(self.storage, promise)
         if promise.rebuilding:
             self.lacks, self._committed, self._kept = "", 0, 0
+        if promise.incarnation > self.storage.promise.incarnation:
+            self._held.append(self.storage.durable)
         self.storage.keep_promise(promise)
 
     def _look_at_log(self, log: PartitionLog, core: ReplicaCore) -> None:
@@ -198,7 +203,8 @@ class Mirror:
             self._recovered(is_whole=is_whole)
         if is_whole and (swapped or self.storage.promise.rebuilding):
             self.storage.lost = ""
-        self.partition.checker.check_horizon(self)
+        if not self.storage.is_damaged:
+            self.partition.checker.check_horizon(self)
 
     def _recovered(self, *, is_whole: bool) -> None:
         """After a start: what was durable is there, or is known to be lost. `is_whole`: all of it can be read."""
@@ -212,6 +218,18 @@ class Mirror:
             storage.lost = ""  # the journal mended it
             storage.power_lost &= self.log.end > 0  # one that never held anything lost nothing
         self._committed = min(self._committed, end)  # it may know of commits that are not durable here
+
+    def _rebuilt(self) -> None:
+        """It counts again."""
+        held, self._held = self._held, []
+        checker, durable = self.partition.checker, self.storage.durable
+        checker.check_horizon(self)
+        if checker.loss_allowed:
+            return
+        for log in held:
+            end = checker.committed_of(log)
+            if durable.end < end or durable.epoch_before(end) != log.epoch_before(end):
+                raise Violation(f"{self.name} counts again with {durable.end} of the committed {end} that it once held")
 
     def _must_keep(self, end: int, what: str) -> None:
         """All but that above `end` goes."""

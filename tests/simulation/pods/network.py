@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.simulation.injected import Injected
-from tests.simulation.shard import Request
+from tests.simulation.request import Request
 from tests.simulation.world import Violation
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.replication.messages import Append, Fetched, Message, decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ class ProcessNetwork:
             message = _damaged(message, world.random)
             world.injected[Injected.CORRUPT] += 1
         sent = decode_message(encode_message(message))
-        world.send(pod.name, target.pod.name, lambda: target.pod.call(lambda manager: manager.receive(partition, sent)))
+
+        def receive(manager: ReplicaManager) -> None:
+            target.hears(sent)
+            manager.receive(partition, sent)
+
+        world.send(pod.name, target.pod.name, lambda: target.pod.call(receive))
 
 
 def _damaged(message: Message, random: Random) -> Message:
@@ -70,9 +76,12 @@ class ClientAnswer:
         self._pod = replica.pod
         self._run = replica.pod.run
         self._request = request
+        self._led = replica.partition.checker.highest_active
 
     def answer(self, response: Any) -> None:
         if self._pod.run == self._run and self._pod.is_running:
+            with self._pod.world.noting():
+                self._replica.leads_since(self._led, self._request.message)
             self._replica.answers(self._request.message, response)
             self._request.answer(response)
 

@@ -14,7 +14,8 @@ from tests.simulation.pods.disk import covered
 from tests.simulation.pods.groups import WatchedGroups
 from tests.simulation.pods.mirror import Mirror
 from tests.simulation.pods.network import ClientAnswer
-from tests.simulation.shard import Request
+from tests.simulation.pods.statements import check
+from tests.simulation.request import Request
 from tests.simulation.world import Violation
 from tests.unit.log.fake_disk import FakeDisk
 
@@ -29,7 +30,7 @@ from muster_coordinator.replica.host import ReplicaHost
 from muster_coordinator.replica.promise_file import PROMISE_NAME, PromiseFile
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
-from muster_coordinator.replication.messages import Ack, Message, Sealed
+from muster_coordinator.replication.messages import Ack, Message, Mismatch, Sealed
 from muster_coordinator.shard.fencing import FenceRefusedError
 
 if TYPE_CHECKING:
@@ -110,11 +111,25 @@ class HostedReplica(Mirror):
             self.compare(self.host, every=1)
 
     def sends(self, message: Message) -> None:
-        if isinstance(message, Ack | Sealed) and not message.rebuilding:
-            if self.lacks:
-                raise Violation(f"{self.name} sends {message}, and does not say that it lost {self.lacks}")
-            if isinstance(message, Ack) and not message.sync:
-                self.acks(message)
+        if isinstance(message, Ack | Sealed) and not message.rebuilding and self.lacks:
+            raise Violation(f"{self.name} sends {message}, and does not say that it lost {self.lacks}")
+        check(self, message)
+        if isinstance(message, Ack) and not message.sync and not message.rebuilding:
+            self.acks(message)
+
+    def hears(self, message: Message) -> None:
+        """It is about to handle `message`."""
+        core = self.core
+        if core is None or core.waiting_for_storage or not isinstance(message, Ack | Mismatch):
+            return
+        if core.leading_epoch == message.epoch:
+            self.partition.statements.heard(message.sender, message.epoch, message.incarnation)
+
+    def leads_since(self, led: int, message: Any) -> None:
+        """It answers `message`; when that came, epoch `led` was ACTIVE already, perhaps elsewhere."""
+        shard = self.pod.manager.shards.get(self.partition.index)
+        if shard is not None and shard.epoch < led and not self.partition.checker.loss_accepted:
+            raise Violation(f"{self.name} answers {message} in epoch {shard.epoch}, asked when {led} was ACTIVE")
 
     def answers(self, message: Any, response: Any) -> None:
         """A client, as the leader."""

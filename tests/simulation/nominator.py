@@ -1,7 +1,8 @@
-"""A simple operator over a store with compare-and-swap: records leader and epoch, then calls the pod.
+"""Who calls elections where no real operator runs. The protocol must be safe whoever calls what: a nominator is a
+client of the pods as others are, with a script that gives partitions leaders, moves them and changes their sets.
 
-Several may run at once, each with views that are late or missing; a crash between any two actions loses all that an
-operator knows. Also a rogue, who makes calls that no operator of ours would make: they must do no harm.
+Several may run at once, each with views that are late or missing; a crash between any two actions loses all that one
+of them knows. Also a rogue, who makes calls that no operator of ours would make: they must do no harm.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulation.cluster import Partition
 from tests.simulation.injected import Injected
-from tests.simulation.operator_process import OperatorProcess
-from tests.simulation.replica import Replica
+from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.store import Record, Store
 
 from muster_coordinator.calls import CallResult, CallStatus
@@ -19,7 +19,7 @@ from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.election import ElectionCall
 from muster_coordinator.replication.sets import Sets
 
-__all__ = ["Operator", "rogue_call"]
+__all__ = ["Nominator", "rogue_call"]
 
 STEP_MS = 80
 FRESH_MS = 700
@@ -43,13 +43,36 @@ class Status:
     needs_higher_epoch: bool
 
 
-class Operator(OperatorProcess):
-    """The part of one operator that cares for one partition."""
+class Nominator:
+    """For one partition. Each start is a run of its own, by number: what an earlier run has scheduled does nothing any
+    more. All with one name crash together. `wants`: "move", "resign" or "change", asked for by the simulation.
+    """
 
     def __init__(self, name: str, partition: Partition, store: Store) -> None:
+        self.name = name
+        self.world = partition.world
         self.partition = partition
         self.store = store
-        super().__init__(name, partition.world)
+        self.wants = ""
+        self._run = 0
+        self._ended = False
+        self.start()
+
+    def start(self) -> None:
+        if self._ended:
+            return
+        self._run += 1
+        self._forget()
+        self._step(self._run)
+
+    def crash(self) -> None:
+        self._run += 1
+        self.world.at(self.world.random.randint(1, 1_500), self.start)
+
+    def end(self) -> None:
+        """It holds the lease no more, and hears of that."""
+        self._ended = True
+        self._run += 1
 
     def _forget(self) -> None:
         self._view: dict[str, Status] = {}
@@ -74,7 +97,7 @@ class Operator(OperatorProcess):
         for replica in self.partition.replicas.values():
             self.world.send(self.name, replica.pod.name, lambda replica=replica: self._status_of(replica))  # type: ignore[misc]
 
-    def _status_of(self, replica: Replica) -> None:
+    def _status_of(self, replica: HostedReplica) -> None:
         core, pod = replica.core, replica.pod
         if core is None or self.world.now_ms < pod.frozen_until:
             return

@@ -1,8 +1,4 @@
-"""Planted faults of the operator: in its steps, its record, its caches, its sessions and its plan.
-
-`OPERATOR_FAULTS`: name -> within how many seeds, drawn as all others, it is caught, and what is put in place
-of what.
-"""
+"""What an operator does: its steps, its record, its caches, its sessions and its plan."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from msgspec.structs import replace
-from tests.simulation.host_faults import HostFault
+from tests.simulation.faults.fault import Fault
 
 from muster_coordinator.podapi.models import Election
 from muster_operator import reconcile
@@ -122,22 +118,20 @@ _places = metadata._places
 
 
 OPERATOR_FAULTS = {
-    "a pod is called before the record": HostFault(2, reconcile, "STEPS", CALLED_FIRST),
-    "a record that may have failed is taken for done": HostFault(
-        25, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
+    "a pod is called before the record": Fault(50, reconcile, "STEPS", CALLED_FIRST),
+    "a record that may have failed is taken for done": Fault(
+        400, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
     ),
-    "a conflict of the record is taken for success": HostFault(
-        40, KubeStore, "record_leadership", _conflict_is_success
+    "a conflict of the record is taken for success": Fault(600, KubeStore, "record_leadership", _conflict_is_success),
+    "the record is written without its version": Fault(200, kube_store, "status_body", _without_version),
+    "a change of the set is called without the set before": Fault(50, elect_step, "_call", _the_new_set_alone),
+    "an election goes to a pod that was not recorded": Fault(50, elect_step, "_elect", _some_other_pod),
+    "the record is not read": Fault(100, objects, "as_recorded", _as_shown),
+    "a list does not bring back what was restored": Fault(400, Cache, "replace", _newest_for_ever),
+    "a place that is not shown yet has no reason": Fault(1600, objects, "as_recorded", _without_a_reason),
+    "a change of the set forgets the set before": Fault(
+        50, set_change, "_elect_new_set", _change_forgets_the_set_before
     ),
-    "the record is written without its version": HostFault(15, kube_store, "status_body", _without_version),
-    "a change of the set is called without the set before": HostFault(2, elect_step, "_call", _the_new_set_alone),
-    "an election goes to a pod that was not recorded": HostFault(2, elect_step, "_elect", _some_other_pod),
-    "the record is not read": HostFault(5, objects, "as_recorded", _as_shown),
-    "a list does not bring back what was restored": HostFault(25, Cache, "replace", _newest_for_ever),
-    "a place that is not shown yet has no reason": HostFault(120, objects, "as_recorded", _without_a_reason),
-    "a change of the set forgets the set before": HostFault(
-        2, set_change, "_elect_new_set", _change_forgets_the_set_before
-    ),
-    "pods are not told of learners": HostFault(5, metadata, "_places", _without_learners),
-    "sets that the log names are not taken over": HostFault(90, decide, "_adopt_sets", lambda partition, attempt: None),
+    "pods are not told of learners": Fault(100, metadata, "_places", _without_learners),
+    "sets that the log names are not taken over": Fault(1200, decide, "_adopt_sets", lambda partition, attempt: None),
 }
