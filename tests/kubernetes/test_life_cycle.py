@@ -28,6 +28,7 @@ def epochs(partitions: dict[int, Partition]) -> dict[int, int]:
 
 
 def test_topic_and_partitions_pruned_and_applied_again_are_led_on(cluster: Cared) -> None:
+    cluster.wait_at_home()
     before = cluster.partitions()
     load = Load.begin(cluster, "pruned")
     cluster.kubectl("delete", "offsetstopics", "--all", "--wait=true")
@@ -40,6 +41,7 @@ def test_topic_and_partitions_pruned_and_applied_again_are_led_on(cluster: Cared
 
 
 def test_partition_that_is_deleted_alone_comes_back_as_it_was(cluster: Cared) -> None:
+    cluster.wait_at_home()
     before = cluster.partitions()
     load = Load.begin(cluster, "one")
     cluster.kubectl("delete", "offsetspartition", f"{NAME}-3")
@@ -74,11 +76,13 @@ def without_status(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_everything_restored_without_statuses_goes_on_under_load_without_an_election(cluster: Cared) -> None:
+    cluster.wait_at_home()
     before, runs, cluster_id = cluster.partitions(), cluster.runs(), cluster.status()["clusterId"]
     load = Load.begin(cluster, "restored")
-    backup = [without_status(each) for each in cluster.objects(KINDS)]
+    backup = [without_status(each) for each in reversed(cluster.objects(KINDS))]  # partitions before their topic
     cluster.kubectl("delete", KINDS, "--all", "--cascade=orphan", "--wait=true")
-    cluster.kubectl("create", "-f", "-", stdin="\n---\n".join(map(json.dumps, backup)))
+    restored = kubectl("create", "-f", "-", stdin="\n---\n".join(map(json.dumps, backup)), check=False)
+    assert restored.returncode == 0, restored.stderr
     cluster.wait_whole()
     load.goes_on()
     load.end_with_nothing_lost()

@@ -185,6 +185,7 @@ def test_kustomize_base_is_taken_by_the_api_server(custom_resources: None) -> No
         "ClusterRoleBinding",
         "Deployment",
         "Namespace",
+        "NetworkPolicy",
         "Role",
         "RoleBinding",
         "ServiceAccount",

@@ -73,6 +73,15 @@ class Cared(MusterCluster):
 
         wait_until(whole, "cluster and topic are Ready", READY_S)
 
+    def wait_at_home(self) -> None:
+        """Every partition is led by the first of its replicas, so that no leader moves any more."""
+
+        def at_home() -> bool:
+            statuses = [each.get("status", {}) for each in self.objects("offsetspartitions")]
+            return bool(statuses) and all(each.get("leader") == each["replicas"][0]["pod"] for each in statuses)
+
+        wait_until(at_home, "every partition is led by its preferred leader", READY_S)
+
     def runs(self) -> dict[str, tuple[str, int]]:
         """What changes when a pod or its container restarts."""
         return {pod.name: (pod.uid, pod.restarts) for pod in self.pods()}
