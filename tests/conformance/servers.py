@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import acls
+from tests.conformance import acls, logins
 from tests.conformance.session import KAFKA, MUSTER, Server
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker
@@ -55,6 +55,11 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
         directory.mkdir(parents=True, exist_ok=True)
         acls.write_none(acl_file)
         settings["muster.acls.file"] = str(acl_file)
+    if logins.MECHANISMS in more:
+        users = directory / "users.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        logins.write(users)
+        settings["muster.users.file"] = str(users)
     async with (
         KafkaBroker(directory / "kafka", broker_settings, TOPICS, version) as broker,
         SoloPod(
@@ -67,6 +72,10 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
     ):
         if coordinates:
             await _await_transactions(broker.port)
+        if logins.MECHANISMS in more:
+            await logins.create(broker.port)
+            yield Server(KAFKA, broker.sasl_port, 0), Server(MUSTER, pod.kafka_port, 0)
+            return
         kafka, muster = await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
         if AUTHORIZER in more:
             acls.write(acl_file)

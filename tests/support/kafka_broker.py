@@ -23,6 +23,10 @@ HEAP = "-Xmx512m"
 # A broker and tools that live for a few minutes: quick to start matters more than the last factor of speed.
 JVM_FLAGS = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
+MECHANISMS = "sasl.enabled.mechanisms"
+"""With this setting the broker has a second listener, on which clients log in by SCRAM."""
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "0",
@@ -96,6 +100,7 @@ class KafkaBroker:
         self.settings = settings
         self.topics = topics
         self.port, self._controller_port = free_ports(2)
+        self.sasl_port = free_ports(1)[0] if MECHANISMS in settings else 0
         self.process: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> KafkaBroker:
@@ -140,6 +145,11 @@ class KafkaBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
             "log.dirs": str(self.data_dir),
         }
+        if self.sasl_port:
+            values["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
+            values["listener.security.protocol.map"] += ",SASL_PLAINTEXT:SASL_PLAINTEXT"
+            for mechanism in self.settings[MECHANISMS].lower().split(","):
+                values[f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"] = SCRAM_LOGIN
         return "".join(f"{name}={value}\n" for name, value in (values | dict(self.settings)).items())
 
     async def _wait_until_ready(self) -> None:

@@ -19,13 +19,14 @@ def client_first(user: str, nonce: str) -> bytes:
 
 
 def client_final(
-    hash_name: str, first: bytes, challenge: bytes, password: str, extensions: str = ""
+    hash_name: str, first: bytes, challenge: bytes, password: str, extensions: str = "", nonce: str = ""
 ) -> tuple[bytes, bytes]:
-    """(the client's last token, the server's answer to it if both know the password)."""
+    """(the client's last token, the server's answer to it if both know the password). `nonce`: another than that of the
+    challenge."""
     parts = dict(part.split("=", 1) for part in challenge.decode().split(","))
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), base64.b64decode(parts["s"]), int(parts["i"]))
     client_key = hmac.digest(salted, b"Client Key", hash_name)
-    without = f"c=biws,r={parts['r']}{extensions}"
+    without = f"c=biws,r={nonce or parts['r']}{extensions}"
     bare = first.decode().split(",", 2)[2]
     signed = f"{bare},{challenge.decode()},{without}".encode()
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), signed, hash_name)

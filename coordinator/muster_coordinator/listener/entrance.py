@@ -22,6 +22,7 @@ from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests.refusals import has_refusal, refusal
 from muster_coordinator.security.identity import Identity, normal_host
 from muster_coordinator.security.sasl import Mechanism, SaslError, Work
 from muster_coordinator.wire import k17_sasl_handshake, k18_api_versions, k36_sasl_authenticate
@@ -164,11 +165,22 @@ class Entrance(asyncio.Protocol):
         elif expected is not _Expected.TOKENS and key == k17_sasl_handshake.KEY:
             self._handshake(header, self._decoded(header, frame))
         else:
-            raise _RefusedError("sasl_state", f"{header.api.name} instead of {expected.value}")
+            answer = self._illegal_state(header, frame) if expected is _Expected.TOKENS else None
+            raise _RefusedError("sasl_state", f"{header.api.name} instead of {expected.value}", answer)
 
     def _decoded(self, header: RequestHeader, frame: bytes) -> Any:
         self._state.requests[header.api_key] += 1
         return header.api.decode_request(header, frame, self._address)
+
+    def _illegal_state(self, header: RequestHeader, frame: bytes) -> bytes | None:
+        """Another request in place of a token is told so; before the handshake Kafka says nothing."""
+        code = ErrorCode.ILLEGAL_SASL_STATE
+        request = self._decoded(header, frame)
+        if isinstance(request, w.ApiVersionsRequest):
+            return _frame(header, w.ApiVersionsResponse(code))
+        if isinstance(request, w.SaslHandshakeRequest):
+            return _frame(header, w.SaslHandshakeResponse(code))
+        return _frame(header, refusal(request, code)) if has_refusal(request) else None
 
     def _versions(self, header: RequestHeader, request: w.ApiVersionsRequest) -> None:
         answered = _Answered(header)
@@ -227,7 +239,7 @@ class Entrance(asyncio.Protocol):
             raise _RefusedError("login", str(error), _frame(header, w.SaslAuthenticateResponse(code, text)))
         assert self._mechanism is not None
         lifetime_ms = self._sasl.lifetime_ms if self._mechanism.user is not None else 0
-        self._write(_frame(header, w.SaslAuthenticateResponse(0, None, token, lifetime_ms)))
+        self._write(_frame(header, w.SaslAuthenticateResponse(0, "", token, lifetime_ms)))
         self._let_in()
 
     def _answer_bare(self, token: bytes, error: SaslError | None) -> None:

@@ -92,7 +92,7 @@ class Session:
         assert self._mechanism is not None
         user = self._mechanism.user
         if user is None:
-            exchange.answer(w.SaslAuthenticateResponse(0, None, token))
+            exchange.answer(w.SaslAuthenticateResponse(0, "", token))
             return
         if f"User:{user}" != self._identity.principal:
             self._refuse(exchange, SaslError("another user", "Cannot change principals during re-authentication"))
@@ -100,7 +100,7 @@ class Session:
         self._mechanism = None
         self._ends_ms = self._now_ms + self._sasl.lifetime_ms
         exchange.connection.serve(self.handlers)
-        exchange.answer(w.SaslAuthenticateResponse(0, None, token, self._sasl.lifetime_ms))
+        exchange.answer(w.SaslAuthenticateResponse(0, "", token, self._sasl.lifetime_ms))
 
     def _refuse(self, exchange: Exchange, error: SaslError) -> None:
         """After a while, in which every other request closes the connection; then it has a moment to read this."""

@@ -67,7 +67,7 @@ class SaslAuthenticateRequest(_Message, frozen=True):
 
 class SaslAuthenticateResponse(_Message, frozen=True):
     error_code: int
-    error_message: str | None = None
+    error_message: str | None = ""  # of a success too, as in Kafka
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0  # v1+; 0: the session does not end
 

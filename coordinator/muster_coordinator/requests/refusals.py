@@ -49,6 +49,11 @@ _REFUSALS: dict[type, Callable[[Any, int], object]] = {
 }
 
 
+def has_refusal(request: object) -> bool:
+    """Whether `refusal` knows the request."""
+    return type(request) in _REFUSALS
+
+
 def refusal(request: object, code: ErrorCode) -> object:
     """Returns the response to `request` that carries `code`. Raises KeyError for a request of another coordinator."""
     return _REFUSALS[type(request)](request, int(code))

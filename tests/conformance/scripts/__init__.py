@@ -2,6 +2,7 @@
 
 from tests.conformance.scripts import (
     administration,
+    authentication,
     authorization,
     connections,
     defects,
@@ -28,6 +29,7 @@ from tests.conformance.scripts import (
 
 __all__ = [
     "administration",
+    "authentication",
     "authorization",
     "connections",
     "defects",

@@ -160,6 +160,13 @@ def test_proof_that_is_none_is_refused(proof: bytes) -> None:
     assert refused(login(), FIRST, b"c=biws,r=clientsservers,p=" + proof).told is None
 
 
+def test_final_message_must_repeat_the_nonce_even_if_its_proof_is_right() -> None:
+    server = login()
+    token, _ = client_final("sha512", FIRST, server.step(FIRST), "pencil", nonce="clients")
+    with pytest.raises(SaslError):
+        server.step(token)
+
+
 def test_proof_of_another_login_is_worth_nothing() -> None:
     """The server's part of the nonce differs."""
     other = ScramServer("sha512", lambda name: KNOWN["SCRAM-SHA-512"], "others")
