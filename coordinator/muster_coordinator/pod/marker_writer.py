@@ -81,7 +81,9 @@ class MarkerWriter:
                 ((OFFSETS.name, (partition,)),),
                 request.client_version,
             )
-            task = asyncio.get_running_loop().create_task(self._send(leader, marker_there, resolved))
+            task = asyncio.get_running_loop().create_task(
+                self._send(self._view.among_pods(leader), marker_there, resolved)
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

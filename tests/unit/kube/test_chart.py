@@ -73,7 +73,7 @@ def test_policies_name_who_reaches_which_port() -> None:
         API_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-operator"}}}],
         PEER_PORT: [{"podSelector": {"matchLabels": {NAME: "muster-coordinator"}}}],
     }
-    assert [_ports(rule) for rule in spec["egress"]] == [[PEER_PORT]]
+    assert [_ports(rule) for rule in spec["egress"]] == [[PEER_PORT, 9092]]
     assert all("to" in rule for rule in spec["egress"])
     assert policies["NetworkPolicy", "muster-operator"]["spec"]["ingress"] == []
 
@@ -87,6 +87,8 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
         'networkPolicies.monitoring=[{"podSelector":{"matchLabels":{"app":"prometheus"}}}]',
         "--set",
         "networkPolicies.namespaces={teams}",
+        "--set-json",
+        'networkPolicies.clients=[{"podSelector":{"matchLabels":{"app":"consumer"}}}]',
     )
     policy = rendered["NetworkPolicy", "muster-coordinators"]
     assert policy["metadata"]["namespace"] == "teams"
@@ -94,6 +96,8 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     operator, reader = api["from"]
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "muster-system"}
     assert reader == {"podSelector": {"matchLabels": {"app": "spark"}}}
+    among_pods = next(rule for rule in policy["spec"]["ingress"] if PEER_PORT in _ports(rule))
+    assert _ports(among_pods) == [PEER_PORT, 9092], "markers of transactions, where clients are listed"
     scraping = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
     assert [rule["from"] for rule in policy["spec"]["ingress"] if _ports(rule) == [METRICS_PORT]] == [scraping]
     assert rendered["NetworkPolicy", "muster-operator"]["spec"]["ingress"][0]["from"] == scraping

@@ -11,7 +11,7 @@ import pytest
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader, Peer
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
 
@@ -203,3 +203,12 @@ def test_pods_of_the_last_image_are_named_at_once_and_nothing_else_of_it() -> No
     view.expect(IMAGE)
     assert set(view.brokers) == {broker.node_id for broker in IMAGE.brokers}
     assert (view.image, view.topics, view.partition_of("g")) == (None, {}, None)
+
+
+def test_other_pods_reach_a_pod_where_its_replicas_are_and_at_its_kafka_port() -> None:
+    view = ClusterView()
+    view.update(msgspec.structs.replace(IMAGE, peers=(Peer("pod-1", "10.0.0.7", 9641),)))
+    by_pod = {broker.pod: broker for broker in IMAGE.brokers}
+    there = view.among_pods(by_pod["pod-1"])
+    assert (there.host, there.port) == ("10.0.0.7", by_pod["pod-1"].port)
+    assert view.among_pods(by_pod["pod-2"]) == by_pod["pod-2"]

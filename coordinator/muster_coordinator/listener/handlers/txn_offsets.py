@@ -91,7 +91,9 @@ class TxnOffsetHandlers:
         elif leader is None:
             asked.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            task = asyncio.get_running_loop().create_task(self._ask_there(leader, question, asked))
+            task = asyncio.get_running_loop().create_task(
+                self._ask_there(self._view.among_pods(leader), question, asked)
+            )
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
 
