@@ -1,0 +1,100 @@
+"""No bytes get past the entrance but those of a login, and none makes it fail."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, cast
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.support.kafka import encode_request, schema
+from tests.support.scram import client_first, users_file
+from tests.unit.listener.test_handlers import refuse_early
+
+from muster_coordinator.listener.entrance import Entrance
+from muster_coordinator.listener.handlers.table import handler_table
+from muster_coordinator.listener.sasl import Sasl
+from muster_coordinator.listener.state import ServerState
+from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.users import parse_users
+from muster_coordinator.settings import ListenerSettings, SaslSettings
+
+USERS = parse_users(users_file({"alice": "pencil"}).encode())
+HANDSHAKES = [
+    encode_request(schema("sasl_handshake", version).SaslHandshakeRequest(mechanism=mechanism), 1)
+    for version in (0, 1)
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "x")
+]
+VERSIONS = encode_request(schema("api_versions", 0).ApiVersionsRequest(), 2)
+
+
+def token(value: bytes) -> bytes:
+    return encode_request(schema("sasl_authenticate", 2).SaslAuthenticateRequest(auth_bytes=value), 3)
+
+
+def bare(value: bytes) -> bytes:
+    return struct.pack(">i", len(value)) + value
+
+
+VALUES = st.binary(max_size=80) | st.sampled_from(
+    [client_first("alice", "n"), client_first("bob", "n"), b"c=biws,r=n,p=AAAA", b"\0alice\0wrong", b"\0alice\0"]
+)
+FRAMES = st.one_of(
+    st.sampled_from(HANDSHAKES), st.just(VERSIONS), VALUES.map(token), VALUES.map(bare), st.binary(max_size=40)
+)
+
+
+class Transport:
+    """In place of a transport of asyncio."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 5) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written += data
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+@given(st.lists(FRAMES, max_size=6), st.integers(1, 50))
+@example([HANDSHAKES[4], token(client_first("alice", "n")), token(b"c=biws,r=n,p=AAAA")], 7)
+def test_whatever_comes_nobody_is_let_in_and_nothing_is_left(frames: list[bytes], chunk: int) -> None:
+    asyncio.run(_converse(b"".join(frames), chunk))
+
+
+async def _converse(data: bytes, chunk: int) -> None:
+    settings = SaslSettings("SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", connection_failed_authentication_delay_ms=0)
+    sasl, state = Sasl(settings, lambda: USERS), ServerState(ListenerSettings(), SystemClock())
+    handlers = handler_table(ClusterView(), {}, refuse_early, cast(PodConnections, None))
+
+    def welcome(identity: Identity, mechanism: str) -> asyncio.Protocol:
+        raise AssertionError(f"{identity} was let in by {mechanism}")
+
+    entrance, transport = Entrance(state, sasl, handlers, welcome), Transport()
+    entrance.connection_made(cast(asyncio.Transport, transport))
+    for start in range(0, len(data), chunk):
+        if transport.closed:
+            break
+        entrance.data_received(data[start : start + chunk])
+        await asyncio.sleep(0)
+    entrance.connection_lost(None)
+    sasl.hashing.shutdown()
+    assert (state.held_bytes, state.connections) == (0, set())
+    assert sasl.admission.enter("127.0.0.1")
