@@ -123,6 +123,15 @@ def test_chart_with_a_cluster_renders_resources_that_decode() -> None:
 
 
 @needs_helm
+def test_chart_adds_a_transaction_topic_where_it_is_asked_for() -> None:
+    assert ("OffsetsTopic", "muster-transactions") not in helm_template("--set", "cluster.enabled=true")
+    rendered = helm_template("--set", "cluster.enabled=true,cluster.transactionTopic.partitions=10")
+    topic = msgspec.convert(rendered["OffsetsTopic", "muster-transactions"], OffsetsTopic)
+    assert (topic.spec.topic, topic.layout.base, topic.layout.partitions) == ("__transaction_state", 500_000, 10)
+    assert topic.spec.cluster_ref.name == "muster"
+
+
+@needs_helm
 @pytest.mark.parametrize(
     "value", ["image.pullPolicy=Sometimes", "operator.replicas=-1", "cluster.offsetsTopic.partitions=0", "imgae.tag=x"]
 )
