@@ -273,6 +273,13 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     ] = Resources({"cpu": "100m", "memory": "256Mi"})
     pod_template: PodTemplate = PodTemplate()
     rollout: Rollout = Rollout()
+    rebalance: Annotated[
+        Literal["Auto", "Manual"],
+        Meta(
+            description="Auto: pods that were added, or hold little for another reason, take their share of replicas"
+            " and leaders, a few at a time, while nothing else goes on. Manual: partitions stay where they are."
+        ),
+    ] = "Manual"
     deletion_policy: Annotated[
         Literal["Retain", "Delete"],
         Meta(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from muster_operator.plan.observation import PodView
+from muster_operator.plan.spread import Share
 
 
 @dataclass(slots=True)
@@ -28,7 +29,8 @@ class ClusterFacts:
     """One cluster at the time of one plan.
 
     `declared`: number of pods in the spec. `rebalance_after_s`, `replace_after_s`: spec.failover. `emptying`: name of
-    the pod that a rollout restarts next, "" if there is none.
+    the pod that a rollout restarts next, "" if there is none. `shares`: the replicas that move to pods that hold less,
+    by partition.
     """
 
     pods: Mapping[str, PodView]
@@ -38,6 +40,7 @@ class ClusterFacts:
     replace_after_s: float
     emptying: str
     tally: Tally
+    shares: Mapping[int, Share] = field(default_factory=dict)
 
     def shall_leave(self, pod: PodView) -> bool:
         """Whether the pod's leaderships move to other pods, if another pod can lead."""

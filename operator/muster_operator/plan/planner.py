@@ -39,13 +39,14 @@ from muster_operator.plan.hibernate import hibernate
 from muster_operator.plan.identity import Identity, identify, lost_layout, without_strangers
 from muster_operator.plan.metadata import publish
 from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topics, sort_objects, used_topics
-from muster_operator.plan.observation import CallKind, Observation
+from muster_operator.plan.observation import CallKind, Observation, PodView
 from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
 from muster_operator.plan.reshard import dropped, indexes, is_retired, is_under_way, next_phase, set_fences
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
-from muster_operator.plan.set_change import removable
+from muster_operator.plan.set_change import copies_of, removable
+from muster_operator.plan.spread import Share, firsts, shares
 from muster_operator.plan.status import (
     cluster_status,
     damage_of,
@@ -116,13 +117,18 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     rebalance_after_s = parse_duration(cluster.spec.failover.rebalance_after)
     emptying = next_to_restart(seen, rebalance_after_s) if _is_settled(expected, objects) else ""
     facts = [_facts(seen, topic, tally, emptying) for topic in topics]
+    calm = _is_calm(seen, topics, facts[0])
+    moving = _shares(seen, topics, objects, begin=calm)
+    facts = [with_fields(each, shares=moving) for each in facts]
+    if calm and not moving:
+        objects = _with_shares_of_leaders(objects, seen.pods)
     decisions = {
         index: decision
         for topic, those in zip(topics, facts, strict=True)
         for index, decision in _decide(seen, topic, objects, those, found, time).items()
     }
     may_reshard = len(topics) == 1
-    plans = [_plan_topic(seen, topic, objects, decisions, time, may_reshard=may_reshard) for topic in topics]
+    plans = [_plan_topic(seen, topic, objects, decisions, moving, time, may_reshard=may_reshard) for topic in topics]
     statuses = {index: decision.status for index, decision in decisions.items()}
     shown = [
         WritePartitionStatus(objects.shown[index], status)
@@ -157,13 +163,14 @@ def _plan_topic(
     topic: OffsetsTopic,
     objects: Objects,
     decisions: Mapping[int, Decision],
+    moving: Collection[int],
     time: str,
     *,
     may_reshard: bool,
 ) -> _TopicPlan:
     """`may_reshard`: False if another topic's records name the partitions of this one (ADR 28)."""
     statuses = {index: decision.status for index, decision in decisions.items() if index in topic.numbers}
-    incomplete = incomplete_sets(topic, objects.recorded, statuses)
+    incomplete = incomplete_sets(topic, objects.recorded, statuses, moving)
     ordered = list(statuses.values())
     too_few = too_few_pods(seen, topic) or absent_pods(seen)
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
@@ -227,6 +234,37 @@ def _facts(seen: Observation, topic: OffsetsTopic, tally: Tally, emptying: str) 
         emptying=emptying,
         tally=tally,
     )
+
+
+def _shares(seen: Observation, topics: Sequence[OffsetsTopic], objects: Objects, *, begin: bool) -> Mapping[int, Share]:
+    """The replicas that move to pods that hold less. What has begun goes on while pods come and go."""
+    assert seen.cluster is not None
+    if seen.cluster.spec.rebalance != "Auto":
+        return {}
+    staying = [pod for pod in seen.pods if pod.is_up and not pod.cordoned and pod.node_id < seen.cluster.spec.pods]
+    factors = {index: topic.spec.replication_factor for topic in topics for index in topic.numbers}
+    known = {index: each for index, each in objects.recorded.items() if index in factors}
+    copies = {index: copies_of(each, factors[index]) for index, each in known.items()}
+    return shares(known, staying, copies, begin=begin)
+
+
+def _is_calm(seen: Observation, topics: Sequence[OffsetsTopic], facts: ClusterFacts) -> bool:
+    """Whether replicas and leaders may be spread anew: nothing else goes on."""
+    assert seen.cluster is not None
+    there = len(seen.pods) == seen.cluster.spec.pods and all(pod.is_up and not pod.cordoned for pod in seen.pods)
+    auto = seen.cluster.spec.rebalance == "Auto" and facts.rebalance_after_s > 0
+    return auto and there and not facts.is_restless and all(each.status.reshard is None for each in topics)
+
+
+def _with_shares_of_leaders(objects: Objects, pods: Sequence[PodView]) -> Objects:
+    """The objects in which the first replica, which is to lead, is another one where a pod would lead too many."""
+    recorded = {**objects.recorded}
+    for index, pod in firsts(objects.recorded, pods).items():
+        status = recorded[index].status
+        first = [each for each in status.replicas if each.pod == pod]
+        rest = [each for each in status.replicas if each.pod != pod]
+        recorded[index] = replace(recorded[index], status=replace(status, replicas=(*first, *rest)))
+    return with_fields(objects, recorded=recorded)
 
 
 def _is_settled(expected: Collection[int], objects: Objects) -> bool:

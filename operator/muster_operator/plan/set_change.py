@@ -111,11 +111,13 @@ def _in_place(before: Sequence[Replica], staying: Sequence[Replica], new: Sequen
 
 
 def _is_to_go(partition: PartitionView, member: Member) -> bool:
-    """Whether the replica is lost for good, is away for too long, or is on a pod that spec.replicas does not name or
-    that is above spec.pods.
+    """Whether the replica is lost for good, is away for too long, makes room for one on a pod that holds less, or is on
+    a pod that spec.replicas does not name or that is above spec.pods.
     """
     facts, pod = partition.facts, member.pod
-    asked = partition.record.spec.replicas
+    asked, share = partition.record.spec.replicas, partition.facts.shares.get(partition.index)
+    if share is not None and member.replica.pod == share.leaves:
+        return True
     if asked and member.replica.pod not in asked:
         return True
     if not asked and ordinal_of(member.replica.pod) >= facts.declared:
@@ -144,7 +146,7 @@ def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequenc
     """
     facts = partition.facts
     taken = {each.pod for each in staying} | {each.replica.pod for each in learners}
-    asked = partition.record.spec.replicas
+    asked, share = partition.record.spec.replicas, facts.shares.get(partition.index)
     free = [
         pod
         for pod in facts.pods.values()
@@ -153,6 +155,7 @@ def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequenc
         and not pod.draining
         and pod.name not in taken
         and (not asked or pod.name in asked)
+        and (share is None or pod.name == share.joins)
         and pod.node_id < facts.declared
         and not _has_log_in_the_way(partition, pod)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
@@ -111,14 +111,20 @@ def verdict_of_partitions(
 
 
 def incomplete_sets(
-    topic: OffsetsTopic, records: Mapping[int, OffsetsPartition], statuses: Mapping[int, OffsetsPartitionStatus]
+    topic: OffsetsTopic,
+    records: Mapping[int, OffsetsPartition],
+    statuses: Mapping[int, OffsetsPartitionStatus],
+    moving: Collection[int],
 ) -> str:
-    """How many partitions have other copies than declared, with the first of them; "" if none has."""
+    """How many partitions have other copies than declared, with the first of them; "" if none has. `moving`: those that
+    have all, and get one on another pod.
+    """
     found = []
     for index, status in statuses.items():
         wanted, asked = copies_of(records[index], topic.spec.replication_factor), records[index].spec.replicas
         there = [each.pod for each in status.replicas if each.pod and (not asked or each.pod in asked)]
-        if (len(there), len(status.replicas)) != (wanted, wanted) or status.previous_replicas or status.learners:
+        changing = bool(status.previous_replicas or (status.learners and index not in moving))
+        if (len(there), len(status.replicas)) != (wanted, wanted) or changing:
             found.append(f"{records[index].metadata.name} has {len(there)} of {wanted}")
     return f"{len(found)} have other copies than declared: {found[0]}" if found else ""
 

@@ -31,6 +31,8 @@ def draw(random: Random) -> tuple[str, Any]:
             return "declare", {kind: random.random() < 0.4}
         case "pause":
             return "declare", {"rollout": Rollout(random.random() < 0.4)}
+        case "rebalance":
+            return "declare", {"rebalance": random.choice(["Auto", "Manual"])}
         case "image":
             return "declare", {"image": random.choice([None, "muster:1", "muster:2", "muster:2", BROKEN])}
         case "settings":
@@ -74,6 +76,7 @@ _EVENTS = {
     "suspend": 3,
     "hibernate": 2,
     "pause": 3,
+    "rebalance": 4,
     "image": 5,
     "settings": 3,
     "forget_status": 2,

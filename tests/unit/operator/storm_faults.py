@@ -104,16 +104,16 @@ STORM_FAULTS = {
     "the StatefulSet shrinks first": Fault(6, pods_step, "pods_to_run", _declared_pods),
     "an empty status is taken for a new topic": Fault(4, planner, "read_logs", _no_logs),
     "volumes of pods that are not declared any more are forgotten": Fault(
-        6, pods_step, "pods_to_run", _without_old_volumes
+        18, pods_step, "pods_to_run", _without_old_volumes
     ),
-    "a cluster that is created again is another Kafka cluster": Fault(3, planner, "identify", _id_of_the_object),
+    "a cluster that is created again is another Kafka cluster": Fault(2, planner, "identify", _id_of_the_object),
     "a suspended cluster is worked on": Fault(1, planner, "plan", _whatever_is_suspended),
     "ready is computed from the old generation": Fault(1, planner, "verdict_of_rollout", _never_rolling_out),
-    "a reason has no words": Fault(7, failover, "leaderless", _says_nothing),
+    "a reason has no words": Fault(4, failover, "leaderless", _says_nothing),
     "a foreign object is adopted": Fault(1, workload, "belongs_to", lambda meta, cluster: True),
-    "an epoch is not above the promise": Fault(3, PartitionView, "highest_epoch", _as_recorded),
+    "an epoch is not above the promise": Fault(1, PartitionView, "highest_epoch", _as_recorded),
     "a rollout restarts whatever is outdated": Fault(1, planner, "restart", _any_outdated),
-    "a minority of the logs is enough": Fault(18, adopt, "_is_majority", _one_is_enough),
-    "a rollout goes on beside a partition that lacks something": Fault(18, planner, "_is_settled", _rolls_on),
-    "copies that are declared and lack are no reason": Fault(1, planner, "incomplete_sets", _nothing_is_incomplete),
+    "a minority of the logs is enough": Fault(20, adopt, "_is_majority", _one_is_enough),
+    "a rollout goes on beside a partition that lacks something": Fault(69, planner, "_is_settled", _rolls_on),
+    "copies that are declared and lack are no reason": Fault(8, planner, "incomplete_sets", _nothing_is_incomplete),
 }
