@@ -155,7 +155,7 @@ RULE_FAULTS = {
     "log that is used is not marked": Fault(100, Rules, "is_marked_used", lambda self, promise: True),
     "seal of a rebuilding replica is counted": Fault(30, Candidate, "on_sealed", _counts_rebuilding_seals),
     "ack of a rebuilding replica is counted": Fault(200, Leader, "on_ack", _counts_rebuilding_acks),
-    "rebuilt only to the commit point": Fault(60, Rules, "rebuild_target", lambda self, end, commit: max(commit, 0)),
+    "rebuilt only to the commit point": Fault(500, Rules, "rebuild_target", lambda self, end, commit: max(commit, 0)),
     "rebuilt to an end of before the loss": Fault(1000, Follower, "_note_target", _target_of_any_append),
     "acks of before a loss stay": Fault(800, CommitPoint, "forget", lambda self, log_id: None),
     "late acks of before a loss count": Fault(1000, Leader, "_heard", _hears_any_incarnation),
