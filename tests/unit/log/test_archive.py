@@ -88,6 +88,7 @@ def test_archive_holds_whole_segments_only_whenever_it_was_interrupted(operation
         pod.reboot(seed=operation)
     else:
         pod.restart()
+    pod.flush()
     assert pod.stored.items() <= closed.items()
     done = archived_to(pod.disk, DIRECTORY)
     for segment, end_offset in pod.log.closed_segments(pod.log.end_offset):

@@ -34,7 +34,7 @@ class CleanedPod(Pod):
         self.history = History()
         self.add(steps)
 
-    def add(self, steps: list[Step]) -> None:
+    def add(self, steps: list[Step], *, durable: bool = True) -> None:
         for step in steps:
             data = self.history.batch(step)
             if data is not None:
@@ -42,7 +42,8 @@ class CleanedPod(Pod):
                 self.log.append(data, batch.base_offset, batch.end_offset, batch.leader_epoch)
                 self.written[0].append(data)
                 self.journal.stage(0, batch.base_offset, batch.end_offset, data)
-                self.write()
+                if durable:
+                    self.write()
         self.flush()
 
     def cleaning(self) -> Cleaning:
@@ -226,6 +227,19 @@ def test_only_whole_closed_segments_below_the_limit_are_touched() -> None:
     for path, content in untouched.items():
         assert pod.disk.content(path) == content
     assert CleanedTo.read(pod.disk, DIRECTORY).end_offset == closed[2][1]
+
+
+def test_log_ends_where_it_did_although_no_file_follows_what_was_cleaned_yet() -> None:
+    pod = CleanedPod([("put", [A])])
+    while len(pod.log._segments) == 1:
+        pod.write()
+        pod.add([("remove", [A])], durable=False)
+    pod.history.now_ms += RETENTION_MS
+    pod.clean()
+    pod.write()
+    assert not pod.log._segment.exists
+    pod.restart()
+    pod.check()
 
 
 def test_tombstone_horizon_is_durable_before_the_first_tombstone_goes_and_never_goes_back() -> None:

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import structlog
@@ -338,10 +339,15 @@ class PartitionLog:
     # --- cleaning ----------------------------------------------------------------------------------------------------
 
     def closed_segments(self, limit: int) -> list[tuple[Segment, int]]:
-        """(segment, its end offset) of all that lie below offset `limit` and are not written any more."""
-        ends = [segment.base_offset for segment in self._segments[1:]]
-        pairs = zip(self._segments, ends, strict=False)
-        return [(s, end) for s, end in pairs if end <= limit and s.exists and not s.pending_bytes]
+        """(segment, its end offset) of all that lie below offset `limit` and are not written any more.
+
+        The next one has a file: its name says where this one ends when compaction has taken the last batches.
+        """
+        return [
+            (segment, after.base_offset)
+            for segment, after in pairwise(self._segments)
+            if after.base_offset <= limit and segment.exists and after.exists and not segment.pending_bytes
+        ]
 
     def replace(self, base_offset: int, end_offset: int, segment: Segment) -> None:
         """`segment` stands in the place of those from `base_offset` to `end_offset`, on the disk already."""
