@@ -120,6 +120,11 @@ class Mirror:
         self._active = -1
         self._compared = -1
         self._cleaned_to: Any = None
+        self._copied_to = 0  # end of the copy that took the log's place
+
+    def durable_to(self, log: PartitionLog) -> int:
+        """A copy is synced before it takes the log's place; a write that was staged before may be reported after."""
+        return max(log.journaled_end, self._copied_to)
 
     def starts(self) -> None:
         """A process."""
@@ -147,7 +152,7 @@ class Mirror:
         if self._reported < host.commit_point:
             self._reported = host.commit_point
             self._committed = max(self._committed, self._reported)
-            self._kept = max(self._kept, min(self._reported, log.journaled_end))
+            self._kept = max(self._kept, min(self._reported, self.durable_to(log)))
             self.partition.checker.committed(self, self._reported)
         if core.is_active and self._active != core.leading_epoch:
             self._active = core.leading_epoch
@@ -176,17 +181,18 @@ class Mirror:
             self.world.log(f"{self.name} cuts its log from {self.log.end} to {end}")
             self._must_keep(end, "cuts its log")
             self.log.cut(end)
+            self._copied_to = min(self._copied_to, end)
         if end > self.log.end:
             self._follow(log, core)
-        durable = self.storage.durable
-        if durable.end != log.journaled_end:
-            durable = DiskLog(self.log.batches, self.log.runs, log.journaled_end, self.log.horizon)
-            if len(self.log.batches) and log.journaled_end < self.log.end:
+        durable, durable_to = self.storage.durable, self.durable_to(log)
+        if durable.end != durable_to:
+            durable = DiskLog(self.log.batches, self.log.runs, durable_to, self.log.horizon)
+            if len(self.log.batches) and durable_to < self.log.end:
                 durable = self.log.copy()
-                durable.cut(log.journaled_end)
+                durable.cut(durable_to)
             self.storage.durable = durable
         if core.leading_epoch >= 0:
-            self._acked = self._acked.up_to(core.leading_epoch, log.journaled_end, self.storage.promise.incarnation)
+            self._acked = self._acked.up_to(core.leading_epoch, durable_to, self.storage.promise.incarnation)
 
     def _opened(self, log: PartitionLog) -> None:
         """The log was recovered, or a copy took its place."""
@@ -199,6 +205,7 @@ class Mirror:
             self.world.injected[Injected.COPIED] += 1
             self.world.log(f"{self.name} swaps its log (end {before.end}) for a copy (end {self.log.end})")
             self._must_keep(self.log.end, "swaps its log for a copy")
+            self._copied_to = self.log.end
         elif not self.storage.promise.rebuilding:
             self._recovered(is_whole=is_whole)
         if is_whole and (swapped or self.storage.promise.rebuilding):

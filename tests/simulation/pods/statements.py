@@ -87,8 +87,9 @@ def _check_ack(replica: HostedReplica, ack: Ack) -> None:
     host = replica.host
     assert host is not None
     log = host.open_log
-    if log is None or log.journaled_end < ack.end:
-        raise Violation(f"{replica.name} acks {ack.end}, durable is {log.journaled_end if log is not None else 'none'}")
+    durable_to = replica.durable_to(log) if log is not None else -1
+    if durable_to < ack.end:
+        raise Violation(f"{replica.name} acks {ack.end}, durable is {durable_to}")
     leader = replica.partition.replica_of(ack.to)
     core = leader.core if leader is not None else None
     if core is None or core.leading_epoch != ack.epoch:
