@@ -62,8 +62,8 @@ def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:
     if leading_epoch < 0 and core.is_electing:
         leading_epoch = core.promise.epoch
     state = status.state
-    if leading_epoch >= 0 and state not in OPEN_STATES:
-        state = ShardState.LOADING
+    if leading_epoch >= 0 and not (core.is_active and state in OPEN_STATES):
+        state = ShardState.LOADING  # a shard whose leader is elected again keeps its state, and is held
     sets = core.log.sets
     return msgspec.structs.replace(
         status,

@@ -18,7 +18,7 @@ from muster_coordinator.pod.chores.cleaning import LogCleaner
 from muster_coordinator.pod.status import replica_status
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.replication.messages import Append, Batch, Seal
-from muster_coordinator.states import ShardState
+from muster_coordinator.states import ReplicaRole, ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
@@ -348,6 +348,25 @@ async def test_damage_that_shows_while_running_ends_the_replica_and_it_is_rebuil
     await pods.until(lambda: 0 not in pods[0].up.shards)
     assert_equal_logs(pods)
     assert await pods[1].fetch() == 40
+
+
+async def test_leader_that_is_elected_again_is_not_active_before_its_epoch_is(pods: ReplicaPods) -> None:
+    """An epoch that never began is no history, which a person's word about a loss would have to name."""
+    await fill(pods[0], 3)
+    await pods[1].kill()
+    await pods[2].kill()
+    election = asyncio.create_task(pods.try_elect(0, force=True))
+    await pods.until(lambda: pods[0].up.hosts[0].core.is_electing)
+    shown = replica_status(pods[0].up, 0)
+    assert shown is not None
+    assert (shown.role, shown.state, shown.last_epoch) == (ReplicaRole.LEADER, ShardState.LOADING, 1)
+    await pods[1].start()
+    await pods[2].start()
+    await election
+    await pods.elect(0, force=True)
+    shown = replica_status(pods[0].up, 0)
+    assert shown is not None
+    assert shown.state is ShardState.ACTIVE
 
 
 async def test_leader_whose_log_is_damaged_sends_no_damage_and_leaves_the_lead_to_others(pods: ReplicaPods) -> None:
