@@ -19,7 +19,7 @@ pytestmark = [  # a process that was killed is collected with coroutines that ne
 ]
 
 SEEDS = 60
-PART = 10
+PART = 20
 HASH = """
 from tests.simulation.options import draw_options, for_operating
 from tests.simulation.simulator import simulate
