@@ -363,6 +363,5 @@ TestAgainstModel: Any = pytest.mark.long(AgainstModel.TestCase)
 TestAgainstModel.settings = settings(
     max_examples=int(os.environ.get("HYPOTHESIS_MAX_EXAMPLES", "200")),
     stateful_step_count=60,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -167,5 +167,5 @@ class RandomSequences(RuleBasedStateMachine):
 
 TestRandomSequences: Callable[..., Any] = pytest.mark.long(RandomSequences.TestCase)
 TestRandomSequences.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
 )

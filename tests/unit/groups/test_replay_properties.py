@@ -26,7 +26,6 @@ CONFIG = GroupConfig(offsets_retention_minutes=30)
 GROUPS = ["g", "h"]
 RUNS = settings(
     max_examples=int(os.environ.get("HYPOTHESIS_MAX_EXAMPLES", "100")),
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 

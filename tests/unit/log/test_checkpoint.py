@@ -50,7 +50,7 @@ def read(disk: FakeDisk) -> list[bytes] | None:
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(HISTORIES, st.integers(0, 25), st.integers(1, 3))
 def test_checkpoint_and_tail_give_the_state_of_the_whole_log(steps: list[Step], count: int, size: int) -> None:
     history = History()

@@ -174,7 +174,7 @@ def test_crash_at_any_step_leaves_a_log_that_says_the_same(operation: int, power
     pod.check()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(HISTORIES, min_size=2, max_size=4), st.data())
 def test_random_histories_survive_cleaning_and_crashes(histories: list[list[Step]], data: st.DataObject) -> None:
     pod = CleanedPod(histories[0], journal_bytes=data.draw(st.sampled_from([2048, 1 << 16])))

@@ -32,7 +32,7 @@ def flat(parts: list[Batches]) -> Batches:
     return [batch for part in parts for batch in part]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(HISTORIES)
 def test_compacted_prefix_and_its_rest_say_what_the_whole_log_says(steps: list[Step]) -> None:
     batches, now_ms = write(steps)
@@ -43,7 +43,7 @@ def test_compacted_prefix_and_its_rest_say_what_the_whole_log_says(steps: list[S
         assert_same(state_of(flat(parts) + batches[count:]), whole)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(HISTORIES, st.integers(0, 25))
 def test_replacing_batches_one_after_the_other_says_the_same_at_every_moment(steps: list[Step], count: int) -> None:
     batches, now_ms = write(steps)
@@ -53,7 +53,7 @@ def test_replacing_batches_one_after_the_other_says_the_same_at_every_moment(ste
         assert_same(state_of(flat(parts[:done]) + batches[done:]), whole)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(HISTORIES, st.integers(0, 25), st.integers(0, 25))
 def test_compacting_again_says_the_same(steps: list[Step], first: int, more: int) -> None:
     batches, now_ms = write(steps)
@@ -62,7 +62,7 @@ def test_compacting_again_says_the_same(steps: list[Step], first: int, more: int
     assert_same(state_of(twice + batches[first + more :]), state_of(batches))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(HISTORIES, st.integers(0, 25))
 def test_who_has_the_log_up_to_the_horizon_may_go_on_from_the_compacted_one(steps: list[Step], count: int) -> None:
     """A follower that ends at or behind the horizon gets the rest from a cleaned log."""
@@ -76,7 +76,7 @@ def test_who_has_the_log_up_to_the_horizon_may_go_on_from_the_compacted_one(step
             assert_same(state_of(batches[:have] + [b for b in rest if b.base_offset >= end]), whole)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(HISTORIES)
 def test_batches_keep_their_offsets_epochs_and_producers(steps: list[Step]) -> None:
     batches, now_ms = write(steps)

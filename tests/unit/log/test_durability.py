@@ -52,7 +52,7 @@ def act(pod: Pod, step: tuple[object, ...]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.integers(0, 2**32))
 def test_acknowledged_batches_survive_any_sequence_of_crashes(
     steps: list[tuple[list[tuple[object, ...]], tuple[object, ...]]], seed: int

@@ -558,7 +558,7 @@ LOSSES = st.sampled_from(["all", "topic", "partitions", "cluster"])
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(EVENTS, max_size=60), st.lists(EVENTS, max_size=20), LOSSES, st.sets(st.integers(0, 3), max_size=4))
 def test_objects_that_are_lost_at_any_moment_are_rebuilt_from_the_same_logs(
     events: list[tuple[str, int]], later: list[tuple[str, int]], lost: str, restarted: set[int]

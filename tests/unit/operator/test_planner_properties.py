@@ -136,7 +136,7 @@ def finish_loads(pod: object) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(EVENTS, max_size=120))
 def test_two_operators_interleaved_with_faults_keep_the_rules_and_converge(events: list[tuple[object, ...]]) -> None:
     model = Model()
@@ -157,7 +157,7 @@ def test_two_operators_interleaved_with_faults_keep_the_rules_and_converge(event
         assert len(pod.accepted) == len(set(pod.accepted))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sets(PODS, min_size=1))
 def test_partitions_of_pods_that_are_down_are_leaderless_and_nobody_else_gets_them(down: set[str]) -> None:
     model = Model()

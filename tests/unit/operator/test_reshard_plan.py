@@ -208,7 +208,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS, st.integers(0, 2))
 def test_two_operators_stop_anywhere_and_nothing_acknowledged_is_lost(steps: list[str], victim: int) -> None:
     town = Town()

@@ -392,7 +392,7 @@ def happen(model: Model, operators: list[Operator], kind: str, number: int) -> N
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(EVENTS, max_size=80), st.integers(0, 80), st.integers(0, 3))
 def test_two_operators_with_crashes_and_a_lost_volume_keep_the_rules_and_converge(
     events: list[tuple[str, int]], loss_at: int, victim: int

@@ -126,7 +126,7 @@ def views(zones: list[int]) -> list[PodView]:
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.lists(st.integers(0, 2), min_size=3, max_size=7), st.integers(1, 30))
 def test_moves_come_to_an_end_make_everything_more_equal_and_keep_the_zones(
     data: st.DataObject, zones: list[int], count: int

@@ -49,28 +49,28 @@ def problems(table: pa.Table) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(segments())
 def test_any_segment_decodes_as_the_plain_decoder_reads_it(data: bytes) -> None:
     assert comparable(decode_segment(data)) == plain_rows(data)
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(batches(right_records), min_size=49, max_size=90).map(b"".join))
 def test_many_batches_side_by_side_decode_as_the_plain_decoder_reads_them(data: bytes) -> None:
     assert comparable(decode_segment(data)) == plain_rows(data)
 
 
 @pytest.mark.long
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(segments(), st.integers(1, 400))
 def test_windows_of_any_size_give_the_same_rows(data: bytes, window_bytes: int) -> None:
     small = Decoder(window_bytes=window_bytes).decode(MemoryBytes(data))
     assert pa.Table.from_batches(small, SCHEMA).to_pylist() == decode_segment(data).to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=400))
 def test_random_bytes_end_in_rows_that_say_so(data: bytes) -> None:
     table = decode_segment(data)
@@ -209,7 +209,7 @@ def test_failfast_is_not_evaded_by_a_selection_of_groups() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     segments(),
     st.sets(st.sampled_from(sorted([Kind.OFFSET_COMMIT, Kind.GROUP_METADATA, Kind.DAMAGED, Kind.UNREADABLE]))),
@@ -220,7 +220,7 @@ def test_selection_of_kinds_is_the_filter_of_all_rows(data: bytes, kinds: set[st
     assert selected.to_pylist() == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(segments(), st.sets(st.sampled_from(["", "group", "ä" * 40])))
 def test_selection_of_groups_is_the_filter_of_all_rows(data: bytes, groups: set[str]) -> None:
     expected = [row for row in decode_segment(data).to_pylist() if row["group"] in groups]
@@ -228,7 +228,7 @@ def test_selection_of_groups_is_the_filter_of_all_rows(data: bytes, groups: set[
     assert selected.to_pylist() == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(segments(), st.lists(st.sampled_from(SCHEMA.names), unique=True, min_size=1, max_size=4))
 def test_selection_of_columns_is_the_projection_of_all_columns(data: bytes, columns: list[str]) -> None:
     selected = decode_segment(data, selection=Selection(select_schema(columns)))

@@ -59,7 +59,7 @@ def right_segments(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(right_segments())
 def test_the_same_records_as_kafka_python(data: bytes) -> None:
     assert by_numpy(data) == by_kafka_python(data)

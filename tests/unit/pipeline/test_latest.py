@@ -74,14 +74,14 @@ def without_replaced(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs())
 def test_rows_are_all_but_the_replaced_ones_in_their_order(data: bytes) -> None:
     assert read(data, Selection()) == without_replaced(decode_segment(data, offsets_partition=3).to_pylist())
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.sets(st.sampled_from(sorted(KINDS))), st.sets(st.sampled_from(["g", "h", "x"])))
 def test_what_is_left_out_does_not_depend_on_the_selection(data: bytes, kinds: set[str], groups: set[str]) -> None:
     everything = without_replaced(decode_segment(data, offsets_partition=3).to_pylist())

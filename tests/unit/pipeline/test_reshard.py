@@ -133,7 +133,7 @@ def write(logs: list[Log], what: list[tuple[str, str, int, int]]) -> dict[str, l
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(what=steps, partitions=st.integers(1, 9), segment_bytes=st.sampled_from([1, 300, 1 << 20]))
 def test_every_group_has_the_same_records_in_the_partition_of_its_hash(
     tmp_path_factory: pytest.TempPathFactory, what: list[tuple[str, str, int, int]], partitions: int, segment_bytes: int
@@ -326,7 +326,7 @@ def test_timestamps_that_cannot_be_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=segments(), partitions=st.integers(1, 5))
 def test_hostile_logs_are_refused_or_carried_over_as_far_as_they_can_be(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, partitions: int

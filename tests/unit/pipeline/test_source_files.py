@@ -107,7 +107,7 @@ def test_two_logs_of_one_partition_are_refused(data: Path) -> None:
         find_segments([str(data), str(data / "other")])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(segments(), st.integers(1, 500))
 def test_splits_of_any_size_give_each_row_once(content: bytes, split_bytes: int) -> None:
     source = MemoryBytes(content)

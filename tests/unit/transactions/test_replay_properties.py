@@ -22,7 +22,6 @@ from muster_coordinator.transactions.tables import transaction_record
 
 RUNS = settings(
     max_examples=int(os.environ.get("HYPOTHESIS_MAX_EXAMPLES", "100")),
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 NAMES = ["a", "b"]

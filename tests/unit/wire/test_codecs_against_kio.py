@@ -21,7 +21,7 @@ EVERY_VERSION = [
     for api in APIS.values()
     for version in range(api.min_version, api.max_version + 1)
 ]
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def request_frame(api: Api, version: int, request: Any) -> bytes:

@@ -38,7 +38,7 @@ EVERY_VERSION = [
     for api in TRANSACTION_APIS.values()
     for version in range(api.min_version, api.max_version + 1)
 ]
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 PARTITIONS = topics(I32)
 RESULTS = topics(st.tuples(I32, ERROR))
