@@ -34,6 +34,22 @@ def unflushed_pod(commits: int, partitions: int = 1) -> Pod:
     return pod
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_file_name_that_a_killed_process_left_unsynced_is_durable_once_the_next_one_writes(seed: int) -> None:
+    pod = Pod()
+    pod.disk.unlink(FIRST)
+    pod.disk.fsync_dir(JOURNAL)
+    # The process ends after it has named the file and before that is synced.
+    pod.disk.fail_with(errno.EIO, "fsync_dir", only=lambda path: FIRST in pod.disk.names)
+    with pytest.raises(OSError, match="fsync_dir"):
+        Journal.open(pod.disk, JOURNAL, pod.journal_settings, "boot")
+    pod.disk.fault = None
+    pod.restart()
+    pod.commit()
+    pod.reboot(seed)
+    assert pod.content() == pod.written[0]
+
+
 def damage_frame(pod: Pod, index: int, offset: int = 45) -> None:
     pod.disk.flip(FIRST, frame_starts(pod)[index] + offset)
 

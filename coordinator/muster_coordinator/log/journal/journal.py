@@ -102,6 +102,7 @@ class Journal:
         journal = cls(disk, directory, settings, boot_id)
         disk.mkdir(directory)
         disk.fsync_dir(directory.parent)
+        disk.fsync_dir(directory)  # a process that was killed may have left the names of files unsynced
         names = disk.listdir(directory)
         journal._has_spare = SPARE_NAME in names
         sequences = sorted(int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX))
