@@ -34,9 +34,6 @@ HARMLESS = {
 
 
 SOUGHT = {
-    "verified end is kept for the next leader": "not caught yet, in 58 duels and cuts",
-    "late acks of before a loss count": "not caught yet, in 37 late losses",
-    "a cut is not told to the journal": "not caught yet, in 45 duels and cuts",
     "a cut does not wait for what was appended": "not caught yet, in 45 duels and cuts",
 }
 """Of these it is not known within how many seeds they are caught."""
