@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kubernetes
 def without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_null(each) for name, each in value.items() if each is not None}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [without_null(each) for each in value]
     return value
 
