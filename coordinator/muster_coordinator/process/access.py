@@ -26,7 +26,6 @@ from muster_coordinator.settings import CoordinatorSettings
 
 _T = TypeVar("_T")
 
-
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -97,9 +96,7 @@ def _users(settings: CoordinatorSettings) -> WatchedFile[Users] | None:
 
 def _tls(settings: CoordinatorSettings) -> Tls | None:
     tls = settings.tls
-    clients = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}[
-        tls.ssl_client_auth
-    ]
+    clients = _CLIENT_AUTH[tls.ssl_client_auth]
     if not tls.listener_tls_dir:
         if clients is not ssl.CERT_NONE:
             raise SecurityFileError("ssl.client.auth needs muster.listener.tls.dir")

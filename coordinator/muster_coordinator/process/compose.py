@@ -58,9 +58,6 @@ from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from muster_coordinator.listener.state import Handler
     from muster_coordinator.process.options import ProcessOptions
     from muster_coordinator.settings import CoordinatorSettings
 

@@ -1,4 +1,4 @@
-"""The ports of a pod that no Kafka client uses: pod API, peer network, probes, metrics; and their TLS (ADR 29)."""
+"""The ports of a pod that no Kafka client uses: pod API, peer network, probes, metrics; and their TLS (ADR 30)."""
 
 from __future__ import annotations
 

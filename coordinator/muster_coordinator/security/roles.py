@@ -1,4 +1,4 @@
-"""Who may stand at the other end of a connection inside a cluster: the names that certificates carry (ADR 29).
+"""Who may stand at the other end of a connection inside a cluster: the names that certificates carry (ADR 30).
 
     muster://<namespace>/<cluster>/operator
     muster://<namespace>/<cluster>/pod/<pod>

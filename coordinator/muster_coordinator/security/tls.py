@@ -6,7 +6,6 @@ certificates: during a rotation the old CA and the new one are trusted together.
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+
+from muster_coordinator.security.watched_file import file_stamp
 
 logger = structlog.get_logger(__name__)
 
@@ -145,14 +146,5 @@ class Tls:
         return True
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """They change with the files. A mounted Secret is exchanged by moving a link: other inodes."""
         paths = (self._files.certificate, self._files.key, self._files.authorities)
-        return tuple(_stamp(path) for path in paths if path is not None)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return tuple(file_stamp(path) for path in paths if path is not None)

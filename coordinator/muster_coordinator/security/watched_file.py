@@ -20,6 +20,15 @@ class SecurityFileError(Exception):
     """A file that cannot be taken. The message names the file and the place, and never repeats what stands there."""
 
 
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes with the file. A mounted Secret is exchanged by moving a link: another inode. None: there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 class WatchedFile(Generic[_T]):
     """`value` is what `parse` made of the bytes. `parse` raises ValueError with a message that names the place."""
 
@@ -27,13 +36,13 @@ class WatchedFile(Generic[_T]):
         """Reads the file. Raises SecurityFileError."""
         self._path = path
         self._parse = parse
-        self._seen = self._stamp()
+        self._seen = file_stamp(path)
         self.value = self._read()
 
     def look(self) -> bool:
         """Read the file if it has changed. Returns whether `value` is a new one. A file that cannot be taken is logged
         once, and what was read before stays in force."""
-        stamp = self._stamp()
+        stamp = file_stamp(self._path)
         if stamp == self._seen:
             return False
         self._seen = stamp
@@ -44,14 +53,6 @@ class WatchedFile(Generic[_T]):
             return False
         logger.info("security_file_read", path=str(self._path))
         return True
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        """Changes with the file. A Secret is exchanged by moving a link: another inode. None: there is no file."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> _T:
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
@@ -11,6 +11,8 @@ from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from muster_coordinator.security.identity import Identity
+
+_T = TypeVar("_T")
 
 
 class Rights:
@@ -66,6 +68,15 @@ class ChangedAnswer:
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))
+
+
+def split(asked: Iterable[_T], may: Callable[[_T], bool]) -> tuple[tuple[_T, ...], tuple[_T, ...]]:
+    """(what is allowed, what is refused), both in the order of the request."""
+    allowed: list[_T] = []
+    refused: list[_T] = []
+    for each in asked:
+        (allowed if may(each) else refused).append(each)
+    return tuple(allowed), tuple(refused)
 
 
 def hand_on(request: Any, exchange: Exchange, handler: Handler, change: Callable[[Any], Any]) -> None:

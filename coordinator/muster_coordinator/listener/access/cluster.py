@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.access.asked import Rights, hand_on
+from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.access.offsets import NameOf
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.handlers.cluster import asks_by_id_in_vain
@@ -27,8 +27,8 @@ class MetadataGuard:
         if request.topics is None:
             allowed, refused = None, []
         else:
-            allowed = tuple([topic for topic in request.topics if self._may(topic, rights)])
-            refused = [_refused(topic) for topic in request.topics if not self._may(topic, rights)]
+            allowed, others = split(request.topics, lambda topic: self._may(topic, rights))
+            refused = [_refused(topic) for topic in others]
 
         def change(response: w.MetadataResponse) -> w.MetadataResponse:
             found = response.topics

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.access.asked import Guard, Rights, hand_on
+from muster_coordinator.listener.access.asked import Guard, Rights, hand_on, split
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -38,12 +38,8 @@ def no_member(request: m.JoinGroupRequest) -> m.JoinGroupResponse:
 
 def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
     """What is refused comes first."""
-    refused, allowed = [], []
-    for group in request.groups:
-        if rights.group(Operation.DESCRIBE, group.group_id):
-            allowed.append(group)
-        else:
-            refused.append(m.DescribedGroup(group.group_id, int(_REFUSED)))
+    allowed, others = split(request.groups, lambda group: rights.group(Operation.DESCRIBE, group.group_id))
+    refused = [m.DescribedGroup(group.group_id, int(_REFUSED)) for group in others]
 
     def described(group: m.DescribedGroup) -> m.DescribedGroup:
         if not request.include_authorized_operations or group.error_code:
@@ -54,7 +50,7 @@ def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights
     def change(response: w.DescribeGroupsResponse) -> w.DescribeGroupsResponse:
         return w.DescribeGroupsResponse((*refused, *map(described, response.groups)), response.authorized_operations)
 
-    hand_on(msgspec.structs.replace(request, groups=tuple(allowed)), exchange, handler, change)
+    hand_on(msgspec.structs.replace(request, groups=allowed), exchange, handler, change)
 
 
 def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
@@ -73,8 +69,8 @@ def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights
 def delete_groups(request: w.DeleteGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
     """What is refused comes last, and each name once."""
     names = dict.fromkeys(request.group_ids)
-    allowed = tuple([name for name in names if rights.group(Operation.DELETE, name)])
-    refused = tuple([m.DeleteGroupResponse(name, int(_REFUSED)) for name in names if name not in allowed])
+    allowed, others = split(names, lambda name: rights.group(Operation.DELETE, name))
+    refused = tuple([m.DeleteGroupResponse(name, int(_REFUSED)) for name in others])
 
     def change(response: w.DeleteGroupsResponse) -> w.DeleteGroupsResponse:
         return w.DeleteGroupsResponse(response.results + refused)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.access.asked import Rights, hand_on
+from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -44,11 +44,11 @@ def _only_allowed_topics(
     request: Any, exchange: Exchange, handler: Handler, response_type: type, may: Callable[[Any], bool]
 ) -> None:
     """Carry out what is about topics that `may` allows. `response_type` takes the topics."""
-    refused = tuple([(topic, _codes(parts, _TOPIC)) for topic, parts in request.topics if not may(topic)])
-    if not refused:
+    allowed, others = split(request.topics, lambda topic: may(topic[0]))
+    if not others:
         handler(request, exchange)
         return
-    allowed = tuple([each for each in request.topics if may(each[0])])
+    refused = tuple([(topic, _codes(parts, _TOPIC)) for topic, parts in others])
     if not allowed:
         exchange.answer(response_type(topics=refused))  # as in Kafka, whether or not the group is here
         return
@@ -84,10 +84,8 @@ def offset_delete(request: m.OffsetDeleteRequest, exchange: Exchange, rights: Ri
     if not rights.group(Operation.DELETE, request.group_id):
         exchange.answer(refusal(request, _GROUP))
         return
-    allowed = tuple([each for each in request.topics if rights.topic(Operation.READ, each[0])])
-    refused = tuple(
-        [(topic, _codes(parts, _TOPIC)) for topic, parts in request.topics if not rights.topic(Operation.READ, topic)]
-    )
+    allowed, others = split(request.topics, lambda topic: rights.topic(Operation.READ, topic[0]))
+    refused = tuple([(topic, _codes(parts, _TOPIC)) for topic, parts in others])
 
     def change(response: m.OffsetDeleteResponse) -> m.OffsetDeleteResponse:
         if response.error_code:

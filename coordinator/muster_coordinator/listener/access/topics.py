@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.access.asked import Rights, hand_on
+from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.access.offsets import NameOf
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
@@ -17,14 +17,8 @@ _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def list_offsets(request: w.ListOffsetsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
-    refused = tuple(
-        [
-            (name, tuple([(each[0], _REFUSED, -1, -1, -1) for each in partitions]))
-            for name, partitions in request.topics
-            if not rights.topic(Operation.DESCRIBE, name)
-        ]
-    )
-    allowed = tuple([each for each in request.topics if rights.topic(Operation.DESCRIBE, each[0])])
+    allowed, others = split(request.topics, lambda topic: rights.topic(Operation.DESCRIBE, topic[0]))
+    refused = tuple([(name, tuple([(each[0], _REFUSED, -1, -1, -1) for each in parts])) for name, parts in others])
 
     def change(response: w.ListOffsetsResponse) -> w.ListOffsetsResponse:
         return w.ListOffsetsResponse(response.topics + refused)
@@ -36,14 +30,8 @@ def describe_producers(
     request: w.DescribePartitionsProducersRequest, exchange: Exchange, rights: Rights, handler: Handler
 ) -> None:
     no = m.DescribeProducersResponse(_REFUSED)
-    refused = tuple(
-        [
-            (name, tuple([(partition, no) for partition in partitions]))
-            for name, partitions in request.topics
-            if not rights.topic(Operation.READ, name)
-        ]
-    )
-    allowed = tuple([each for each in request.topics if rights.topic(Operation.READ, each[0])])
+    allowed, others = split(request.topics, lambda topic: rights.topic(Operation.READ, topic[0]))
+    refused = tuple([(name, tuple([(partition, no) for partition in parts])) for name, parts in others])
 
     def change(response: w.DescribePartitionsProducersResponse) -> w.DescribePartitionsProducersResponse:
         return w.DescribePartitionsProducersResponse(response.topics + refused)
@@ -53,14 +41,8 @@ def describe_producers(
 
 def produce(request: w.ProduceRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
     """Always refused; who may not write learns that, and not what the topic is."""
-    refused = tuple(
-        [
-            (name, tuple([(partition, _REFUSED) for partition in partitions]))
-            for name, partitions in request.topics
-            if not rights.topic(Operation.WRITE, name)
-        ]
-    )
-    allowed = tuple([each for each in request.topics if rights.topic(Operation.WRITE, each[0])])
+    allowed, others = split(request.topics, lambda topic: rights.topic(Operation.WRITE, topic[0]))
+    refused = tuple([(name, tuple([(partition, _REFUSED) for partition in parts])) for name, parts in others])
 
     def change(response: w.ProduceResponse) -> w.ProduceResponse:
         message = response.error_message if allowed else None
@@ -75,15 +57,14 @@ class FetchGuard:
 
     def __call__(self, request: w.FetchRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
         """Nothing is waited for if nothing is left to wait for."""
-        allowed = tuple([topic for topic in request.topics if self._may(topic, rights)])
-        if len(allowed) == len(request.topics):
+        allowed, others = split(request.topics, lambda topic: self._may(topic, rights))
+        if not others:
             handler(request, exchange)
             return
         refused = tuple(
             [
                 w.FetchedTopic(topic.name, topic.topic_id, tuple([(p, _REFUSED, -1) for p, _, _ in topic.partitions]))
-                for topic in request.topics
-                if not self._may(topic, rights)
+                for topic in others
             ]
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.access.asked import Rights, hand_on
+from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import transactions as m
@@ -65,14 +65,13 @@ def add_partitions(request: m.AddPartitionsToTxnRequest, exchange: Exchange, rig
 def describe_transactions(
     request: m.DescribeTransactionsRequest, exchange: Exchange, rights: Rights, handler: Handler
 ) -> None:
-    allowed = [name for name in request.transactional_ids if rights.transactional_id(Operation.DESCRIBE, name)]
-    refused = [name for name in request.transactional_ids if name not in allowed]
+    allowed, refused = split(request.transactional_ids, lambda name: rights.transactional_id(Operation.DESCRIBE, name))
 
     def change(response: m.DescribeTransactionsResponse) -> m.DescribeTransactionsResponse:
         errors = [m.DescribedTransaction(int(_REFUSED), name) for name in refused]
         return m.DescribeTransactionsResponse((*response.transactions, *errors))
 
-    hand_on(m.DescribeTransactionsRequest(tuple(allowed)), exchange, handler, change)
+    hand_on(m.DescribeTransactionsRequest(allowed), exchange, handler, change)
 
 
 def list_transactions(request: m.ListTransactionsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
