@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,3 +37,17 @@ def few_rows(spark: SparkSession) -> Iterator[None]:
     for name, kept in before.items():
         assert kept is not None
         spark.conf.set(name, kept)
+
+
+@pytest.fixture
+def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliRunner]:
+    """The command in this process, on the tests' session."""
+
+    @contextmanager
+    def session(_master: str) -> Iterator[SparkSession]:
+        yield spark
+
+    for module in ("command", "queries", "report"):
+        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", session)
+    yield CliRunner()
+    spark.catalog.clearCache()

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 from tests.pipeline.hand_made import HandMadeLog, at
 
 from muster_cli.main import cli
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("few_rows")]
 HOUR = 3600
-
-
-@pytest.fixture
-def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliRunner]:
-    """The command in this process, on the tests' session."""
-
-    @contextmanager
-    def session(_master: str) -> Iterator[SparkSession]:
-        yield spark
-
-    for module in ("command", "queries", "report"):
-        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", session)
-    yield CliRunner()
-    spark.catalog.clearCache()
 
 
 def write_logs(root: Path) -> None:

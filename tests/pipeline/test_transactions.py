@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,20 +112,6 @@ def test_tables_of_an_older_version_get_transactions_with_the_next_run(spark: Sp
     manifest = run_tables(spark, [str(tmp_path / "logs")], target)
     assert read_table(spark, store, manifest, "current_transactions").count() == 7
     assert read_table(spark, store, manifest, "current_offsets").count() == 1
-
-
-@pytest.fixture
-def muster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliRunner]:
-    """The command in this process, on the tests' session."""
-
-    @contextmanager
-    def session(_master: str) -> Iterator[SparkSession]:
-        yield spark
-
-    for module in ("command", "queries", "report"):
-        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", session)
-    yield CliRunner()
-    spark.catalog.clearCache()
 
 
 def test_page_and_command_name_transactions_that_are_open_beyond_their_time_out(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.listener.asked import Asked
 from tests.unit.listener.test_handlers import refuse_early
 from tests.unit.shard.fake_world import World
 from tests.unit.transactions.harness import OFFSETS, MarkerWriter, Topics
@@ -32,20 +33,6 @@ class View:
 
 NAME_IN = {partition_for(name, COUNT): name for name in ("a", "b", "c", "d")}
 """For each partition a transactional id that lives there."""
-
-
-class Asked:
-    """In place of an Exchange."""
-
-    def __init__(self, request: Any) -> None:
-        self.request = request
-        self.got: list[Any] = []
-
-    def answer(self, response: Any) -> None:
-        self.got.append(response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        self.got.append(refusal(self.request, code))
 
 
 class Pod:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.pod import free_ports
+from tests.unit.listener.asked import Asked
 from tests.unit.listener.test_handlers import refuse_early
 from tests.unit.shard.fake_world import World
 from tests.unit.transactions.harness import MarkerWriter
@@ -25,7 +26,6 @@ from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
-from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.transactions.config import TransactionConfig
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 
@@ -43,17 +43,7 @@ IMAGE = MetadataImage(
 ADDED_BY_ITSELF, ADDED_BEFORE = 5, 3  # versions of TxnOffsetCommit
 
 
-class Asked:
-    def __init__(self, request: Any) -> None:
-        self.request = request
-        self.got: list[Any] = []
-
-    def answer(self, response: Any) -> None:
-        self.got.append(response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        self.got.append(refusal(self.request, code))
-
+class AskedCommit(Asked):
     @property
     def code(self) -> int:
         ((_, ((_, code),)),) = self.got[0].topics
@@ -85,15 +75,15 @@ class Pod:
         world.commit()
 
     def ask(self, request: Any) -> Any:
-        asked = Asked(request)
+        asked = AskedCommit(request)
         self.transactions.shard.submit(request, asked)
         self.turn(self.transactions)
         return asked.got[0]
 
-    def commit(self, version: int) -> Asked:
+    def commit(self, version: int) -> AskedCommit:
         topics = (("t", ((0, 5, -1, None),)),)
         request = m.TxnOffsetCommitRequest("tx", "g", *self.producer, -1, "", None, topics, version)
-        asked = Asked(request)
+        asked = AskedCommit(request)
         self.handlers.txn_offset_commit(request, asked)
         return asked
 
@@ -137,7 +127,7 @@ def test_commit_is_refused_if_a_marker_has_ended_the_transaction_that_was_asked_
     pod.ask(t.AddOffsetsToTxnRequest("tx", *pod.producer, "g"))
     asked = pod.commit(ADDED_BEFORE)
     marker = m.WriteTxnMarkerRequest(*pod.producer, False, 1)
-    marked = Asked(marker)
+    marked = AskedCommit(marker)
     pod.groups.shard.submit(marker, marked)
     pod.turn(pod.groups)
     assert marked.got == [m.WriteTxnMarkerResponse(0)]
