@@ -51,6 +51,8 @@ class Reason(StrEnum):
     """The cluster already has an older OffsetsTopic."""
     NO_TOPIC = "NoTopic"
     """A cluster without an OffsetsTopic: pods run, nothing to lead."""
+    WAITS_FOR_RESHARD = "WaitsForReshard"
+    """The topic was created during a re-shard of the other one, and is used when that is over."""
     CREATING_PODS = "CreatingPods"
     """The StatefulSet has not brought up every pod yet."""
     PODS_NOT_READY = "PodsNotReady"

@@ -13,7 +13,7 @@ from muster_operator.api.models import LeadershipRecord, OffsetsPartition, Offse
 from muster_operator.plan.actions import Action, WritePartitionStatus, WriteTopicStatus
 from muster_operator.plan.observation import Observation
 from muster_operator.plan.record import as_recorded
-from muster_operator.plan.reshard import indexes, is_retired
+from muster_operator.plan.reshard import indexes, is_retired, is_under_way
 from muster_operator.plan.status import partition_status, topic_status
 from muster_operator.plan.verdict import Verdict
 
@@ -32,13 +32,26 @@ class Objects:
 def used_topics(seen: Observation) -> tuple[OffsetsTopic, ...]:
     """The topics that the cluster uses: the oldest resource of each internal topic, that of the groups first. Without
     that one there is none: pods have no image without it.
+
+    A topic that comes while the groups' topic is re-sharded is used when that is over: a transaction that began
+    meanwhile would name partitions of the old layout (ADR 28).
     """
     if seen.cluster is None:
         return ()
+    oldest = _oldest(seen)
+    groups = oldest.get(OFFSETS.name)
+    if groups is None:
+        return ()
+    found = (oldest[name] for name in INTERNAL_TOPICS if name in oldest)
+    return tuple(each for each in found if each is groups or each.status.leaderships or not is_under_way(groups))
+
+
+def _oldest(seen: Observation) -> Mapping[str, OffsetsTopic]:
+    """By internal topic."""
     oldest: dict[str, OffsetsTopic] = {}
     for each in seen.topics:
         oldest.setdefault(each.spec.topic, each)
-    return tuple(oldest[name] for name in INTERNAL_TOPICS if name in oldest) if OFFSETS.name in oldest else ()
+    return oldest
 
 
 def sort_objects(seen: Observation, used: Sequence[OffsetsTopic]) -> Objects:
@@ -92,12 +105,12 @@ def refuse_partitions(objects: Objects, time: str) -> Iterator[Action]:
 
 
 def refuse_topics(seen: Observation, used: Sequence[OffsetsTopic], time: str) -> Iterator[Action]:
-    """Write to the status of each topic that no cluster uses why that is: a wrong name, an older topic, or no topic of
-    the groups."""
-    by_topic = {each.spec.topic: each for each in used}
+    """Write to the status of each topic that no cluster uses why that is: a wrong name, an older topic, no topic of the
+    groups, or a re-shard of that."""
+    by_topic = _oldest(seen)
     for topic in seen.topics:
-        older = by_topic.get(topic.spec.topic)
-        if topic is older:
+        older = by_topic[topic.spec.topic]
+        if topic in used:
             continue
         if seen.cluster is None:
             verdict = Verdict(
@@ -106,12 +119,18 @@ def refuse_topics(seen: Observation, used: Sequence[OffsetsTopic], time: str) ->
                 " create it, or delete this topic and create it with another spec.clusterRef",
                 stalled=True,
             )
-        elif older is None:
+        elif not used:
             verdict = Verdict(
                 Reason.NO_TOPIC,
                 f"CoordinatorCluster {seen.name} has no OffsetsTopic of {OFFSETS.name}, whose groups the transactions"
                 " are about: create one",
                 stalled=True,
+            )
+        elif older is topic:
+            verdict = Verdict(
+                Reason.WAITS_FOR_RESHARD,
+                f"OffsetsTopic {used[0].metadata.name} is being re-sharded:"
+                f" {topic.spec.topic} is used when that is over",
             )
         else:
             verdict = Verdict(

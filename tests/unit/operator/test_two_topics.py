@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.unit.operator.fakes import cluster, topic
 
@@ -16,6 +17,8 @@ from muster_operator.api.models import (
     OffsetsPartitionSpec,
     OffsetsTopic,
     Reshard,
+    ReshardPhase,
+    ReshardStatus,
     TopicRef,
 )
 from muster_operator.plan.actions import (
@@ -107,6 +110,37 @@ def test_no_reshard_begins_beside_transactions() -> None:
     ready = find_condition(told["t"].conditions, "Ready")
     assert ready is not None
     assert "cannot be re-sharded yet" in ready.message
+
+
+def resharded(phase: ReshardPhase) -> OffsetsTopic:
+    groups = topic(2, replication_factor=1)
+    status = ReshardStatus(phase, base=2, partitions=4, generation=1)
+    return replace(
+        groups,
+        spec=replace(groups.spec, reshard=Reshard(4)),
+        status=replace(groups.status, reshard=status),
+    )
+
+
+@pytest.mark.parametrize("phase", ReshardPhase)
+def test_topic_that_comes_during_a_reshard_is_used_when_that_is_over(phase: ReshardPhase) -> None:
+    actions = plan(seen(resharded(phase), other()), 0)
+    created = {each.topic.metadata.name for each in of_kind(actions, CreatePartitions)}
+    told = {each.seen.metadata.name: each.status for each in of_kind(actions, WriteTopicStatus)}
+    ready = find_condition(told["x"].conditions, "Ready")
+    assert ready is not None
+    (published,) = of_kind(actions, PublishMetadata)
+    is_over = phase in (ReshardPhase.DONE, ReshardPhase.ABORTED)
+    assert ("x" in created) == is_over
+    assert (published.image.transaction_partitions > 0) == is_over
+    assert (ready.reason == Reason.WAITS_FOR_RESHARD) != is_over
+
+
+def test_topic_that_was_used_before_a_reshard_stays() -> None:
+    first = other()
+    used = replace(first, status=replace(first.status, leaderships={str(FIRST): "epoch=1 led=1 uid=u0"}))
+    (published,) = of_kind(plan(seen(resharded(ReshardPhase.COPYING), used), 0), PublishMetadata)
+    assert published.image.transaction_partitions == 2
 
 
 def test_lost_layout_is_found_per_topic() -> None:
