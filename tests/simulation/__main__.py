@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     fault: str = arguments.fault or ""
+    sys.unraisablehook = lambda unraisable: None  # what killed processes were doing, when it is collected after a run
     print(f"commit {_commit()}")
     if arguments.seed is not None:
         return _run_one(fault, draw(arguments.seed).with_text(arguments.options), arguments.trace)
