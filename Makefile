@@ -102,8 +102,8 @@ bench-failover: $(STAMP) ## interruption at SIGKILL, SIGTERM and planned moves b
 	@hack/compiled run $(BIN)/python bench/failover.py
 
 .PHONY: bench
-bench: $(STAMP) ## all three; side by side with Kafka, where Java and Maven are
-	@hack/compiled run $(BIN)/python bench/commits.py --with-kafka
+bench: $(STAMP) ## Muster beside Kafka on every row, in turns (docs/performance.md; half an hour), then load and failover
+	@hack/compiled run $(BIN)/python bench/compare.py --document
 	@hack/compiled run $(BIN)/python bench/load.py
 	@hack/compiled run $(BIN)/python bench/failover.py
 

@@ -100,7 +100,8 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             except builds.MissingTool as missing:
                 print(f"skipped Kafka: {missing}", file=sys.stderr)
                 return
-            yield from run_server(options, generator, servers.kafka(directory, **shape))
+            kafka = servers.kafka(directory, replication_factor=options.replication_factor, **shape)
+            yield from run_server(options, generator, kafka)
 
 
 def run_server(

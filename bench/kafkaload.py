@@ -32,20 +32,20 @@ def measure(directory: Path, logs: Sequence[Path], topic_partitions: int) -> dic
     """
     directory.mkdir(parents=True)
     groups = _group_of_each(len(logs))
-    node = servers.KafkaNode(directory, partitions=len(logs))
-    with node.running() as started:
+    node = servers.KafkaCluster(directory, partitions=len(logs))
+    with node.running() as (started,):
         servers.wait_for_kafka(started, node.bootstrap, topic_partitions, node.output)
         _loaded(node, started, groups)
     for log in logs:
-        target = node.data / log.name
+        target = node.data[0] / log.name
         for file in [*target.glob("*.log"), *target.glob("*.*index"), *target.glob("*.snapshot")]:
             file.unlink()
         for file in log.glob("*.log"):
             shutil.copy(file, target)
-    with node.running() as started:
+    with node.running() as (started,):
         _loaded(node, started, groups)
     began = time.monotonic()
-    with node.running() as started:
+    with node.running() as (started,):
         answered, loaded = _loaded(node, started, groups)
     return {"ms": round((loaded - began) * 1000, 1), "load_ms": round((loaded - answered) * 1000, 1)}
 
@@ -60,7 +60,7 @@ def _group_of_each(partitions: int) -> list[str]:
     return list(names.values())
 
 
-def _loaded(node: servers.KafkaNode, started: subprocess.Popen[bytes], groups: Sequence[str]) -> tuple[float, float]:
+def _loaded(node: servers.KafkaCluster, started: subprocess.Popen[bytes], groups: Sequence[str]) -> tuple[float, float]:
     """When the node first answered, and when it did for all groups. Raises BenchError."""
     deadline = time.monotonic() + DEADLINE_S
     answered = 0.0
@@ -69,7 +69,7 @@ def _loaded(node: servers.KafkaNode, started: subprocess.Popen[bytes], groups: S
         if error:
             raise BenchError(error)
         try:
-            with socket.create_connection(("127.0.0.1", node.port), ASK_S) as connection:
+            with socket.create_connection(("127.0.0.1", node.ports[0]), ASK_S) as connection:
                 call(connection, FIND_COORDINATOR, string(groups[0]))  # the first one creates the topic
                 while True:
                     names = struct.pack(">i", len(groups)) + b"".join(map(string, groups))

@@ -24,6 +24,9 @@ class Load:
     partitions_per_commit: int
     warm_up_s: float
     duration_s: float
+    operation: str = "commit"  # as the load generator names them
+    members: int = 0  # of all connections together, for heartbeats
+    rate: float = 0.0  # requests/s of all connections together; 0: as many as are answered
 
 
 def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
         *(str(generator), "-bootstrap", server.bootstrap, "-topic", TOPIC),
         *("-connections", str(load.connections), "-partitions", str(load.partitions_per_commit)),
         *("-warm-up", f"{load.warm_up_s}s", "-duration", f"{load.duration_s}s"),
+        *("-operation", load.operation, "-members", str(load.members), "-rate", str(load.rate)),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,49 +62,70 @@ def muster(
 
 KAFKA_PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={node_id}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={data}
 offsets.topic.num.partitions={partitions}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
+offsets.topic.replication.factor={replicas}
+transaction.state.log.replication.factor={replicas}
 transaction.state.log.min.isr=1
+min.insync.replicas={min_insync}
 group.initial.rebalance.delay.ms=0
 """
 
 
-class KafkaNode:
-    """One combined broker and controller with 1 GB of heap, formatted; data under `directory`. Raises BenchError."""
+class KafkaCluster:
+    """Combined brokers and controllers with 1 GB of heap each, as many as replicas, formatted; data under `directory`.
+    With three, two have to be in sync, as in Muster. Raises BenchError.
+    """
 
-    def __init__(self, directory: Path, *, partitions: int) -> None:
-        self.data = directory / "kafka"
-        self.output = directory / "kafka.out"
-        self.port, controller = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{self.port}"
+    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1) -> None:
         self._java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{kafka_jars()}/*"]
-        self._properties = directory / "kafka.properties"
-        text = KAFKA_PROPERTIES.format(port=self.port, controller=controller, data=self.data, partitions=partitions)
-        self._properties.write_text(text, encoding="utf-8")
+        ports = free_ports(2 * replicas)
+        self.ports, controllers = ports[:replicas], ports[replicas:]
+        self.bootstrap = f"127.0.0.1:{self.ports[0]}"
+        self.data = [directory / f"kafka-{node_id}" for node_id in range(1, replicas + 1)]
+        self.output = directory / "kafka-1.out"
+        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(controllers, 1))
         identity = storage_tool(self._java, "random-uuid").split()[-1]
-        storage_tool(self._java, "format", "-t", identity, "-c", str(self._properties))
+        self._nodes: list[tuple[Path, Path]] = []  # properties and output of each
+        for node_id, (port, controller, data) in enumerate(zip(self.ports, controllers, self.data, strict=True), 1):
+            properties = directory / f"kafka-{node_id}.properties"
+            text = KAFKA_PROPERTIES.format(
+                node_id=node_id,
+                voters=voters,
+                port=port,
+                controller=controller,
+                data=data,
+                partitions=partitions,
+                replicas=replicas,
+                min_insync=replicas // 2 + 1,
+            )
+            properties.write_text(text, encoding="utf-8")
+            storage_tool(self._java, "format", "-t", identity, "-c", str(properties))
+            self._nodes.append((properties, directory / f"kafka-{node_id}.out"))
 
     @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Its process, from its start on; ended in order."""
-        with process([*self._java, "kafka.Kafka", str(self._properties)], self.output) as started:
-            yield started
+    def running(self) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Its processes, from their start on; ended in order."""
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(process([*self._java, "kafka.Kafka", str(properties)], output))
+                for properties, output in self._nodes
+            ]
 
 
 @contextmanager
-def kafka(directory: Path, *, partitions: int, topic_partitions: int) -> Iterator[Server]:
-    """A Kafka node that is ready. Raises BenchError."""
-    node = KafkaNode(directory, partitions=partitions)
-    with node.running() as started:
-        wait_for_kafka(started, node.bootstrap, topic_partitions, node.output)
-        yield Server(f"kafka {KAFKA_VERSION}", node.bootstrap, (started.pid,), "page cache, no fsync")
+def kafka(directory: Path, *, partitions: int, topic_partitions: int, replication_factor: int = 1) -> Iterator[Server]:
+    """As many Kafka nodes as replicas, ready. Raises BenchError."""
+    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor)
+    with cluster.running() as started:
+        wait_for_kafka(started[0], cluster.bootstrap, topic_partitions, cluster.output)
+        name = f"kafka {KAFKA_VERSION}" + (f" x{replication_factor}" if replication_factor > 1 else "")
+        yield Server(name, cluster.bootstrap, tuple(node.pid for node in started), "page cache, no fsync")
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:

@@ -128,3 +128,58 @@ func TestCallWithAnswerOverTheLimitFails(t *testing.T) {
 		t.Fatal("an answer of 2 GB was taken")
 	}
 }
+
+func TestSameHashGivesOtherNamesWithTheJavaHashOfTheFirst(t *testing.T) {
+	hash := func(name string) (h int32) {
+		for _, c := range []byte(name) {
+			h = 31*h + int32(c)
+		}
+		return h
+	}
+	names := map[string]bool{}
+	for number := range 1000 {
+		name := sameHash("bench-7", number)
+		names[name] = true
+		if hash(name) != hash(sameHash("bench-7", 0)) {
+			t.Fatalf("%s hashes otherwise", name)
+		}
+	}
+	if len(names) != 1000 {
+		t.Fatalf("%d names for 1000 groups", len(names))
+	}
+}
+
+func TestPaceCountsFromWhenARequestWasDue(t *testing.T) {
+	p := newPace(&options{connections: 1, rate: 1000})
+	first := p.wait()
+	time.Sleep(5 * time.Millisecond) // the answer was late
+	if second := p.wait(); second.Sub(first) != time.Millisecond {
+		t.Fatalf("due %v after the first", second.Sub(first))
+	}
+}
+
+func TestCheckFetchOfMissingOffsetFails(t *testing.T) {
+	e := &encoder{}
+	e.int32(0)
+	e.int32(1)
+	e.string("t")
+	e.int32(1)
+	e.int32(0)
+	e.int64(-1)
+	e.int32(-1)
+	e.string("")
+	e.int16(0)
+	e.int16(0)
+	if err := checkFetch(e.b, 1); err == nil {
+		t.Fatal("an answer without a committed offset passed")
+	}
+	binary.BigEndian.PutUint64(e.b[4+4+3+4+4:], 7)
+	if err := checkFetch(e.b, 1); err != nil {
+		t.Fatal(err)
+	}
+	for length := range e.b {
+		if err := checkFetch(e.b[:length], 1); err == nil {
+			t.Fatalf("%d of %d bytes passed", length, len(e.b))
+		}
+	}
+}

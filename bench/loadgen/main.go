@@ -1,17 +1,18 @@
-// Command loadgen commits offsets as fast as the answers come: a closed loop over N connections, each with a group of its
-// own. It speaks Kafka's raw protocol, so that what it measures is the server, and prints one line of JSON.
+// Command loadgen commits offsets (or fetches them, or sends heartbeats) as fast as the answers come, or at a fixed rate: a
+// closed loop over N connections, each with a group of its own. It speaks Kafka's raw protocol, so that what it measures is
+// the server, and prints one line of JSON.
 //
 // It says "measuring" on standard error when the warm-up is over and "measured" when the measured window ends, so that a
 // caller can take the server's CPU time over the same window.
 package main
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,9 @@ type options struct {
 	bootstrap           string
 	connections         int
 	partitions          int
+	operation           string
+	members             int
+	rate                float64
 	topic, groupPrefix  string
 	warmUp, duration    time.Duration
 	setUpTime, deadline time.Duration
@@ -33,7 +37,9 @@ type options struct {
 type result struct {
 	Connections      int            `json:"connections"`
 	Partitions       int            `json:"partitions"`
+	Operation        string         `json:"operation"`
 	Seconds          float64        `json:"seconds"`
+	CPUSeconds       float64        `json:"generator_cpu_seconds"`
 	Commits          int            `json:"commits"`
 	CommitsPerSecond float64        `json:"commits_per_second"`
 	P50              float64        `json:"p50_ms"`
@@ -51,10 +57,10 @@ const (
 	done
 )
 
-// worker is one connection with its group.
+// worker is one connection.
 type worker struct {
 	options   *options
-	group     string
+	operation operation
 	phase     *atomic.Int32
 	latencies []time.Duration
 	errors    map[string]int
@@ -65,6 +71,9 @@ func main() {
 	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
 	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
+	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all or heartbeat")
+	flag.IntVar(&o.members, "members", 1, "of all connections together, each in a group of its own: for heartbeat")
+	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
 	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
 	flag.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "time before measuring")
@@ -90,6 +99,9 @@ func run(o *options) (*result, error) {
 	if o.connections < 1 || o.partitions < 1 {
 		return nil, errors.New("connections and partitions are 1 or more")
 	}
+	if o.members < o.connections && o.operation == operationHeartbeat {
+		return nil, errors.New("heartbeat needs at least one member for each connection")
+	}
 	if err := allowFiles(uint64(o.connections) + 64); err != nil {
 		return nil, err
 	}
@@ -98,7 +110,11 @@ func run(o *options) (*result, error) {
 	ready := make(chan error, o.connections)
 	var running sync.WaitGroup
 	for i := range workers {
-		w := &worker{options: o, group: fmt.Sprintf("%s-%d", o.groupPrefix, i), phase: &phase, errors: map[string]int{}}
+		operation, err := newOperation(o, i)
+		if err != nil {
+			return nil, err
+		}
+		w := &worker{options: o, operation: operation, phase: &phase, errors: map[string]int{}}
 		workers[i] = w
 		running.Add(1)
 		go func() {
@@ -114,13 +130,25 @@ func run(o *options) (*result, error) {
 	time.Sleep(o.warmUp)
 	fmt.Fprintln(os.Stderr, "measuring")
 	phase.Store(measuring)
-	started := time.Now()
+	started, used := time.Now(), cpuTime()
 	time.Sleep(o.duration)
 	phase.Store(done)
 	elapsed := time.Since(started)
+	used = cpuTime() - used
 	fmt.Fprintln(os.Stderr, "measured")
 	running.Wait()
-	return summarise(o, workers, elapsed), nil
+	r := summarise(o, workers, elapsed)
+	r.CPUSeconds = used.Seconds()
+	return r, nil
+}
+
+// cpuTime is the user and system time of this process.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // allowFiles raises the limit of open files to what the connections need, as far as the hard limit goes.
@@ -139,8 +167,8 @@ func allowFiles(needed uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-// run connects to the group's coordinator and commits until the phase is done. It reports once on ready: nil after the first
-// acknowledged commit, or why there was none.
+// run connects to the group's coordinator and sends requests until the phase is done. It reports once on ready: nil when the
+// operation has begun, or why it could not.
 func (w *worker) run(ready chan<- error) {
 	c, err := w.connect()
 	ready <- err
@@ -148,21 +176,18 @@ func (w *worker) run(ready chan<- error) {
 		return
 	}
 	defer func() { c.Close() }()
-	frame, offsets := commitRequest(w.group, w.options.topic, w.options.partitions)
-	for value := uint64(1); ; value++ {
-		for _, position := range offsets {
-			binary.BigEndian.PutUint64(frame[position:], value)
-		}
+	pace := newPace(w.options)
+	for {
+		due := pace.wait()
 		phase := w.phase.Load()
 		if phase == done {
 			return
 		}
-		started := time.Now()
-		body, err := c.call(frame)
-		elapsed := time.Since(started)
+		body, err := c.call(w.operation.request())
+		elapsed := time.Since(due)
 		broken := err != nil
 		if err == nil {
-			err = checkCommit(body, w.options.partitions)
+			err = w.operation.check(body)
 		}
 		// a request counts where it was sent: one that the warm-up sent does not, even when it is answered later
 		if phase == measuring {
@@ -178,7 +203,32 @@ func (w *worker) run(ready chan<- error) {
 	}
 }
 
-// connect finds the group's coordinator and gets one commit through, trying again while it is not available yet.
+// pace says when a connection's next request is due. A request that is late counts from when it was due: a server that
+// stops answering for a second delays all that were due meanwhile.
+type pace struct {
+	interval time.Duration
+	next     time.Time
+}
+
+func newPace(o *options) *pace {
+	if o.rate <= 0 {
+		return &pace{}
+	}
+	interval := time.Duration(float64(o.connections) / o.rate * float64(time.Second))
+	return &pace{interval, time.Now().Add(time.Duration(rand.Int64N(int64(interval) + 1)))}
+}
+
+func (p *pace) wait() time.Time {
+	if p.interval == 0 {
+		return time.Now()
+	}
+	due := p.next
+	p.next = due.Add(p.interval)
+	time.Sleep(time.Until(due))
+	return due
+}
+
+// connect finds the group's coordinator and begins the operation, trying again while it is not available yet.
 func (w *worker) connect() (*connection, error) {
 	deadline := time.Now().Add(w.options.setUpTime)
 	for {
@@ -188,7 +238,7 @@ func (w *worker) connect() (*connection, error) {
 		}
 		var code kafkaError
 		if (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline) {
-			return nil, fmt.Errorf("group %s: %w", w.group, err)
+			return nil, fmt.Errorf("group %s: %w", w.operation.group(), err)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
@@ -199,7 +249,7 @@ func (w *worker) tryConnect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := bootstrap.findCoordinator(w.group)
+	address, err := bootstrap.findCoordinator(w.operation.group())
 	bootstrap.Close()
 	if err != nil {
 		return nil, err
@@ -208,12 +258,7 @@ func (w *worker) tryConnect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	frame, _ := commitRequest(w.group, w.options.topic, w.options.partitions)
-	body, err := c.call(frame)
-	if err == nil {
-		err = checkCommit(body, w.options.partitions)
-	}
-	if err != nil {
+	if err := w.operation.begin(c); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -221,7 +266,7 @@ func (w *worker) tryConnect() (*connection, error) {
 }
 
 func summarise(o *options, workers []*worker, elapsed time.Duration) *result {
-	r := &result{Connections: o.connections, Partitions: o.partitions, Seconds: elapsed.Seconds(), ErrorKinds: map[string]int{}}
+	r := &result{Connections: o.connections, Partitions: o.partitions, Operation: o.operation, Seconds: elapsed.Seconds(), ErrorKinds: map[string]int{}}
 	var all []time.Duration
 	for _, w := range workers {
 		all = append(all, w.latencies...)

@@ -15,7 +15,11 @@ import (
 // published figures of the baseline were taken with it.
 const (
 	apiOffsetCommit, versionOffsetCommit       = 8, 7
+	apiOffsetFetch, versionOffsetFetch         = 9, 5
 	apiFindCoordinator, versionFindCoordinator = 10, 1
+	apiJoinGroup, versionJoinGroup             = 11, 3
+	apiHeartbeat, versionHeartbeat             = 12, 2
+	apiSyncGroup, versionSyncGroup             = 14, 2
 	clientID                                   = "loadgen"
 	maxResponse                                = 1 << 20
 )
@@ -194,6 +198,119 @@ func checkCommit(body []byte, partitions int) error {
 	}
 	if d.bad || answered != partitions {
 		return fmt.Errorf("answer names %d of %d partitions", answered, partitions)
+	}
+	return nil
+}
+
+// fetchRequest is an OffsetFetch of partitions 0..n-1 of the topic, or of all that the group has committed when it is "".
+func fetchRequest(group, topic string, partitions int) []byte {
+	e := newRequest(apiOffsetFetch, versionOffsetFetch)
+	e.string(group)
+	if topic == "" {
+		e.int32(-1)
+		return e.frame()
+	}
+	e.int32(1)
+	e.string(topic)
+	e.int32(int32(partitions))
+	for p := range partitions {
+		e.int32(int32(p))
+	}
+	return e.frame()
+}
+
+// checkFetch gives the first error of an OffsetFetch answer, which must have an offset of every partition.
+func checkFetch(body []byte, partitions int) error {
+	d := decoder{b: body}
+	d.int32() // throttle time
+	found := 0
+	for range d.int32() {
+		d.string()
+		for range d.int32() {
+			d.int32()
+			offset := int64(binary.BigEndian.Uint64(d.take(8)))
+			d.int32() // leader epoch
+			d.string()
+			if code := kafkaError(d.int16()); code != 0 {
+				return code
+			}
+			if d.bad {
+				return errShort
+			}
+			if offset >= 0 {
+				found++
+			}
+		}
+	}
+	if code := kafkaError(d.int16()); code != 0 {
+		return code
+	}
+	if d.bad || found != partitions {
+		return fmt.Errorf("answer has offsets of %d of %d partitions", found, partitions)
+	}
+	return nil
+}
+
+// joinRequest is that of a new member; up to version 3 it gets its id in the answer.
+func joinRequest(group string, sessionTimeout int32) []byte {
+	e := newRequest(apiJoinGroup, versionJoinGroup)
+	e.string(group)
+	e.int32(sessionTimeout)
+	e.int32(sessionTimeout) // rebalance timeout
+	e.string("")
+	e.string("consumer")
+	e.int32(1)
+	e.string("range")
+	e.int32(0) // metadata of no bytes
+	return e.frame()
+}
+
+func readJoin(body []byte) (member string, generation int32, err error) {
+	d := decoder{b: body}
+	d.int32() // throttle time
+	code := kafkaError(d.int16())
+	generation = d.int32()
+	d.string() // protocol
+	d.string() // leader
+	member = d.string()
+	if d.bad {
+		return "", 0, errShort
+	}
+	if code != 0 {
+		return "", 0, code
+	}
+	return member, generation, nil
+}
+
+func syncRequest(group, member string, generation int32) []byte {
+	e := newRequest(apiSyncGroup, versionSyncGroup)
+	e.string(group)
+	e.int32(generation)
+	e.string(member)
+	e.int32(1)
+	e.string(member)
+	e.int32(0) // assignment of no bytes
+	return e.frame()
+}
+
+func heartbeatRequest(group, member string, generation int32) []byte {
+	e := newRequest(apiHeartbeat, versionHeartbeat)
+	e.string(group)
+	e.int32(generation)
+	e.string(member)
+	return e.frame()
+}
+
+// checkError of an answer that begins with throttle time and error code.
+func checkError(body []byte) error {
+	d := decoder{b: body}
+	d.int32()
+	code := kafkaError(d.int16())
+	if d.bad {
+		return errShort
+	}
+	if code != 0 {
+		return code
 	}
 	return nil
 }

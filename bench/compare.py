@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Muster beside Kafka on every row, in turns: commits, fetches and heartbeats of one node and of three replicas.
+
+A round starts each server once, on an empty disk, warms it up, and measures all rows; the order changes from round to
+round. The figures of a row are medians over the rounds, and its ratio is of the medians. Requests per CPU-second count
+the processor time of the server's processes only; the load generator shares the machine, and its own share is shown.
+"muster, os" has `muster.flush.os`: it leaves syncing to the operating system, as Kafka does.
+
+The results are written to bench/results/; with --document, which needs all rows, also into docs/performance.md.
+
+Exit codes: 0 measured; 1 a server or the load generator failed, or requests were refused; 2 wrong usage, or a program
+is missing; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import builds
+import servers
+from commits import FILES_BESIDE_CONNECTIONS, need_files, positive
+from ending import exit_code
+from measure import Load, measure, resident_bytes
+from report import REPOSITORY, machine, write
+
+OFFSETS_PARTITIONS = 50
+TOPIC_PARTITIONS = 50
+PAGE = REPOSITORY / "docs" / "performance.md"
+BEGIN, END = "<!-- written by `make bench` -->\n", "<!-- end of what `make bench` wrote -->\n"
+WARM_UP_CONNECTIONS = 64
+JUST_BEFORE_S = 1.0
+"""Of load before each row: its groups exist, and their coordinators have answered."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """`bar`: how many requests per CPU-second Muster shall answer for one of Kafka's; `p50_bar`: its median latency at
+    most, as a share of Kafka's; 0: none is asked for.
+    """
+
+    connections: int
+    partitions: int = 1
+    operation: str = "commit"
+    members: int = 0
+    rate: float = 0.0
+    bar: float = 1.0
+    p50_bar: float = 0.0
+
+    @property
+    def name(self) -> str:
+        what = (
+            f"{self.connections} x {self.partitions}" if self.operation != "heartbeat" else f"{self.members:,} members"
+        )
+        pace = f" at {self.rate:,.0f}/s" if self.rate else ""
+        return f"{self.operation} {what}{pace}"
+
+
+ROWS_OF_ONE = (
+    Row(1, bar=3, p50_bar=1),
+    Row(8, bar=2.5, p50_bar=1),
+    Row(64, bar=3, p50_bar=0.5),
+    Row(256, bar=3, p50_bar=0.5),
+    Row(512, bar=3, p50_bar=0.5),
+    Row(64, 8),
+    Row(64, 20),
+    Row(64, 50, bar=1.5, p50_bar=1),
+    Row(64, rate=10_000),
+    Row(64, operation="fetch"),
+    Row(1, 50, operation="fetch-all"),
+    Row(64, 50, operation="fetch-all"),
+    Row(64, operation="heartbeat", members=10_000),
+)
+ROWS_OF_THREE = (Row(1, bar=3), Row(64, bar=6), Row(256, bar=5))
+
+
+@dataclass(frozen=True)
+class Contestant:
+    name: str
+    replicas: int
+    start: Callable[..., AbstractContextManager[servers.Server]]
+    """Takes a directory, and the numbers of partitions."""
+
+
+MUSTER, MUSTER_OS, KAFKA = "muster", "muster, os", "kafka"
+JOINS_AT_ONCE = "group.initial.rebalance.delay.ms=0"
+_muster = partial(servers.muster, config=[JOINS_AT_ONCE])
+_muster_os = partial(servers.muster, config=[JOINS_AT_ONCE, "muster.flush.os=1"])
+CONTESTANTS = tuple(
+    Contestant(name, replicas, partial(start, replication_factor=replicas))
+    for replicas in (1, 3)
+    for name, start in ((MUSTER, _muster), (MUSTER_OS, _muster_os), (KAFKA, servers.kafka))
+)
+
+
+def rows_of(replicas: int) -> tuple[Row, ...]:
+    return ROWS_OF_ONE if replicas == 1 else ROWS_OF_THREE
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    try:
+        need_files(max(row.connections for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
+        builds.kafka_jars()
+        measured = list(run(options))
+    except builds.MissingTool as missing:
+        print(f"bench: {missing}", file=sys.stderr)
+        return 2
+    except builds.BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": options.rounds}
+    report |= {"seconds": options.duration, "figures": measured}
+    written = write("compare", report)
+    page = tables(report)
+    print(json.dumps(report, indent=2) if options.json else page)
+    print(f"written to {written}", file=sys.stderr)
+    if options.document:
+        document(page)
+    return 1 if any(figures["errors"] for figures in measured) else 0
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=positive, default=5, help="default 5")
+    parser.add_argument("--duration", type=float, default=4.0, help="seconds to measure each row (default 4)")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load after a start (default 10)")
+    parser.add_argument("--rows", default="", help="only rows whose name has this, such as 'commit 64 x 50'")
+    parser.add_argument("--replicas", type=int, choices=(1, 3), help="only these")
+    parser.add_argument("--document", action="store_true", help=f"write the tables into {PAGE.relative_to(REPOSITORY)}")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    return parser
+
+
+def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The figures of each round, server and row. One server at a time."""
+    generator = builds.loadgen()
+    chosen = [
+        (contestant, [row for row in rows_of(contestant.replicas) if options.rows in row.name])
+        for contestant in CONTESTANTS
+        if options.replicas in (None, contestant.replicas)
+    ]
+    if not any(rows for _, rows in chosen):
+        raise builds.BenchError(f"no row has {options.rows!r} in its name")
+    if options.document and (options.rows or options.replicas):
+        raise builds.BenchError("--document needs all rows: leave out --rows and --replicas")
+    for number in range(options.rounds):
+        for contestant, rows in chosen if number % 2 == 0 else reversed(chosen):
+            if rows:
+                print(
+                    f"round {number + 1} of {options.rounds}: {contestant.name} x{contestant.replicas}", file=sys.stderr
+                )
+                for figures in run_rows(options, generator, contestant, rows):
+                    yield figures | {"round": number, "contestant": contestant.name, "replicas": contestant.replicas}
+
+
+def run_rows(
+    options: argparse.Namespace, generator: Path, contestant: Contestant, rows: Sequence[Row]
+) -> Iterator[dict[str, Any]]:
+    with servers.data_directory(REPOSITORY) as directory:
+        shape = {"partitions": OFFSETS_PARTITIONS, "topic_partitions": TOPIC_PARTITIONS}
+        with contestant.start(directory, **shape) as server:
+            idle = sum(map(resident_bytes, server.pids))
+            measure(generator, server, Load(WARM_UP_CONNECTIONS, 1, 0.0, options.warm_up))
+            for row in rows:
+                load = Load(
+                    row.connections,
+                    row.partitions,
+                    JUST_BEFORE_S,
+                    options.duration,
+                    row.operation,
+                    row.members,
+                    row.rate,
+                )
+                yield measure(generator, server, load) | {"row": row.name, "idle_rss_mb": round(idle / 1e6)}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def tables(report: dict[str, Any]) -> str:
+    where = report["machine"]
+    lines = [
+        f"Measured {where['time'][:10]} with {where['commit']}, Kafka {report['kafka']}, Python {where['python']}; "
+        f"{where['cpus']} x {where['cpu']}, Linux {where['kernel']}. Medians of {report['rounds']} rounds in turns, "
+        f"{report['seconds']:g} s each.",
+    ]
+    for replicas in sorted({figures["replicas"] for figures in report["figures"]}):
+        title = "One node" if replicas == 1 else f"{replicas} replicas, {replicas // 2 + 1} in sync"
+        lines += ["", f"### {title}", "", *_table(report["figures"], replicas)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(figures: Sequence[dict[str, Any]], replicas: int) -> Iterator[str]:
+    yield (
+        "| row | Kafka per CPU-s | Muster | ratio | bar | Kafka p50 ms | Muster | ratio | os: ratio per CPU-s "
+        "| os: p50 ratio | p99 ms, Kafka, Muster | generator's CPU |"
+    )
+    yield "|" + "---|" * 12
+    for row in rows_of(replicas):
+        of_row = [each for each in figures if each["row"] == row.name and each["replicas"] == replicas]
+        if of_row:
+            yield _line(
+                row, {name: [f for f in of_row if f["contestant"] == name] for name in (KAFKA, MUSTER, MUSTER_OS)}
+            )
+    of_size = [each for each in figures if each["replicas"] == replicas]
+    sizes = {
+        name: [
+            f"{median(f[key] for f in of_size if f['contestant'] == name):,.0f}" for key in ("idle_rss_mb", "rss_mb")
+        ]
+        for name in (KAFKA, MUSTER)
+    }
+    yield ""
+    yield (
+        f"Resident memory of all processes, MB, idle / under load: Kafka {' / '.join(sizes[KAFKA])}, "
+        f"Muster {' / '.join(sizes[MUSTER])}."
+    )
+
+
+def _line(row: Row, by_name: dict[str, list[dict[str, Any]]]) -> str:
+    def mid(name: str, key: str) -> float:
+        return median(each[key] or 0.0 for each in by_name[name])
+
+    def ratio(name: str, key: str) -> float:
+        return mid(name, key) / mid(KAFKA, key) if mid(KAFKA, key) else 0.0
+
+    per_cpu, p50 = "commits_per_cpu_second", "p50_ms"
+    bar = f"{row.bar:g}x" + (f"; p50 {row.p50_bar:g}x" if row.p50_bar else "")
+    held = ratio(MUSTER, per_cpu) >= row.bar and (not row.p50_bar or ratio(MUSTER, p50) <= row.p50_bar)
+    generator = sum(each["generator_cpu_seconds"] for each in by_name[MUSTER])
+    share = generator / (generator + sum(each["cpu_seconds"] for each in by_name[MUSTER]))
+    cells = [
+        row.name,
+        f"{mid(KAFKA, per_cpu):,.0f}",
+        f"{mid(MUSTER, per_cpu):,.0f}",
+        f"{ratio(MUSTER, per_cpu):.2f}x",
+        bar + (" holds" if held else " missed"),
+        f"{mid(KAFKA, p50):.2f}",
+        f"{mid(MUSTER, p50):.2f}",
+        f"{ratio(MUSTER, p50):.2f}x",
+        f"{ratio(MUSTER_OS, per_cpu):.2f}x",
+        f"{ratio(MUSTER_OS, p50):.2f}x",
+        f"{mid(KAFKA, 'p99_ms'):.1f}, {mid(MUSTER, 'p99_ms'):.1f}",
+        f"{share:.0%}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def document(page: str) -> None:
+    """Put the tables between the marks of docs/performance.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    PAGE.write_text(head + BEGIN + page + END + tail, encoding="utf-8")
+    print(f"tables written into {PAGE.relative_to(REPOSITORY)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
