@@ -16,8 +16,16 @@ from muster_coordinator.podapi.image import (
     Peer,
     ReplicaPlace,
 )
-from muster_operator.api.models import Layout, OffsetsPartitionStatus, OffsetsTopic, PartitionState
+from muster_operator.api.durations import parse_duration
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    Layout,
+    OffsetsPartitionStatus,
+    OffsetsTopic,
+    PartitionState,
+)
 from muster_operator.plan.actions import PublishMetadata
+from muster_operator.plan.cluster_facts import is_away_for_long
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
 
 
@@ -66,7 +74,7 @@ def _image(
         token=0,
         version=0,
         cluster_id=cluster_id,
-        brokers=tuple(map(_broker, alive.values())),
+        brokers=_brokers(seen, seen.cluster),
         offsets_partitions=groups.partitions,
         leaders=tuple(PartitionLeader(*each) for each in leaders),
         topics=tuple(DeclaredTopic(declared.name, declared.partitions) for declared in spec.topics),
@@ -77,6 +85,19 @@ def _image(
         transaction_base=transactions.base,
         transaction_partitions=transactions.partitions,
     )
+
+
+def _brokers(seen: Observation, cluster: CoordinatorCluster) -> tuple[Broker, ...]:
+    """The pods that clients are told of: all that the operator has not given up, also while they are down. A client of
+    librdkafka that remembers a coordinator on a pod which Metadata names no more waits for it for good, past all its
+    time-outs (https://github.com/confluentinc/librdkafka/issues/5511).
+    """
+    replace_after_s = parse_duration(cluster.spec.failover.replace_after)
+    away = {pod.node_id for pod in seen.pods if is_away_for_long(pod, replace_after_s)}
+    before = seen.image.brokers if seen.image is not None else ()
+    told = {each.node_id: each for each in before if each.node_id < cluster.spec.pods}
+    told.update({pod.node_id: _broker(pod) for pod in seen.pods if ":" in pod.kafka_address})
+    return tuple(broker for number, broker in sorted(told.items()) if number not in away)
 
 
 def _broker(pod: PodView) -> Broker:

@@ -515,6 +515,25 @@ def test_same_image_gets_a_new_number_when_the_fencing_token_has_risen() -> None
     assert {pod.images[-1].token for pod in model.running.values()} == {7}
 
 
+@pytest.mark.parametrize(("away_s", "named"), [(0.0, [0, 1, 2]), (599.0, [0, 1, 2]), (600.0, [1, 2])])
+def test_clients_are_told_of_a_pod_that_is_down_until_it_is_given_up(
+    model: Model, away_s: float, named: list[int]
+) -> None:
+    """librdkafka: a producer waits for good for a group's coordinator that Metadata does not name any more."""
+    down = {"connection": Connection.DOWN, "steady_s": away_s}
+    (published,) = [each for each in plan(seen(model, c_0=down), 1.0) if isinstance(each, PublishMetadata)]
+    assert [each.node_id for each in published.image.brokers] == named
+    assert 0 not in {each.node_id for each in published.image.leaders}
+
+
+def test_clients_are_told_of_a_pod_whose_object_is_away_where_it_was(model: Model) -> None:
+    observation = Operator(model, token=2).observe()
+    (before,) = [each for each in plan(observation, 1.0) if isinstance(each, PublishMetadata)]
+    fewer = with_fields(observation, pods=observation.pods[1:], image=before.image)
+    (published,) = [each for each in plan(fewer, 1.0) if isinstance(each, PublishMetadata)]
+    assert published.image.brokers == before.image.brokers
+
+
 def views(model: Model, **changes: object) -> Observation:
     """What an operator sees when no pod leads partition 0, and its replicas are so; the statuses are the record."""
     observation = Operator(model, token=2).observe()

@@ -126,7 +126,7 @@ OUTSIDE = msgspec.structs.replace(
 
 
 def asked(listener: str, call: str, request: object) -> Any:
-    view = ClusterView()
+    view = ClusterView("pod-2")
     view.update(OUTSIDE)
     answers: list[Any] = []
     exchange: Any = SimpleNamespace(version=9, answer=answers.append)
@@ -141,8 +141,8 @@ def groups_of(partition: int) -> str:
 @pytest.mark.parametrize(
     ("listener", "brokers", "controller"),
     [
-        ("", [(0, "host-0", 9092), (1, "host-1", 9092), (2, "host-2", 9092)], 0),
-        ("outside", [(1, "node-a", 30001), (2, "node-b", 30002)], 1),
+        ("", [(0, "host-0", 9092), (1, "host-1", 9092), (2, "host-2", 9092)], 2),
+        ("outside", [(1, "node-a", 30001), (2, "node-b", 30002)], 2),
         ("unknown", [], -1),
     ],
 )

@@ -189,7 +189,9 @@ class ClusterHandlers:
         return tuple(map(_wire_broker, self._pods()))
 
     def _controller_id(self) -> int:
-        return min((broker.node_id for broker in self._pods()), default=-1)
+        """This pod where clients of the listener are told of it: it is up, and no other one may be."""
+        told = [(broker.pod != self._view.pod, broker.node_id) for broker in self._pods()]
+        return min(told, default=(True, -1))[1]
 
 
 def asks_by_id_in_vain(request: w.MetadataRequest, version: int) -> bool:
