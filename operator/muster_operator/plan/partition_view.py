@@ -111,7 +111,7 @@ class PartitionView:
         view = pod.replicas.get(self.index) if pod is not None else None
         if view is not None and view.log_id == replica.log_id:
             return Member(replica, pod, view)
-        if holders := self._holders(replica.log_id):
+        if holders := self._holders(replica):
             pod, view = holders[0]
             return Member(Replica(pod.name, replica.log_id), pod, view)
         return Member(replica, pod, None, nowhere=not replica.pod and self.facts.all_answer)
@@ -121,11 +121,13 @@ class PartitionView:
         known = next((each.replica for each in self.members if each.log_id == log_id), Replica("", log_id))
         return self.member(known).replica
 
-    def _holders(self, log_id: str) -> Sequence[tuple[PodView, ReplicaStatus]]:
-        """The pods that answer and have this log. A partition with one replica waits for its recorded pod instead."""
-        if not log_id or self.facts.replication_factor == 1:
+    def _holders(self, replica: Replica) -> Sequence[tuple[PodView, ReplicaStatus]]:
+        """The pods that answer and have this log. A partition with one replica waits for the pod that its record names
+        instead, if it names one.
+        """
+        if not replica.log_id or (replica.pod and self.facts.replication_factor == 1):
             return ()
-        return [(pod, view) for pod, view in self.logs if view.log_id == log_id and pod.is_up]
+        return [(pod, view) for pod, view in self.logs if view.log_id == replica.log_id and pod.is_up]
 
     @property
     def doubled(self) -> str:

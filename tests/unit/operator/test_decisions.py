@@ -92,6 +92,26 @@ def test_replica_whose_pod_was_not_known_is_recorded_and_published_where_its_log
     assert len(image.places) == 9
 
 
+def test_only_replica_whose_pod_was_not_known_is_elected_where_its_log_turns_up() -> None:
+    """As after a restored record was taken from the only log while its new pod was away (simulation, seed 2549)."""
+    model = Model(partitions=1, replication_factor=1)
+    Operator(model).settle()
+    observation = seen(model)
+    (holder,) = [pod for pod in observation.pods if pod.replicas]
+    lines = {
+        index: line.replace(f"{holder.name}/", "/").replace(f"leader={holder.name} ", "")
+        for index, line in observation.topics[0].status.leaderships.items()
+    }
+    topic = replace(observation.topics[0], status=replace(observation.topics[0].status, leaderships=lines))
+    away = {"state": ShardState.INITIAL, "role": ReplicaRole.NONE, "leader_epoch": -1}
+    pods = tuple(
+        with_fields(pod, replicas={index: replace(view, **away) for index, view in pod.replicas.items()})
+        for pod in observation.pods
+    )
+    (election,) = elections(plan(with_fields(observation, pods=pods, topics=(topic,)), 1.0))
+    assert election.pod == holder.name
+
+
 @pytest.mark.parametrize("led", [True, False])
 def test_logs_that_only_another_log_names_are_published_while_nobody_leads(model: Model, led: bool) -> None:
     """A record that was restored from before a change of the set does not know the new replicas."""
