@@ -66,7 +66,12 @@ class Opening:
         async with self._lock(host.partition):
             if host.core is not None or self._health.cannot_write:
                 return
+            recovered = not host.replica.is_open
             await self._workers.blocking(self._directory.open_log, host.replica)
+            if recovered and self._directory.lost_power:
+                # The journal may have lost entries in front of others: a later start would take those for this log's.
+                host.replica.name_in_journal()
+                self._turns.write(Urgency.COMMIT)
             promised = host.replica.promised
             if self._directory.lost_power and promised.used:
                 self._noted_by.setdefault(host.replica.log_id, promised.incarnation + 1)
