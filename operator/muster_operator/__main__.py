@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from functools import partial
 
 import uvloop
 
 from muster_operator.kube.run import KubeOptions, run
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.process import configure_logging, run_operator
+from muster_operator.store.port import Store
+from muster_operator.store.workload import Workload
 
 
 def main() -> None:
@@ -19,8 +20,12 @@ def main() -> None:
         raise SystemExit("muster-operator: assertions are invariants; do not run it with -O")
     configure_logging(sys.stdout)
     metrics = OperatorMetrics()
+
+    async def reconcile(store: Store, workload: Workload, namespace: str) -> None:
+        await run_operator(store, workload, metrics, namespace)
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(KubeOptions.from_environment(), partial(run_operator, metrics=metrics), metrics.render))
+        runner.run(run(KubeOptions.from_environment(), reconcile, metrics.render))
 
 
 if __name__ == "__main__":

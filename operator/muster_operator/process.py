@@ -22,18 +22,20 @@ async def run_operator(
     store: Store,
     workload: Workload,
     metrics: OperatorMetrics,
+    namespace: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
     random: Callable[[], float] = random.random,
     new_http: Callable[[], aiohttp.ClientSession] = new_session,
 ) -> None:
-    """Reconcile all clusters of `store` until cancelled. Cancelling leaves the pods and their leaders as they are.
+    """Reconcile all clusters of `store`, or those in one namespace, until cancelled. Cancelling leaves the pods and
+    their leaders as they are.
 
     `random` gives numbers in [0, 1). `new_http` opens the session for all calls of pods.
     """
     async with new_http() as http:
         pods = PodSessions(http, clock)
         try:
-            await Reconciler(store, workload, pods, clock, random, metrics).run()
+            await Reconciler(store, workload, pods, clock, random, metrics, namespace).run()
         finally:
             await pods.close()
 

@@ -34,7 +34,8 @@ RESYNC_S = 30.0
 class Reconciler:
     """Level-triggered: whatever wakes it, it observes everything and plans anew.
 
-    Clusters run side by side, each serially. `random` gives numbers in [0, 1), for jitter.
+    Clusters run side by side, each serially. `random` gives numbers in [0, 1), for jitter. With a `namespace` it looks
+    after the clusters in it, and after no others.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Reconciler:
         clock: Clock,
         random: Callable[[], float],
         metrics: OperatorMetrics,
+        namespace: str | None = None,
     ) -> None:
         self._store = store
         self._workload = workload
@@ -52,6 +54,7 @@ class Reconciler:
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._namespace = namespace
         self._queue = KeyQueue()
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
@@ -59,13 +62,13 @@ class Reconciler:
         self._crashed: asyncio.Future[None] | None = None
 
     def enqueue(self, key: ClusterKey) -> None:
-        """Reconcile this key soon."""
-        self._queue.add(key)
+        """Reconcile this key soon, if it is one of ours."""
+        if self._namespace in (None, key.namespace):
+            self._queue.add(key)
 
     async def run(self) -> None:
         """Reconcile until cancelled, or until a bug raises what no step may raise. Ends calls to pods, not sessions."""
-        self._store.watch(self.enqueue)
-        self._workload.watch(self.enqueue)
+        watches = [self._store.watch(self.enqueue), self._workload.watch(self.enqueue)]
         self._pods.watch(self.enqueue, self._crash)
         self._crashed = asyncio.get_running_loop().create_future()
         dispatcher = asyncio.create_task(self._dispatch())
@@ -73,6 +76,8 @@ class Reconciler:
         try:
             await self._crashed
         finally:
+            for unwatch in watches:
+                unwatch()
             self._queue.close()
             for task in self._tasks:
                 task.cancel()
@@ -137,7 +142,7 @@ class Reconciler:
 
     async def _observe(self, key: ClusterKey, memory: Memory) -> Observation:
         records, infos, token = await asyncio.gather(
-            self._store.observe(key), self._workload.pods(key), self._store.fencing_token()
+            self._store.observe(key), self._workload.pods(key), self._store.fencing_token(key)
         )
         cluster = records.cluster
         if cluster is not None:

@@ -1,107 +1,124 @@
-"""`muster-operator` as a process against an API server that has no objects: it leads, and ends in order on a signal."""
+"""`muster-operator` as processes against an API server: one of them acts in a namespace, and the others rest."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import sys
+import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
-from tests.support.pod import free_ports
+from tests.support.fake_kubernetes import FakeCluster, FakeKubernetes, OperatorProcess, fake_kubernetes
 
-pytestmark = pytest.mark.integration
+from muster_operator.kube.elector import ElectorSettings
 
-RESOURCES = {
-    "/api/v1": ["pods", "services", "namespaces"],
-    "/apis/apps/v1": ["statefulsets"],
-    "/apis/muster.dev/v1alpha1": ["coordinatorclusters", "offsetstopics", "offsetspartitions"],
-}
-EMPTY_LIST = {"items": [], "metadata": {"resourceVersion": "1"}}
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-
-class ApiServer:
-    """The discovery, the empty lists and watches, and the one Lease that the operator asks for."""
-
-    def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
-        self.changed = asyncio.Event()
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        if "watch" in request.query:
-            stream = web.StreamResponse()
-            await stream.prepare(request)
-            await asyncio.Event().wait()
-        if "/leases" in request.path:
-            return await self._lease(request)
-        if request.path in RESOURCES:
-            verbs = ["list", "watch", "get"]
-            found = [{"name": n, "kind": n, "namespaced": True, "verbs": verbs} for n in RESOURCES[request.path]]
-            return web.json_response({"resources": found})
-        if request.path == "/apis":
-            groups = [path.split("/")[2:] for path in RESOURCES if path.startswith("/apis/")]
-            versions = [{"name": group, "preferredVersion": {"version": version}} for group, version in groups]
-            return web.json_response({"groups": versions})
-        return web.json_response({"versions": ["v1"]} if request.path == "/api" else EMPTY_LIST)
-
-    async def _lease(self, request: web.Request) -> web.Response:
-        if request.method == "GET":
-            return web.json_response(self.lease or {"message": "not found"}, status=200 if self.lease else 404)
-        self.lease = await request.json()
-        self.lease["metadata"]["resourceVersion"] = "1"
-        self.changed.set()
-        return web.json_response(self.lease)
-
-    async def held_by(self, holder: str) -> None:
-        while self.lease is None or self.lease["spec"]["holderIdentity"] != holder:
-            self.changed.clear()
-            await self.changed.wait()
+ELECTOR = ElectorSettings()
+KILLS = 3
+"""Each takes a Lease's duration."""
+BUSY_S = 2.0
+"""What a busy machine may add to a time that is compared."""
 
 
-@pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    server, app = ApiServer(), web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    address = runner.addresses[0]
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{address[1]}"}}],
-        "users": [{"name": "it", "user": {"token": "t"}}],
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    yield server
-    await runner.cleanup()
+class Installs:
+    """Two operators of two installs, both for all namespaces. `kubernetes` has the cluster `c` in namespace `ns`."""
+
+    def __init__(self, kubernetes: FakeKubernetes, kubeconfig: Path, directory: Path) -> None:
+        self.kubernetes = kubernetes
+        self.processes: dict[str, OperatorProcess] = {}
+        self._kubeconfig = kubeconfig
+        self._directory = directory
+
+    async def start(self, namespace: str) -> None:
+        log = self._directory / f"{namespace}.log"
+        started = await OperatorProcess.start(self._kubeconfig, namespace, "operator", log)
+        self.processes[started.identity] = started
+
+    @property
+    def holder(self) -> str:
+        return str(self.kubernetes.lease("ns").get("holderIdentity", ""))
+
+    async def end_holder(self, signum: signal.Signals) -> str:
+        """Who it was."""
+        identity = self.holder
+        await self.processes.pop(identity).end(signum)
+        return identity
+
+    async def until_held_by_another_than(self, identity: str) -> float:
+        """Seconds until one of the others acts."""
+        began = time.monotonic()
+        others = self.processes.keys() - {identity}
+        await self.kubernetes.until(lambda: self.holder in others, "another operator acts")
+        return time.monotonic() - began
 
 
-async def test_operator_takes_the_lease_and_releases_it_on_sigterm(server: ApiServer) -> None:
-    environment = {
-        **os.environ,
-        "MUSTER_OPERATOR_POD": "operator",
-        "MUSTER_OPERATOR_IMAGE": "image",
-        "MUSTER_OPERATOR_HEALTH_PORT": str(free_ports(1)[0]),
-    }
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "muster_operator", stdout=asyncio.subprocess.PIPE, env=environment
-    )
-    try:
-        await asyncio.wait_for(server.held_by("operator"), 60)
-        child.send_signal(signal.SIGTERM)
-        output, _ = await asyncio.wait_for(child.communicate(), 60)
-    finally:
-        if child.returncode is None:
-            child.kill()
-    assert (child.returncode, server.lease and server.lease["spec"]["holderIdentity"]) == (0, "")
-    assert [json.loads(line)["event"] for line in output.splitlines()][-1] == "stopping"
+@asynccontextmanager
+async def two_installs(directory: Path) -> AsyncIterator[tuple[Installs, FakeCluster]]:
+    async with fake_kubernetes(directory) as (kubernetes, kubeconfig):
+        cluster = kubernetes.declare("ns", "c")
+        installs = Installs(kubernetes, kubeconfig, directory)
+        try:
+            for namespace in ("one", "two"):
+                await installs.start(namespace)
+            await kubernetes.until(lambda: kubernetes.is_ready("ns", "c"), "the cluster is ready", 40)
+            yield installs, cluster
+        finally:
+            for each in installs.processes.values():
+                await each.end(signal.SIGKILL)
+
+
+async def test_one_of_two_operators_rests_and_tells_who_acts(tmp_path: Path) -> None:
+    async with two_installs(tmp_path) as (installs, cluster):
+        holder = installs.holder
+        (other,) = (each for name, each in installs.processes.items() if name != holder)
+
+        def rests() -> bool:
+            return any(line["holder"] == holder for line in other.said("another_operator_acts"))
+
+        await installs.kubernetes.until(rests, "the other has noticed it")
+        assert other.said("step") == []
+        images = [len(pod.images) for pod in cluster.runs]
+        renewals = installs.kubernetes.requests["PUT", "leases"]
+        await installs.kubernetes.until(
+            lambda: installs.kubernetes.requests["PUT", "leases"] >= renewals + 3, "some seconds pass"
+        )
+        assert [len(pod.images) for pod in cluster.runs] == images, "nothing is published where nothing changes"
+
+
+async def test_operator_that_is_stopped_releases_the_lease_and_another_acts_within_one_look(tmp_path: Path) -> None:
+    async with two_installs(tmp_path) as (installs, _):
+        before = await installs.end_holder(signal.SIGTERM)
+        took_s = await installs.until_held_by_another_than(before)
+        assert took_s <= 1.2 * ELECTOR.retry_period + BUSY_S < ELECTOR.lease_duration
+
+
+async def test_operators_that_are_killed_are_followed_in_time_and_no_epoch_is_given_twice(tmp_path: Path) -> None:
+    async with two_installs(tmp_path) as (installs, cluster):
+        kubernetes = installs.kubernetes
+        for number in range(KILLS):
+            victim = number % 3
+            tokens = kubernetes.lease("ns")["leaseTransitions"]
+            await asyncio.gather(cluster.kill_pod(victim), killed := asyncio.create_task(_kill(installs)))
+            took_s = await installs.until_held_by_another_than(killed.result())
+            assert took_s <= 1.5 * ELECTOR.lease_duration + BUSY_S
+            assert kubernetes.lease("ns")["leaseTransitions"] == tokens + 1
+            await installs.start(killed.result().partition("/")[0])
+            led_by = {f"c-{each}" for each in range(3) if each != victim}
+            await kubernetes.until(lambda names=led_by: _is_led_by(kubernetes, names), "it leads what the pod led")  # type: ignore[misc]
+            await cluster.run_pod(victim)
+            await kubernetes.until(lambda: kubernetes.is_ready("ns", "c"), "the cluster is ready")
+        given = cluster.epochs_given()
+        assert len(given) > 6, "pods were elected in place of those that were killed"
+        assert len({*given}) == len(given)
+
+
+async def _kill(installs: Installs) -> str:
+    return await installs.end_holder(signal.SIGKILL)
+
+
+def _is_led_by(kubernetes: FakeKubernetes, names: set[str]) -> bool:
+    statuses = [each.get("status", {}) for each in kubernetes.objects.all("offsetspartitions", "ns")]
+    return bool(statuses) and all(each.get("state") == "Led" and each.get("leader") in names for each in statuses)

@@ -85,7 +85,7 @@ async def test_operator_does_all_its_work_with_its_own_rights(
     operator_namespace: str, operator_client: KubeClient
 ) -> None:
     recorder = EventRecorder(operator_client, "me")
-    store = KubeStore(operator_client, lambda: 1, events=recorder)
+    store = KubeStore(operator_client, lambda _: 1, events=recorder)
     workload = KubeWorkload(operator_client, "muster:1")
     await store.load()
     await workload.load()

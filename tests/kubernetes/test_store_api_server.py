@@ -63,7 +63,7 @@ async def store(api_server: KubeClient, namespace: str) -> KubeStore:
     """A loaded store over one cluster `a` with a topic `t` of 3 partitions."""
     apply("CoordinatorCluster", namespace, "a", {"pods": 1})
     apply("OffsetsTopic", namespace, "t", {"clusterRef": {"name": "a"}, "partitions": 3})
-    store = KubeStore(api_server, lambda: 1, namespace)
+    store = KubeStore(api_server, lambda _: 1, namespace)
     await store.load()
     return store
 
@@ -85,7 +85,7 @@ async def test_record_of_a_stale_topic_conflicts_writes_nothing_and_is_read_anew
     key = ClusterKey(namespace, "a")
     (seen,) = (await store.observe(key)).topics
     first = {"0": LeadershipRecord("a-0", 1, replicas=(Replica("a-0", "log-1"),), uid="one").line}
-    other = KubeStore(api_server, lambda: 2, namespace)
+    other = KubeStore(api_server, lambda _: 2, namespace)
     await other.load()
     written = await other.record_leadership(seen, first)
     assert written.status.leaderships == first

@@ -40,7 +40,7 @@ async def store(api_server: KubeClient) -> AsyncIterator[Subject]:
     send_operator_away()
     kubectl("create", "namespace", NAMESPACE, check=False)
     kubectl("delete", "offsetspartitions,offsetstopics,coordinatorclusters", "--all", "-n", NAMESPACE)
-    store = KubeStore(api_server, lambda: 1, NAMESPACE)
+    store = KubeStore(api_server, lambda _: 1, NAMESPACE)
     workload = KubeWorkload(api_server, "image", NAMESPACE)
     await store.load()
     changed = asyncio.Event()

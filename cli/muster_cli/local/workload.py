@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster_cli.local.data_dir import DataDir, RunningPod
 from muster_cli.local.ports import LOOPBACK
 from muster_cli.local.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster
-from muster_operator.store.port import ClusterKey, Notify
+from muster_operator.store.port import ClusterKey, Notify, Unwatch
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState, pod_settings
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ class LocalWorkload:
         self._tls = tls
         self._notify: list[Notify] = []
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         self._notify.append(notify)
+        return partial(self._notify.remove, notify)
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
         return WorkloadState()

@@ -36,6 +36,10 @@ class Cache(Generic[T]):
         found = self._objects.get(name)
         return -1 if found is None else found[0]
 
+    def names(self) -> Iterable[Name]:
+        """Of every object."""
+        return self._objects.keys()
+
     def values(self) -> Iterable[T]:
         """Every object."""
         return [value for _, value in self._objects.values()]

@@ -79,6 +79,7 @@ class Elector:
         self._leading_until = 0.0
         # The Lease of another holder as we saw it last, and since when it has been so.
         self._seen: tuple[str, float] = ("", 0.0)
+        self._holder = ""
         self._led = False
 
     @property
@@ -90,7 +91,7 @@ class Elector:
         """Run `lead` whenever the Lease is ours, and cancel it when it no longer is. Ends when `lead` ends."""
         while True:
             await self._acquire()
-            log.info("leading", identity=self._identity, token=self.token)
+            log.info("leading", lease=self._path, identity=self._identity, token=self.token)
             work = asyncio.ensure_future(lead())
             renewal = asyncio.create_task(self._renew())
             try:
@@ -103,7 +104,7 @@ class Elector:
                 await _stop(renewal)
                 await _stop(work)
                 await self._release()
-            log.warning("leadership_lost", identity=self._identity)
+            log.warning("leadership_lost", lease=self._path, identity=self._identity)
 
     async def _until_lost(self, work: asyncio.Future[None], renewal: asyncio.Task[None]) -> None:
         """Returns when the work ended, the Lease has another holder, or the deadline passed."""
@@ -131,6 +132,9 @@ class Elector:
         # Our own name means an earlier run of this process, which is over: its Lease need not expire first.
         if holder in ("", self._identity) or self._expired(lease):
             return await self._take(lease, new=False)
+        if holder != self._holder:
+            self._holder = holder
+            log.info("another_operator_acts", lease=self._path, holder=holder, identity=self._identity)
         return False
 
     def _expired(self, lease: Json) -> bool:
@@ -151,6 +155,7 @@ class Elector:
         if not await self._write({**lease, "spec": spec}, new=new):
             return False
         self._led = True
+        self._holder = ""
         self._leading_until = sent + self._settings.renew_deadline
         return True
 

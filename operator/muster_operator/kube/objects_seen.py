@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from muster_operator.kube.cache import Cache, Name
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.invalid import InvalidObjects
 from muster_operator.kube.objects import decode, identity
-from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
+from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 
 RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition)
 
@@ -96,15 +97,12 @@ class ObjectsSeen:
 
     # Who is told
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         """Call `notify` for all keys that exist now, and for each change from now on."""
         self._notify.append(notify)
         for key in self.keys():
             notify(key)
-
-    def unwatch(self) -> None:
-        """Forget every `notify`: the reconciler that called `watch` no longer acts."""
-        self._notify.clear()
+        return partial(self._notify.remove, notify)
 
     def tell_all(self) -> None:
         """Notify of every key."""
@@ -128,6 +126,11 @@ class ObjectsSeen:
         meta = seen.metadata
         present = self._cache(type(seen)).get((meta.namespace, meta.name))
         return present is not None and present.metadata.resource_version != meta.resource_version
+
+    def namespaces(self) -> frozenset[str]:
+        """Those that have objects."""
+        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions)
+        return frozenset(namespace for cache in caches for namespace, _ in cache.names())
 
     def keys(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""

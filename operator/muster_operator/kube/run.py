@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -21,6 +22,7 @@ from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.elector import Elector, ElectorSettings
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.health import build_app
+from muster_operator.kube.leading import Leading
 from muster_operator.kube.objects_seen import RESOURCES
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import SELECTOR, KubeWorkload
@@ -35,8 +37,10 @@ LEASE_NAME = "muster-operator"
 
 T = TypeVar("T")
 
-Reconcile = Callable[[Store, Workload], Awaitable[None]]
-"""The loop of an operator that acts: runs until it is cancelled. Called anew whenever the Lease is won."""
+Reconcile = Callable[[Store, Workload, str], Awaitable[None]]
+"""The loop of an operator that acts in a namespace: runs until it is cancelled. Called anew whenever the Lease of that
+namespace is won.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +48,20 @@ class KubeOptions:
     """How the operator process is set up; from the environment (see `from_environment`)."""
 
     pod: str
-    """Name of this pod: its identity on the Lease."""
+    """Name of this pod."""
     namespace: str
-    """Namespace of this pod and of the Lease."""
+    """Namespace of this pod."""
     watch_namespace: str | None = None
     """The namespace to look after; None: all."""
     image: str = ""
     """Image for clusters that name none; "": the image of this pod."""
     health_host: str = "0.0.0.0"
     health_port: int = 9641
+
+    @property
+    def identity(self) -> str:
+        """On Leases. Pods of two installs may have the same name."""
+        return f"{self.namespace}/{self.pod}"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KubeOptions:
@@ -68,16 +77,20 @@ class KubeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the operator finds around it, next to the API server and the pods. `random` gives numbers in [0, 1)."""
+    """What the operator finds around it, next to the API server and the pods. `random` gives numbers in [0, 1).
+
+    `lease`: name of the Lease in each namespace; operators with different ones know nothing of each other.
+    """
 
     clock: Clock = SYSTEM_CLOCK
     random: Callable[[], float] = random.random
     new_watch: NewWatch = Watcher
     elector: ElectorSettings = field(default_factory=ElectorSettings)
+    lease: str = LEASE_NAME
 
 
 async def run(options: KubeOptions, reconcile: Reconcile, metrics: Callable[[], bytes]) -> None:
-    """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile while holding the Lease.
+    """Run until SIGTERM or SIGINT: watch always (a standby's caches are warm), reconcile where the Lease is held.
 
     `metrics` gives the page for /metrics.
     """
@@ -107,12 +120,13 @@ async def operate(
     reconcile: Reconcile,
     around: Surroundings,
 ) -> None:
-    """Run until cancelled; sets `loaded` once the caches are filled. The Lease is released on the way out."""
+    """Run until cancelled; sets `loaded` once the caches are filled. Leases are released on the way out."""
     clock = around.clock
-    elector = Elector(client, options.namespace, LEASE_NAME, options.pod, around.elector, clock, around.random)
     events = EventRecorder(client, options.pod, clock)
     again = asyncio.Event()
-    store = KubeStore(client, lambda: elector.token, options.watch_namespace, events, clock, again.set)
+    store = KubeStore(
+        client, lambda namespace: leading.token(namespace), options.watch_namespace, events, clock, again.set
+    )
     image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
     workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic, again.set)
 
@@ -128,13 +142,12 @@ async def operate(
     background = (events.run(), _resync(load, again), workload.follow())
     tasks = [asyncio.create_task(each) for each in background]
 
-    async def lead() -> None:
-        store.seen.unwatch()
-        workload.unwatch()
-        await reconcile(store, workload)
+    def elector(namespace: str) -> Elector:
+        return Elector(client, namespace, around.lease, options.identity, around.elector, clock, around.random)
 
+    leading = Leading(store.seen, elector, partial(reconcile, store, workload))
     try:
-        await elector.run(lead)
+        await leading.run()
     finally:
         for task in tasks:
             task.cancel()

@@ -31,7 +31,7 @@ from muster_operator.kube.dropped import Dropped
 from muster_operator.kube.events import EventRecorder, noteworthy
 from muster_operator.kube.objects import collection_path, new_partition, object_path, status_body, status_path
 from muster_operator.kube.objects_seen import RESOURCES, ObjectsSeen
-from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify
+from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, Unwatch
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +42,12 @@ T = TypeVar("T", bound=Resource)
 
 
 class KubeStore:
-    """See `muster_operator.store.port.Store`. `token` gives the transitions of the Lease that this process holds."""
+    """See `muster_operator.store.port.Store`. `token`: transitions of the Lease of a namespace that we hold."""
 
     def __init__(
         self,
         client: KubeClient,
-        token: Callable[[], int],
+        token: Callable[[str], int],
         namespace: str | None = None,
         events: EventRecorder | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -69,13 +69,13 @@ class KubeStore:
 
     # The port
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         """See the port. Keys that exist now come at once, if they are loaded."""
-        self.seen.watch(notify)
+        return self.seen.watch(notify)
 
-    async def fencing_token(self) -> int:
+    async def fencing_token(self, key: ClusterKey) -> int:
         """See the port: transitions of the Lease."""
-        return self._token()
+        return self._token(key.namespace)
 
     async def clusters(self) -> tuple[ClusterKey, ...]:
         """See the port."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import structlog
@@ -28,7 +29,7 @@ from muster_operator.kube.manifests import (
 )
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
-from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError
+from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch
 from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
@@ -205,13 +206,10 @@ class KubeWorkload:
 
     # The port
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         """See the port."""
         self._notify.append(notify)
-
-    def unwatch(self) -> None:
-        """Forget every `notify`: the reconciler that called `watch` no longer acts."""
-        self._notify.clear()
+        return partial(self._notify.remove, notify)
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
         """Apply StatefulSet, Services and disruption budget, as far as they are not as declared.

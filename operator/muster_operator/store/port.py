@@ -65,15 +65,20 @@ class ClusterRecords:
 Notify = Callable[[ClusterKey], None]
 """Something under this key changed. Called on the event loop's thread; must only enqueue."""
 
+Unwatch = Callable[[], None]
+"""Ends what `watch` began: the function that it was given is not called any more."""
+
 
 class Store(Protocol):
     """All methods but `watch` raise StoreError. Every one can be repeated."""
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         """Call `notify` for every key that exists now and then for every change, own writes included."""
 
-    async def fencing_token(self) -> int:
-        """A number that rises whenever another operator takes over (Lease transitions, or a counter of starts)."""
+    async def fencing_token(self, key: ClusterKey) -> int:
+        """A number that rises whenever another operator takes over what is under this key (transitions of the Lease of
+        its namespace, or a counter of starts).
+        """
 
     async def clusters(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""

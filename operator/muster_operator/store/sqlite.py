@@ -35,7 +35,15 @@ from muster_operator.api.models import (
     TopicRef,
     partition_object_name,
 )
-from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, StoreError
+from muster_operator.store.port import (
+    ClusterKey,
+    ClusterRecords,
+    ConflictError,
+    NotFoundError,
+    Notify,
+    StoreError,
+    Unwatch,
+)
 
 _SCHEMA_VERSION = 1
 """PRAGMA user_version of the file: raised with every change of the schema or of how objects are encoded."""
@@ -113,9 +121,16 @@ class SqliteStore:
 
     # The port
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         self._notify.append(notify)
-        self._tellers.append(asyncio.get_running_loop().create_task(self._tell(notify)))
+        teller = asyncio.get_running_loop().create_task(self._tell(notify))
+        self._tellers.append(teller)
+
+        def unwatch() -> None:
+            self._notify.remove(notify)
+            teller.cancel()
+
+        return unwatch
 
     async def _tell(self, notify: Notify) -> None:
         """Notify of every key at first, and again when another process has written, such as a command of a person."""
@@ -134,7 +149,7 @@ class SqliteStore:
         """Another number after each commit of another connection."""
         return int(self._file.execute("PRAGMA data_version").fetchone()[0])
 
-    async def fencing_token(self) -> int:
+    async def fencing_token(self, key: ClusterKey) -> int:
         if self._token is None:
             self._token = await self._call(lambda keys: self._next("starts"), writes=True)
         return self._token

@@ -12,7 +12,7 @@ from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
-from muster_operator.store.port import ClusterKey, Notify
+from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
 
 class PodPhase(StrEnum):
@@ -85,7 +85,7 @@ class WorkloadState:
 class Workload(Protocol):
     """Errors are StoreError."""
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         """Call `notify` with the key of a cluster when one of its pods appeared, changed or went."""
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:

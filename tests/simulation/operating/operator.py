@@ -25,6 +25,8 @@ from muster_operator.kube.elector import ElectorSettings
 from muster_operator.kube.run import KubeOptions, Surroundings, operate
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.process import run_operator
+from muster_operator.store.port import Store
+from muster_operator.store.workload import Workload
 
 __all__ = ["RealOperator"]
 
@@ -33,8 +35,8 @@ ELECTOR = ElectorSettings(lease_duration=1, renew_deadline=0.8, retry_period=0.2
 
 
 class RealOperator:
-    """`name`: of its pod, and its identity on the Lease. `lease`: the namespace that has the Lease; operators with
-    another one act at the same time. A `mischief.Caller`.
+    """`name`: of its pod, and its identity on the Lease. `lease`: the name of that Lease; operators with another one
+    act at the same time. A `mischief.Caller`.
     """
 
     def __init__(self, name: str, lease: str, server: ApiServer, wire: Wire, person: Person) -> None:
@@ -131,16 +133,18 @@ class OperatorRun:
         owner = self._owner
         clock = Clock(self._now_s, lambda: WALL_START_S + self._world.now_ms / 1000 + owner.wall_offset_s)
         new_watch = cast(Any, partial(FakeWatch, owner.server, self, self._later))
-        options = KubeOptions(self.name, owner.lease, watch_namespace=NAMESPACE, image="muster:1")
-        reconcile = partial(
-            run_operator, metrics=OperatorMetrics(), clock=clock, random=self._random.random, new_http=self._new_http
-        )
+        options = KubeOptions(self.name, "operators", watch_namespace=NAMESPACE, image="muster:1")
+        metrics = OperatorMetrics()
+
+        async def reconcile(store: Store, workload: Workload, namespace: str) -> None:
+            await run_operator(store, workload, metrics, namespace, clock, self._random.random, self._new_http)
+
         await operate(
             options,
             KubeClient(cast(Any, FakeApiClient(owner.server, self))),
             asyncio.Event(),
             reconcile,
-            Surroundings(clock, self._random.random, new_watch, ELECTOR),
+            Surroundings(clock, self._random.random, new_watch, ELECTOR, owner.lease),
         )
 
     def _new_http(self) -> aiohttp.ClientSession:

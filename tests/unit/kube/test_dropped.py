@@ -60,7 +60,7 @@ async def prepared(kind: type[Resource], drops: tuple[str, ...]) -> tuple[Older,
     spec = KINDS[kind][0]
     body = {"metadata": {"name": "c", "namespace": "ns"}, "spec": to_builtins(spec)}
     api.objects.handle("POST", collection_path(kind, "ns"), {}, body)
-    store = KubeStore(api.as_client(), lambda: 1)
+    store = KubeStore(api.as_client(), lambda _: 1)
     await store.load()
     return api, store
 
@@ -107,7 +107,7 @@ async def test_definitions_that_are_brought_up_to_date_get_the_field_with_the_ne
 ) -> None:
     api, _ = await prepared(kind, (KINDS[kind][2],))
     api.drops = ()
-    store = KubeStore(api.as_client(), lambda: 2)
+    store = KubeStore(api.as_client(), lambda _: 2)
     await store.load()
     await write(store, kind)
     seen = present(store, kind)

@@ -84,7 +84,7 @@ def store(api: Objects) -> KubeStore:
 
 def operator(api: Objects) -> KubeStore:
     """One that begins to act, and sees the objects as they are."""
-    store = KubeStore(api, lambda: 1)  # type: ignore[arg-type]  # the part that it uses
+    store = KubeStore(api, lambda _: 1)  # type: ignore[arg-type]  # the part that it uses
     store.seen.deliver("offsetstopics", None, deepcopy(api.objects.setdefault(TOPIC, topic())))
     for index in range(3):
         path = f"{PATH}/offsetspartitions/t-{index}"
@@ -181,7 +181,7 @@ async def test_status_that_shows_another_leader_is_an_event_though_the_reason_is
         def put(self, kind: str, meta: object, condition: Any) -> None:
             told.append(condition.message)
 
-    store = KubeStore(api, lambda: 1, None, Events())  # type: ignore[arg-type]  # the parts that it uses
+    store = KubeStore(api, lambda _: 1, None, Events())  # type: ignore[arg-type]  # the parts that it uses
     path = f"{PATH}/offsetspartitions/t-0"
     raw = partition(0)
     raw["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "Led", "message": "c-0, 3 follow"}]

@@ -53,7 +53,7 @@ def client() -> RecordingClient:
 
 @pytest.fixture
 def store(client: RecordingClient) -> KubeStore:
-    return KubeStore(client, lambda: 1)  # type: ignore[arg-type]  # the part that it uses
+    return KubeStore(client, lambda _: 1)  # type: ignore[arg-type]  # the part that it uses
 
 
 async def test_object_that_does_not_decode_is_left_out_and_says_so_itself(
@@ -96,7 +96,7 @@ def test_partition_before_its_topic_is_told_under_both_keys(store: KubeStore) ->
 def test_list_that_shows_an_older_object_than_is_known_is_asked_for_again(client: RecordingClient) -> None:
     """As after a restore under a running operator: nothing else would tell, if it has nothing to write."""
     asked: list[str] = []
-    subject = KubeStore(client, lambda: 1, list_again=lambda: asked.append("again"))  # type: ignore[arg-type]
+    subject = KubeStore(client, lambda _: 1, list_again=lambda: asked.append("again"))  # type: ignore[arg-type]
     subject.seen.deliver("offsetstopics", None, raw("t", 5, {"clusterRef": {"name": "c"}}))
     subject.seen.deliver("offsetstopics", "MODIFIED", raw("t", 9, {"clusterRef": {"name": "c"}}))
     subject.seen.deliver("offsetstopics", "MODIFIED", raw("t", 8, {"clusterRef": {"name": "c"}}))
@@ -146,7 +146,7 @@ async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting
     store: KubeStore, client: RecordingClient
 ) -> None:
     recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
-    subject = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
+    subject = KubeStore(client, lambda _: 1, None, recorder)  # type: ignore[arg-type]
     subject.seen.deliver("coordinatorclusters", None, raw("c", 1, {}))
     cluster = (await subject.observe(ClusterKey("ns", "c"))).cluster
     assert cluster is not None
@@ -178,7 +178,7 @@ async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, stor
 
 async def test_event_tells_of_a_log_that_left_its_set_and_is_deleted(client: RecordingClient) -> None:
     recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
-    store = KubeStore(client, lambda: 1, None, recorder)  # type: ignore[arg-type]
+    store = KubeStore(client, lambda _: 1, None, recorder)  # type: ignore[arg-type]
     store.seen.deliver("offsetstopics", None, raw("t", 1, {"clusterRef": {"name": "c"}}))
     left = [{"pod": "c-1", "logId": "gone"}, {"pod": "c-2", "logId": "used-again"}, {"pod": "c-3", "logId": "waits"}]
     spec = {"topicRef": {"name": "t"}, "index": 0}

@@ -121,5 +121,5 @@ async def test_pod_that_a_list_shows_older_than_it_is_known_is_listed_again() ->
 
 def test_everything_that_is_applied_is_watched() -> None:
     api = StormApi().as_client()
-    watched = {each.plural for each in sources(KubeStore(api, lambda: 0), KubeWorkload(api, "muster:1"))}
+    watched = {each.plural for each in sources(KubeStore(api, lambda _: 0), KubeWorkload(api, "muster:1"))}
     assert {plural for plural, _ in OBJECTS} <= watched

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
@@ -34,7 +35,7 @@ from muster_operator.metrics import OperatorMetrics
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
 from muster_operator.steps import context
-from muster_operator.store.port import ClusterKey, ClusterRecords, Notify
+from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 from muster_operator.store.sqlite import SqliteStore
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState
 
@@ -72,8 +73,9 @@ class FakeWorkload:
     wanted: list[tuple[CoordinatorCluster, bool]] = field(default_factory=list)
     told: WorkloadState = field(default_factory=WorkloadState)
 
-    def watch(self, notify: Notify) -> None:
+    def watch(self, notify: Notify) -> Unwatch:
         self.notify.append(notify)
+        return partial(self.notify.remove, notify)
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
         self.ensured += 1

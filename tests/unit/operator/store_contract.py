@@ -219,4 +219,4 @@ class StoreContract:
         await eventually(lambda: KEY in told)
 
     async def test_fencing_token_stays_while_the_store_is_open(self, store: Subject) -> None:
-        assert await store[0].fencing_token() == await store[0].fencing_token()
+        assert await store[0].fencing_token(KEY) == await store[0].fencing_token(KEY)

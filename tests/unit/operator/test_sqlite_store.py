@@ -35,9 +35,9 @@ class TestSqliteStore(StoreContract):
         again.close()
 
     async def test_fencing_token_rises_with_every_operator(self, store: Subject, path: Path) -> None:
-        first = await store[0].fencing_token()
+        first = await store[0].fencing_token(KEY)
         again = SqliteStore(path)
-        assert await again.fencing_token() > first
+        assert await again.fencing_token(KEY) > first
         again.close()
 
     async def test_two_stores_on_one_file_compare_and_swap_against_each_other(self, store: Subject, path: Path) -> None:
