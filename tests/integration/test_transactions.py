@@ -14,7 +14,7 @@ from tests.support.pod import ELECTION_TIMEOUT_S, PodProcess
 
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.partition_numbers import TRANSACTIONS
-from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
+from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader, Peer
 from muster_coordinator.podapi.models import Election, ElectionsRequest, ReplicaRequest, ReplicasRequest
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -71,6 +71,7 @@ class Pods:
                 *(PartitionLeader(number, 0, self.epoch) for number in TXN),
             ),
             topics=(DeclaredTopic("t", 2),),
+            peers=tuple(Peer(pod.name, "127.0.0.1", pod.peer_port) for pod in both),
             transaction_partitions=len(TXN),
         )
         for pod in both:

@@ -107,8 +107,8 @@ class PeerPod:
     def _count(self) -> None:
         self.lost_changes += 1
 
-    async def start(self, port: int = 0) -> None:
-        await self.network.start(self.replicas, ("127.0.0.1", port), lambda got: ("127.0.0.1", got))
+    async def start(self, port: int = 0, asked: Callable[[], asyncio.Protocol] | None = None) -> None:
+        await self.network.start(self.replicas, ("127.0.0.1", port), lambda got: ("127.0.0.1", got), asked)
 
     def send(self, to: str, number: int, partition: int = 0) -> None:
         self.network.send(partition, ack(self.name, to, number))

@@ -50,6 +50,10 @@ class PeerAddresses:
     def pod_of(self, log_id: str) -> str | None:
         return self._shown.get(log_id) or self._by_log_id.get(log_id)
 
+    def address_of(self, pod: str) -> Address | None:
+        """Of any other pod, whether it shares a partition or not; None: it is not known."""
+        return self._addresses.get(pod) or self._guests.get(pod)
+
     def log_ids_of(self, pod: str) -> list[str]:
         shown = [log_id for log_id, guest in self._shown.items() if guest == pod]
         return [*self._by_pod.get(pod, ()), *shown]

@@ -4,6 +4,8 @@ HELLO   first in both directions: msgpack map, see `Hello`
 PING    from the pod that made the connection; empty, or a msgpack map of partition and log id: the replicas of that
         pod, on the first one, and when they have changed since the last one
 PONG    the answer; empty
+ASK     first instead of HELLO, with the same map, from a pod that asks: after the answer, which is a HELLO, come
+        Kafka's requests and answers (ADR 34)
 >= 0    a message for the replica of that partition (`replication.messages`), from the pod that made the connection
 """
 
@@ -14,7 +16,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-HELLO, PING, PONG = -1, -2, -3
+HELLO, PING, PONG, ASK = -1, -2, -3, -4
 MAGIC = "muster-peer"
 VERSION = 2
 
@@ -66,8 +68,9 @@ def partition_of(frame: bytes) -> int:
     return partition
 
 
-def encode_hello(cluster_id: str, pod: str, uid: str, address: str, to: str) -> bytes:
-    return encode_frame(HELLO, _encode(Hello(MAGIC, VERSION, cluster_id, pod, uid, address, to)))
+def encode_hello(cluster_id: str, pod: str, uid: str, address: str, to: str, kind: int = HELLO) -> bytes:
+    """`kind`: HELLO or ASK."""
+    return encode_frame(kind, _encode(Hello(MAGIC, VERSION, cluster_id, pod, uid, address, to)))
 
 
 def encode_ping(log_ids: Mapping[int, str]) -> bytes:
@@ -79,9 +82,9 @@ def decode_ping(frame: bytes) -> dict[int, str] | None:
     return _log_ids_decoder.decode(memoryview(frame)[4:]) if len(frame) > 4 else None
 
 
-def decode_hello(frame: bytes) -> Hello:
+def decode_hello(frame: bytes, kind: int = HELLO) -> Hello:
     """The first frame of a connection, without its length. Raises HelloError."""
-    if partition_of(frame) != HELLO:
+    if partition_of(frame) != kind:
         raise HelloError("malformed", "the first frame is no hello")
     try:
         hello = _decoder.decode(memoryview(frame)[4:])

@@ -1,4 +1,5 @@
-"""A connection that another pod opened, on which its messages arrive. Bad input closes this connection only."""
+"""A connection that another pod opened, on which its messages arrive, or what it asks. Bad input closes this connection
+only."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import structlog
 
 from muster_coordinator.peers.endpoint import proven_pod
 from muster_coordinator.peers.frames import (
+    ASK,
     FRAME_BYTES_MAX,
+    HELLO,
     HELLO_BYTES_MAX,
     PING,
     PONG,
@@ -43,6 +46,10 @@ class InboundOwner(Protocol):
 
     def introduced(self, connection: Inbound, hello: Hello) -> None:
         """`hello` came. Raises HelloError: the connection ends."""
+        ...
+
+    def asked(self, hello: Hello) -> asyncio.Protocol:
+        """What takes over the connection of a pod that asks. Raises HelloError: the connection ends."""
         ...
 
     def announced(self, connection: Inbound, log_ids: dict[int, str]) -> None:
@@ -132,15 +139,27 @@ class Inbound(asyncio.Protocol):
             raise HelloError("malformed", f"control frame {partition} is not expected here")
 
     def _introduce(self, frame: bytes) -> None:
-        hello = decode_hello(frame)
+        kind = ASK if partition_of(frame) == ASK else HELLO
+        hello = decode_hello(frame, kind)
         if self._proven is not None and hello.pod != self._proven:
             raise HelloError("wrong_name", f"it calls itself {hello.pod!r}, and its certificate is of {self._proven!r}")
         self._write(self._owner.own_hello(hello.pod))  # also to one that is refused: it can say why in its log
+        if kind == ASK:
+            self._hand_over(self._owner.asked(hello))
+            return
         self._owner.introduced(self, hello)
         self.pod, self.uid = hello.pod, hello.uid
         if self._deadline is not None:
             self._deadline.cancel()
         self._reader = FrameReader(FRAME_BYTES_MAX)  # nothing comes with a hello before its answer was read
+
+    def _hand_over(self, protocol: asyncio.Protocol) -> None:
+        transport, self._transport = self._transport, None
+        self._end()
+        self._owner.left(self)
+        if transport is not None:
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:

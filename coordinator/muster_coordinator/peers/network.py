@@ -17,9 +17,12 @@ from typing import Protocol
 import structlog
 
 from muster_coordinator.peers.addresses import Address, PeerAddresses, parse_address
+from muster_coordinator.peers.asking import Asking
 from muster_coordinator.peers.endpoint import PeerEndpoint
 from muster_coordinator.peers.frames import (
+    ASK,
     FRAME_BYTES_MAX,
+    HELLO,
     Hello,
     HelloError,
     encode_frame,
@@ -107,6 +110,7 @@ class PeerNetwork:
         self._times = times or PeerTimes()
         self._random = random or Random()
         self._replicas: Replicas | None = None
+        self._asked: Callable[[], asyncio.Protocol] | None = None
         self._addresses = PeerAddresses(identity.pod)
         self._holders = Holders(identity.pod)
         self._own_log_ids: dict[int, str] = {}
@@ -123,10 +127,18 @@ class PeerNetwork:
     def __repr__(self) -> str:
         return f"<PeerNetwork {self._identity.pod} peers={list(self._peers.values())} inbound={len(self._inbound)}>"
 
-    async def start(self, replicas: Replicas, listen_at: Address, advertise: Callable[[int], Address]) -> int:
+    async def start(
+        self,
+        replicas: Replicas,
+        listen_at: Address,
+        advertise: Callable[[int], Address],
+        asked: Callable[[], asyncio.Protocol] | None = None,
+    ) -> int:
         """Listen, and connect to whom the image names; returns the port, which `advertise` turns into the address
-        that others are told. Raises OSError when the address cannot be had."""
+        that others are told. `asked` serves the connection of a pod that asks; None: such pods are refused. Raises
+        OSError when the address cannot be had."""
         self._loop = asyncio.get_running_loop()
+        self._asked = asked
         self._replicas = replicas
         self._own_log_ids = replicas.log_ids
         self._server, port = await self._endpoint.listen(
@@ -207,6 +219,20 @@ class PeerNetwork:
                 self._peers[pod] = peer
                 peer.start()
 
+    async def ask(
+        self, pod: str, received: Callable[[bytes], None], lost: Callable[[str], None], timeout_s: float
+    ) -> Asking:
+        """A new connection to ask `pod`, whether it shares a partition or not. Raises OSError (TimeoutError and
+        SSLError included): it cannot be reached, or its address is not known."""
+        address = self._addresses.address_of(pod)
+        if address is None:
+            raise ConnectionError(f"the address of {pod} is not known")
+
+        def factory() -> Asking:
+            return Asking(self._hello(pod, ASK), lambda hello: self.check_hello(hello, pod), received, lost)
+
+        return await self._endpoint.connect(factory, *address, pod, timeout_s)
+
     # -- sending: replica.ports.Peers ---------------------------------------------------------------------------------
 
     def send(self, partition: int, message: Message) -> None:
@@ -249,7 +275,10 @@ class PeerNetwork:
         return self._own_log_ids
 
     def own_hello(self, to: str) -> bytes:
-        return encode_hello(self._addresses.cluster_id, self._identity.pod, self._identity.uid, self.address, to)
+        return self._hello(to, HELLO)
+
+    def _hello(self, to: str, kind: int) -> bytes:
+        return encode_hello(self._addresses.cluster_id, self._identity.pod, self._identity.uid, self.address, to, kind)
 
     def check_hello(self, hello: Hello, pod: str) -> None:
         error = why_not(hello, self._addresses.cluster_id, self._identity.pod)
@@ -280,10 +309,19 @@ class PeerNetwork:
             self.rejected(connection, "too_many_connections", f"{INBOUND_MAX} are open")
             connection.abort()
 
-    def introduced(self, connection: Inbound, hello: Hello) -> None:
+    def asked(self, hello: Hello) -> asyncio.Protocol:
+        self._check_caller(hello)
+        if self._asked is None:
+            raise HelloError("asks", "nothing here answers what pods ask")
+        return self._asked()
+
+    def _check_caller(self, hello: Hello) -> None:
         error = why_not(hello, self._addresses.cluster_id, self._identity.pod)
         if error is not None:
             raise error
+
+    def introduced(self, connection: Inbound, hello: Hello) -> None:
+        self._check_caller(hello)
         try:
             address = parse_address(hello.address)
         except ValueError as malformed:

@@ -59,9 +59,7 @@ class ClusterView:
         self.offsets_partitions = range(0)
         self.transaction_partitions = range(0)
         self.has_transactions = True
-        self._refuses_transactions = False
         self._current: tuple[range, ...] = ()
-        self._peer_hosts: dict[str, str] = {}
         self._routes: dict[str, int] = {}
 
     def update(self, image: MetadataImage) -> bool:
@@ -77,10 +75,6 @@ class ClusterView:
         self._take(image)
         return True
 
-    def refuse_transactions(self) -> None:
-        """Say that there is no transaction coordinator, whatever images say: pods cannot ask one another."""
-        self._refuses_transactions, self.has_transactions = True, False
-
     def recall(self, image: MetadataImage) -> None:
         """Go on with what an earlier run knew. Who leads is not part of that: only replication knows it now. The next
         image replaces it, whatever its version."""
@@ -91,14 +85,13 @@ class ClusterView:
         """`image` is the last one of an earlier run. It says which pods and coordinators there are, and nothing else
         yet. librdkafka forgets pods that Metadata does not name, for good where it remembers a coordinator.
         """
-        self.has_transactions = image.transaction_partitions > 0 and not self._refuses_transactions
+        self.has_transactions = image.transaction_partitions > 0
         self._take_brokers(image)
 
     def _take(self, image: MetadataImage) -> None:
         self.image = image
-        self.has_transactions = image.transaction_partitions > 0 and not self._refuses_transactions
+        self.has_transactions = image.transaction_partitions > 0
         self._take_brokers(image)
-        self._peer_hosts = {peer.pod: peer.host for peer in image.peers}
         self.topics = {t.name: t.partitions for t in image.topics}
         self._topic_ids = {name: topic_id(name) for name in (*self.topics, *INTERNAL_TOPICS)}
         self._topic_names = {identifier: name for name, identifier in self._topic_ids.items()}
@@ -190,12 +183,6 @@ class ClusterView:
     def own_index(self, number: int) -> int:
         """Returns our index of the offsets partition `number` of clients: after a re-shard ours begin higher."""
         return self.offsets_partitions.start + number
-
-    def among_pods(self, broker: Broker) -> Broker:
-        """The pod as other pods reach its Kafka listener: at the address of its replicas. The advertised name may need
-        a DNS that pods may not ask."""
-        host = self._peer_hosts.get(broker.pod)
-        return broker if host is None else msgspec.structs.replace(broker, host=host)
 
     def leader_of(self, partition: int) -> Broker | None:
         """Returns the leader of `partition` by the image, or by the promise of the replica here if that is newer. None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -11,9 +10,8 @@ import structlog
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.pod.pod_connections import PodConnections, PodUnreachableError
-from muster_coordinator.podapi.image import Broker
-from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest
+from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.requests.cluster import TransactionMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from muster_coordinator.requests.groups import WriteTxnMarkerRequest, WriteTxnMarkerResponse
 from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
 from muster_coordinator.shard.ports import Answer
@@ -33,15 +31,10 @@ class MarkerWriter:
         self._view = view
         self._shards = shards
         self._connections = connections
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def of(self, number: int) -> PartitionMarkers:
         """Returns the writer of one transaction partition."""
         return PartitionMarkers(self, number)
-
-    def stop(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
 
     def write(self, number: int, request: MarkersToWrite) -> None:
         """The decision is committed."""
@@ -81,25 +74,20 @@ class MarkerWriter:
                 ((OFFSETS.name, (partition,)),),
                 request.client_version,
             )
-            task = asyncio.get_running_loop().create_task(
-                self._send(self._view.among_pods(leader), marker_there, resolved)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            body = k27.encode_request(_VERSION, WriteTxnMarkersRequest((marker_there,)))
+            told = partial(_told, leader.pod, request.producer_id, resolved)
+            self._connections.ask(leader.pod, k27.API, _VERSION, body, k27.decode_response, told)
 
-    async def _send(self, leader: Broker, marker: TransactionMarker, resolved: _Resolved) -> None:
-        body = k27.encode_request(_VERSION, WriteTxnMarkersRequest((marker,)))
-        try:
-            answer = await self._connections.ask(leader, k27.API, _VERSION, body, k27.decode_response)
-        except PodUnreachableError as error:
-            logger.warning("marker_not_written", producer_id=marker.producer_id, error=str(error))
-            resolved(ErrorCode.NETWORK_EXCEPTION)
-            return
-        codes = [code for _, topics in answer.markers for _, partitions in topics for _, code in partitions]
-        code = codes[0] if len(codes) == 1 else ErrorCode.UNKNOWN_SERVER_ERROR
-        if code:
-            logger.warning("marker_refused", pod=leader.pod, producer_id=marker.producer_id, code=ErrorCode(code).name)
-        resolved(code)
+
+def _told(pod: str, producer_id: int, resolved: _Resolved, answer: WriteTxnMarkersResponse | None) -> None:
+    if answer is None:
+        resolved(ErrorCode.NETWORK_EXCEPTION)
+        return
+    codes = [code for _, topics in answer.markers for _, partitions in topics for _, code in partitions]
+    code = codes[0] if len(codes) == 1 else ErrorCode.UNKNOWN_SERVER_ERROR
+    if code:
+        logger.warning("marker_refused", pod=pod, producer_id=producer_id, code=ErrorCode(code).name)
+    resolved(code)
 
 
 def _resolve(shard: Shard, request: MarkersToWrite, partition: int, code: int) -> None:

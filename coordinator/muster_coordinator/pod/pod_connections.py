@@ -1,4 +1,4 @@
-"""Connections to the Kafka listeners of other pods, for what coordinators ask of one another."""
+"""What coordinators ask of one another goes over the network between pods (ADR 34)."""
 
 from __future__ import annotations
 
@@ -6,107 +6,160 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from muster_coordinator.podapi.image import Broker
+import structlog
+
+from muster_coordinator.peers.asking import Asking
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.codec import Reader
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import encode_request_frame
 
+logger = structlog.get_logger(__name__)
+
 CLIENT_ID = "muster-coordinator"
 WAITING_MAX = 10_000
 """Requests to one pod that wait for their answers; one more is refused."""
-_ANSWER_MAX_BYTES = 1 << 20
 
 _T = TypeVar("_T")
 
 
-class PodUnreachableError(Exception):
-    """The other pod gave no answer, and the connection is closed: it may have carried out the request or not."""
+class PodDialler(Protocol):
+    """`peers.network.PeerNetwork` implements it."""
+
+    async def ask(
+        self, pod: str, received: Callable[[bytes], None], lost: Callable[[str], None], timeout_s: float
+    ) -> Asking:
+        """A new connection to `pod`. Raises OSError."""
+        ...
 
 
 class PodConnections:
     """One connection to each pod that is asked; requests are pipelined, and answered in their order."""
 
-    def __init__(self, answer_timeout_s: float) -> None:
+    def __init__(self, dialler: PodDialler, answer_timeout_s: float) -> None:
         """`answer_timeout_s`: a pod that gives no answer for so long loses its connection."""
+        self._dialler = dialler
         self._answer_timeout_s = answer_timeout_s
-        self._connections: dict[tuple[str, int], _Connection] = {}
+        self._connections: dict[str, _Connection] = {}
 
-    async def ask(self, pod: Broker, api: Api, version: int, body: bytes, decode: Callable[[Reader], _T]) -> _T:
-        """Returns the decoded answer. Raises PodUnreachableError."""
-        address = (pod.host, pod.port)
-        connection = self._connections.get(address)
+    def ask(
+        self,
+        pod: str,
+        api: Api,
+        version: int,
+        body: bytes,
+        decode: Callable[[Reader], _T],
+        told: Callable[[_T | None], None],
+    ) -> None:
+        """`told` gets the decoded answer. None: there is none, and the connection is closed; the pod may have carried
+        out the request or not."""
+        connection = self._connections.get(pod)
         if connection is None:
-            connection = self._connections[address] = _Connection(*address)
-        try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                frame = await connection.ask(api, version, body)
-                reader = Reader(frame, 4, api.flexible(version))
-                reader.tagged_fields()  # of the header
-                return decode(reader)
-        except (OSError, EOFError, TimeoutError, WireError, IndexError, struct.error) as error:
-            connection.close(f"no answer of {pod.pod}: {error or type(error).__name__}")
-            raise PodUnreachableError(f"{pod.pod} at {pod.host}:{pod.port}: {error or type(error).__name__}") from error
+            connection = self._connections[pod] = _Connection(pod, self._dialler, self._answer_timeout_s)
+        connection.ask(api, version, body, decode, told)
 
     def stop(self) -> None:
+        """Nobody is told anything any more."""
         for connection in self._connections.values():
-            connection.close("this pod ends")
+            connection.stop()
+
+
+class _Waiting:
+    """A request that is not answered yet."""
+
+    def __init__(
+        self, decode: Callable[[Reader], Any], flexible: bool, told: Callable[[Any], None], timer: asyncio.TimerHandle
+    ) -> None:
+        self._decode, self._flexible = decode, flexible
+        self.told, self.timer = told, timer
+
+    def decoded(self, frame: bytes) -> Any:
+        """Raises WireError, IndexError, struct.error."""
+        reader = Reader(frame, 4, self._flexible)
+        reader.tagged_fields()  # of the header
+        return self._decode(reader)
 
 
 class _Connection:
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
-        self._opening = asyncio.Lock()
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._waiting: deque[asyncio.Future[bytes]] = deque()
+    def __init__(self, pod: str, dialler: PodDialler, answer_timeout_s: float) -> None:
+        self._pod = pod
+        self._dialler = dialler
+        self._answer_timeout_s = answer_timeout_s
+        self._link: Asking | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._unsent: list[bytes] = []  # until there is a link
+        self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
 
-    async def ask(self, api: Api, version: int, body: bytes) -> bytes:
-        """Returns the frame of the answer. Raises OSError, EOFError, WireError; a caller that gives up closes the
-        connection."""
-        async with self._opening:
-            if self._writer is None:
-                reader, self._writer = await asyncio.open_connection(self._host, self._port)
-                self._reading = asyncio.create_task(self._read(reader))
+    def ask(
+        self, api: Api, version: int, body: bytes, decode: Callable[[Reader], Any], told: Callable[[Any], None]
+    ) -> None:
         if len(self._waiting) >= WAITING_MAX:
-            raise ConnectionError(f"{WAITING_MAX} requests wait for their answers")
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answer)
+            told(None)
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._answer_timeout_s, self._end, f"no answer in {self._answer_timeout_s:g} s")
+        self._waiting.append(_Waiting(decode, api.flexible(version), told, timer))
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        self._writer.write(encode_request_frame(api, version, self._correlation_id, CLIENT_ID, body))
-        return await answer
+        frame = encode_request_frame(api, version, self._correlation_id, CLIENT_ID, body)
+        if self._link is not None:
+            self._link.send(frame)
+            return
+        self._unsent.append(frame)
+        if self._dialling is None:
+            self._dialling = loop.create_task(self._dial())
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        reason = "the other pod closed the connection"
+    def stop(self) -> None:
+        for waiting in self._forget():
+            waiting.timer.cancel()
+        if self._dialling is not None:
+            self._dialling.cancel()
+
+    async def _dial(self) -> None:
         try:
-            while True:
-                length = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-                if not 4 <= length <= _ANSWER_MAX_BYTES or not self._waiting:
-                    reason = f"an answer of {length} bytes that nobody waits for, or cannot be one"
-                    return
-                frame = await reader.readexactly(length)
-                answer = self._waiting.popleft()
-                if not answer.done():
-                    answer.set_result(frame)
-        except (OSError, EOFError) as error:
-            reason = str(error) or reason
-        finally:
-            self._reading = None
-            self.close(reason)
+            link = await self._dialler.ask(self._pod, self._received, self._end, self._answer_timeout_s)
+        except OSError as error:
+            self._dialling = None
+            self._end(str(error) or type(error).__name__)
+            return
+        self._dialling = None
+        if link.is_closed:  # again, before this task went on: what has come since is not sent
+            self._end("the other pod closed the connection")
+            return
+        self._link = link
+        unsent, self._unsent = self._unsent, []
+        for frame in unsent:
+            link.send(frame)
 
-    def close(self, reason: str) -> None:
+    def _received(self, frame: bytes) -> None:
+        if not self._waiting:
+            self._end("an answer that nobody waits for")
+            return
+        try:
+            answer = self._waiting[0].decoded(frame)
+        except (WireError, IndexError, struct.error) as error:
+            self._end(f"an answer that cannot be read: {error}")
+            return
+        waiting = self._waiting.popleft()
+        waiting.timer.cancel()
+        waiting.told(answer)
+
+    def _end(self, reason: str) -> None:
         """No request is on its way any more, as far as this pod can tell."""
-        writer, self._writer = self._writer, None
-        reading, self._reading = self._reading, None
-        waiting: deque[asyncio.Future[Any]] = self._waiting
-        self._waiting = deque()
-        if writer is not None:
-            writer.close()
-        if reading is not None:
-            reading.cancel()
-        for answer in waiting:
-            if not answer.done():
-                answer.set_exception(ConnectionError(reason))
+        waiting = self._forget()
+        if waiting:
+            logger.warning("pod_gave_no_answer", pod=self._pod, requests=len(waiting), reason=reason)
+        for each in waiting:
+            each.timer.cancel()
+            each.told(None)
+
+    def _forget(self) -> deque[_Waiting]:
+        """Close the connection. Returns what was waiting for answers."""
+        link, self._link = self._link, None
+        waiting, self._waiting = self._waiting, deque()
+        self._unsent = []
+        if link is not None:
+            link.close()
+        return waiting

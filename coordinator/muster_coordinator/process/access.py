@@ -49,11 +49,6 @@ class ClientAccess:
 
         self.security = ListenerSecurity(self._tls, sasl, principal_of, self._look)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether clients neither log in nor use TLS."""
-        return self._tls is None and self._users is None
-
     def guard(self, handlers: Mapping[type, Handler]) -> Mapping[type, Handler]:
         """The handlers behind the checks of what clients may do. Without a file of ACLs as they are: nothing is asked
         on the way of a request."""

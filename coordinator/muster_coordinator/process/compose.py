@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ import structlog
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.listener import KafkaListeners
+from muster_coordinator.listener.pod_callers import PodCallers
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
@@ -105,10 +107,9 @@ async def _start(
     buffer_bytes = settings.peers.peer_buffer_bytes
     network = PeerNetwork(identity, events.pod_changed, buffer_bytes=buffer_bytes, endpoint=ports.peers)
     view = ClusterView(options.pod, PromisedLeaders(options.pod, partitions, network))
-    connections = PodConnections(2 * settings.shard.offsets_commit_timeout_ms / 1000)
+    connections = PodConnections(network, 2 * settings.shard.offsets_commit_timeout_ms / 1000)
     stack.callback(connections.stop)
     markers = MarkerWriter(view, partitions.shards, connections)
-    stack.callback(markers.stop)
     manager = ReplicaManager(
         partitions,
         options.data_dir,
@@ -129,9 +130,6 @@ async def _start(
         access = ClientAccess(settings, view)
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
-
-    if not access.is_plain:
-        view.refuse_transactions()  # pods ask one another over the listeners of clients, and do not log in (ADR 28)
 
     def look() -> bool:
         ports.look()
@@ -159,13 +157,15 @@ async def _start(
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
-    await _listen(options, stack, manager, network, lambda: ports.serve(api, pod, metrics, stack))
-    await _serve_clients(
-        options,
-        stack,
-        listeners,
-        lambda name: access.guard(handler_table(view, manager.shards, manager.submit_early, connections, name)),
-    )
+
+    def handlers(listener: str) -> Mapping[type, Handler]:
+        return handler_table(view, manager.shards, manager.submit_early, connections, listener)
+
+    pods = PodCallers(settings.listener, clock, handlers(""))
+    stack.callback(pods.stop)
+    serve = partial(ports.serve, api, pod, metrics, stack)
+    await _listen(options, stack, manager, network, pods.connection, serve)
+    await _serve_clients(options, stack, listeners, lambda name: access.guard(handlers(name)))
     pod.listening()
     logger.info(
         "listening",
@@ -216,12 +216,13 @@ async def _listen(
     stack: AsyncExitStack,
     manager: ReplicaManager,
     network: PeerNetwork,
+    asked: Callable[[], asyncio.Protocol],
     serve: Callable[[], Awaitable[None]],
 ) -> None:
     """Other pods first, clients last."""
     host = options.advertise[0]
     try:
-        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port))
+        await network.start(manager, options.peer_listen, lambda port: options.peer_advertise or (host, port), asked)
         stack.push_async_callback(network.stop)
         await serve()
     except OSError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.peers.asking import Asking
+from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests.refusals import refusal
 
 
@@ -20,3 +22,13 @@ class Asked:
 
     def refuse(self, code: ErrorCode) -> None:
         self.got.append(refusal(self.request, code))
+
+
+class Nowhere:
+    """A network on which no other pod can be reached."""
+
+    async def ask(self, pod: str, *_: Any) -> Asking:
+        raise ConnectionError(f"the address of {pod} is not known")
+
+
+NO_PODS = PodConnections(Nowhere(), answer_timeout_s=5)

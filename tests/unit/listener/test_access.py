@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from tests.unit.listener.asked import NO_PODS
 from tests.unit.listener.test_handlers import refuse_early
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.table import OPEN, guarded_table
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
-from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -88,9 +88,7 @@ def asked_of_a_pod(request: Any, *rights: Right, version: int = 12) -> Any:
     """The answer of the real handlers behind their guards."""
     asked = Asked(request, None, version)
     known = view()
-    table = guarded_table(
-        handler_table(known, {}, refuse_early, PodConnections(1)), lambda: acls(*rights), known.name_of
-    )
+    table = guarded_table(handler_table(known, {}, refuse_early, NO_PODS), lambda: acls(*rights), known.name_of)
     table[type(request)](request, asked)  # type: ignore[arg-type]
     (response,) = asked.got
     return response
@@ -99,8 +97,8 @@ def asked_of_a_pod(request: Any, *rights: Right, version: int = 12) -> Any:
 @pytest.mark.interpreted
 def test_every_served_request_has_a_guard_or_needs_no_right() -> None:
     known = view()
-    table = guarded_table(handler_table(known, {}, refuse_early, PodConnections(1)), lambda: acls(), known.name_of)
-    plain = handler_table(known, {}, refuse_early, PodConnections(1))
+    table = guarded_table(handler_table(known, {}, refuse_early, NO_PODS), lambda: acls(), known.name_of)
+    plain = handler_table(known, {}, refuse_early, NO_PODS)
     assert set(table) == set(plain)
     for api in APIS.values():
         decoded = get_type_hints(api.decode_request)["return"]

@@ -6,11 +6,11 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
+from tests.unit.listener.asked import NO_PODS
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
-from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -48,14 +48,14 @@ def image(*, version: int = 1, leaders: tuple[PartitionLeader, ...] = ()) -> Met
 
 def ask(view: ClusterView, request: Any, version: int = 12) -> Any:
     asked = Asked(version)
-    handler_table(view, {}, refuse_early, PodConnections(1))[type(request)](request, asked)  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, NO_PODS)[type(request)](request, asked)  # type: ignore[arg-type]
     (response,) = asked.got
     return response
 
 
 @pytest.mark.interpreted
 def test_every_served_api_decodes_to_a_request_that_has_a_handler() -> None:
-    handlers = handler_table(ClusterView(), {}, refuse_early, PodConnections(1))
+    handlers = handler_table(ClusterView(), {}, refuse_early, NO_PODS)
     for api in ALL_APIS:
         decoded = get_type_hints(api.decode_request)["return"]
         for request_type in get_args(decoded) or (decoded,):
@@ -195,7 +195,7 @@ def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
             refusals.append(code)
 
     heartbeat = m.HeartbeatRequest("g", 1, "m", None)
-    handler_table(view, {}, refuse_early, PodConnections(1))[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     view.update(image())
-    handler_table(view, {}, refuse_early, PodConnections(1))[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
+    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     assert refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]

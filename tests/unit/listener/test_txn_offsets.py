@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.pod import free_ports
-from tests.unit.listener.asked import Asked
+from tests.unit.listener.asked import NO_PODS, Asked
 from tests.unit.listener.test_handlers import refuse_early
 from tests.unit.shard.fake_world import World
 from tests.unit.transactions.harness import MarkerWriter
@@ -22,7 +21,6 @@ from muster_coordinator.listener.handlers.transactions import TransactionHandler
 from muster_coordinator.listener.handlers.txn_offsets import TxnOffsetHandlers
 from muster_coordinator.partition_numbers import TRANSACTIONS
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
@@ -34,7 +32,7 @@ IMAGE = MetadataImage(
     token=1,
     version=1,
     cluster_id="c",
-    brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", free_ports(1)[0], "pod-1")),
+    brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", 2, "pod-1")),
     offsets_partitions=1,
     leaders=(PartitionLeader(0, 0, 1), PartitionLeader(NUMBER, 0, 1)),
     topics=(DeclaredTopic("t", 1),),
@@ -61,9 +59,7 @@ class Pod:
         self.shards = {0: self.groups.shard, NUMBER: self.transactions.shard}
         group_handlers = GroupHandlers(self.view, self.shards, refuse_early)
         transaction_handlers = TransactionHandlers(self.view, self.shards, refuse_early)
-        self.handlers = TxnOffsetHandlers(
-            self.view, self.shards, group_handlers, transaction_handlers, PodConnections(answer_timeout_s=5)
-        )
+        self.handlers = TxnOffsetHandlers(self.view, self.shards, group_handlers, transaction_handlers, NO_PODS)
         for world in (self.groups, self.transactions):
             world.activate()
             self.turn(world)

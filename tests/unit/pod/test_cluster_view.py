@@ -11,7 +11,7 @@ import pytest
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader, Peer
+from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
 
@@ -189,26 +189,8 @@ def test_transactions_are_announced_until_an_image_has_no_partitions_for_them() 
     assert not view.is_current(500_002)
 
 
-def test_pods_that_cannot_ask_one_another_have_no_transactions_and_keep_the_partitions() -> None:
-    view = ClusterView()
-    view.refuse_transactions()
-    view.update(msgspec.structs.replace(IMAGE, transaction_partitions=2))
-    assert not view.has_transactions
-    assert view.partition_of_transactional_id("tx") is None
-    assert view.is_current(500_001)
-
-
 def test_pods_of_the_last_image_are_named_at_once_and_nothing_else_of_it() -> None:
     view = ClusterView()
     view.expect(IMAGE)
     assert set(view.brokers) == {broker.node_id for broker in IMAGE.brokers}
     assert (view.image, view.topics, view.partition_of("g")) == (None, {}, None)
-
-
-def test_other_pods_reach_a_pod_where_its_replicas_are_and_at_its_kafka_port() -> None:
-    view = ClusterView()
-    view.update(msgspec.structs.replace(IMAGE, peers=(Peer("pod-1", "10.0.0.7", 9641),)))
-    by_pod = {broker.pod: broker for broker in IMAGE.brokers}
-    there = view.among_pods(by_pod["pod-1"])
-    assert (there.host, there.port) == ("10.0.0.7", by_pod["pod-1"].port)
-    assert view.among_pods(by_pod["pod-2"]) == by_pod["pod-2"]

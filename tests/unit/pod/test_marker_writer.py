@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
+from tests.support.peers import PeerPod, introduce
 from tests.unit.shard.fake_world import World
 
 from muster_coordinator.errors import ErrorCode
@@ -15,12 +16,12 @@ from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.marker_writer import MarkerWriter
-from muster_coordinator.pod.pod_connections import PodConnections
+from muster_coordinator.pod.pod_connections import PodConnections, PodDialler
 from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLeader
 from muster_coordinator.requests.cluster import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
 from muster_coordinator.shard.shard import Shard
-from muster_coordinator.wire.framing import encode_response_frame, read_header
+from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
 
 NUMBER = TRANSACTIONS.first + 1
 REQUEST = MarkersToWrite("tx", 17, 7, 3, True, 2, ((OFFSETS.name, (0, 1)),))
@@ -53,32 +54,39 @@ class OtherPod:
         self.asked: list[WriteTxnMarkersRequest] = []
         self.connections = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connection(self) -> asyncio.Protocol:
         self.connections += 1
-        try:
-            while True:
-                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                header = read_header(frame)
-                request: Any = header.api.decode_request(header, frame, "/127.0.0.1")
-                self.asked.append(request)
-                if self.code is None:
-                    return
-                ((marker),) = request.markers
-                topics = tuple((t, tuple((p, self.code) for p in ps)) for t, ps in marker.topics)
-                body = header.api.encode_response(
-                    header.api_version, WriteTxnMarkersResponse(((marker.producer_id, topics),))
-                )
-                writer.write(encode_response_frame(header.api, header.api_version, header.correlation_id, body))
-        except asyncio.IncompleteReadError:
-            pass
-        finally:
-            writer.close()
+        return Answering(self)
+
+
+class Answering(asyncio.Protocol):
+    def __init__(self, pod: OtherPod) -> None:
+        self._pod = pod
+        self._reader = FrameReader(1 << 20)
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            header = read_header(frame)
+            request: Any = header.api.decode_request(header, frame, "/127.0.0.1")
+            self._pod.asked.append(request)
+            if self._pod.code is None:
+                self._transport.close()
+                return
+            ((marker),) = request.markers
+            topics = tuple((t, tuple((p, self._pod.code) for p in ps)) for t, ps in marker.topics)
+            answer = WriteTxnMarkersResponse(((marker.producer_id, topics),))
+            body = header.api.encode_response(header.api_version, answer)
+            frame = encode_response_frame(header.api, header.api_version, header.correlation_id, body)
+            self._transport.write(frame)
 
 
 class Pod:
     """It leads a transaction partition and offsets partition 0; another pod leads offsets partition 1."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, dialler: PodDialler) -> None:
         self.events = Events()
         self.world = World(GroupCoordinator(GroupConfig(), ClusterView(), lambda: "x"))
         self.world.activate()
@@ -88,13 +96,13 @@ class Pod:
             token=1,
             version=1,
             cluster_id="c",
-            brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", port, "pod-1")),
+            brokers=(Broker(0, "127.0.0.1", 1, "pod-0"), Broker(1, "127.0.0.1", 2, "pod-1")),
             offsets_partitions=2,
             leaders=(PartitionLeader(0, 0, 1), PartitionLeader(1, 1, 1)),
         )
         self.view.update(self.image)
         self.shards: dict[int, Shard] = {0: self.world.shard, NUMBER: self.events}  # type: ignore[dict-item]
-        self.connections = PodConnections(answer_timeout_s=20)
+        self.connections = PodConnections(dialler, answer_timeout_s=20)
         self.writer = MarkerWriter(self.view, self.shards, self.connections)
 
     async def attempt(self) -> dict[int, int]:
@@ -111,14 +119,16 @@ class Pod:
 
 @pytest_asyncio.fixture
 async def other() -> AsyncIterator[tuple[OtherPod, Pod]]:
-    there = OtherPod()
-    server = await asyncio.start_server(there.serve, "127.0.0.1", 0)
-    pod = Pod(server.sockets[0].getsockname()[1])
-    yield there, pod
-    pod.writer.stop()
+    here, there = PeerPod("pod-0"), PeerPod("pod-1")
+    answering = OtherPod()
+    await here.start()
+    await there.start(asked=answering.connection)
+    introduce(here, there)
+    pod = Pod(here.network)
+    yield answering, pod
     pod.connections.stop()
-    server.close()
-    await server.wait_closed()
+    await here.network.stop()
+    await there.network.stop()
 
 
 async def test_marker_goes_to_the_shard_here_and_to_the_pod_that_leads(other: tuple[OtherPod, Pod]) -> None:

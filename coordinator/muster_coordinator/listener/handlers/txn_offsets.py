@@ -9,7 +9,6 @@ Source: CoordinatorPartitionWriter#maybeStartTransactionVerification, AddPartiti
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -20,13 +19,13 @@ from muster_coordinator.listener.handlers.groups import GroupHandlers
 from muster_coordinator.listener.handlers.transactions import TransactionHandlers
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
-from muster_coordinator.pod.pod_connections import PodConnections, PodUnreachableError
-from muster_coordinator.podapi.image import Broker
+from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests.groups import TxnOffsetCommitRequest
 from muster_coordinator.requests.transactions import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
 )
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
@@ -59,7 +58,6 @@ class TxnOffsetHandlers:
         self._groups = groups
         self._transactions = transactions
         self._connections = connections
-        self._asking: set[asyncio.Task[None]] = set()
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, answer: Answer) -> None:
         """Without transaction partitions the cluster has no coordinator to ask: one elsewhere writes the markers."""
@@ -91,23 +89,8 @@ class TxnOffsetHandlers:
         elif leader is None:
             asked.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            task = asyncio.get_running_loop().create_task(
-                self._ask_there(self._view.among_pods(leader), question, asked)
-            )
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
-
-    async def _ask_there(self, leader: Broker, question: AddPartitionsRequest, asked: _Asked) -> None:
-        body = k24.encode_request(_VERSION, AddPartitionsToTxnRequest((question,)))
-        try:
-            response = await self._connections.ask(leader, k24.API, _VERSION, body, k24.decode_response)
-        except PodUnreachableError:
-            asked.refuse(ErrorCode.NETWORK_EXCEPTION)
-            return
-        if len(response.transactions) == 1:
-            asked.answer(response.transactions[0])
-        else:
-            asked.refuse(ErrorCode(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
+            body = k24.encode_request(_VERSION, AddPartitionsToTxnRequest((question,)))
+            self._connections.ask(leader.pod, k24.API, _VERSION, body, k24.decode_response, asked.answered_there)
 
     def told(self, asked: _Asked, code: int) -> None:
         """The coordinator has answered. The commit goes to the shard of then: what another leadership of the partition
@@ -141,6 +124,15 @@ class _Asked:
 
     def refuse(self, code: ErrorCode) -> None:
         self._told(code)
+
+    def answered_there(self, response: AddPartitionsToTxnResponse | None) -> None:
+        """The coordinator is in another pod. None: that gave no answer."""
+        if response is None:
+            self.refuse(ErrorCode.NETWORK_EXCEPTION)
+        elif len(response.transactions) == 1:
+            self.answer(response.transactions[0])
+        else:
+            self.refuse(ErrorCode(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _refusal(code: int, version: int) -> ErrorCode:
