@@ -56,7 +56,7 @@ class ClusterFacts:
 
     def is_away_for_long(self, pod: PodView) -> bool:
         """Whether the operator gives the pod up and creates its replicas on other pods."""
-        return is_away_for_long(pod, self.replace_after_s)
+        return not pod.is_up and 0 < self.replace_after_s <= pod.steady_s
 
     @property
     def all_answer(self) -> bool:
@@ -68,8 +68,3 @@ class ClusterFacts:
         """Whether a pod is missing, is about to go, or came or went a short time ago."""
         pods = self.pods.values()
         return len(pods) < self.declared or any(pod.outdated or pod.draining or self.is_young(pod) for pod in pods)
-
-
-def is_away_for_long(pod: PodView, replace_after_s: float) -> bool:
-    """Whether the pod has been away for `replace_after_s` seconds; never if that is 0."""
-    return not pod.is_up and 0 < replace_after_s <= pod.steady_s

@@ -25,7 +25,6 @@ from muster_operator.api.models import (
     PartitionState,
 )
 from muster_operator.plan.actions import PublishMetadata
-from muster_operator.plan.cluster_facts import is_away_for_long
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
 
 
@@ -88,12 +87,13 @@ def _image(
 
 
 def _brokers(seen: Observation, cluster: CoordinatorCluster) -> tuple[Broker, ...]:
-    """The pods that clients are told of: all that the operator has not given up, also while they are down. A client of
-    librdkafka that remembers a coordinator on a pod which Metadata names no more waits for it for good, past all its
-    time-outs (https://github.com/confluentinc/librdkafka/issues/5511).
+    """The pods that clients are told of: also those that are down, for `rebalanceAfter`. A client of librdkafka that
+    remembers a coordinator on a pod which Metadata names no more waits for it for good, past all its time-outs
+    (https://github.com/confluentinc/librdkafka/issues/5511). Not for longer, as with Kafka's
+    broker.session.timeout.ms of 9 s: Kafka's commands ask every pod that is named, and fail where one is down.
     """
-    replace_after_s = parse_duration(cluster.spec.failover.replace_after)
-    away = {pod.node_id for pod in seen.pods if is_away_for_long(pod, replace_after_s)}
+    told_s = parse_duration(cluster.spec.failover.rebalance_after)
+    away = {pod.node_id for pod in seen.pods if not pod.is_up and pod.steady_s >= told_s}
     before = seen.image.brokers if seen.image is not None else ()
     told = {each.node_id: each for each in before if each.node_id < cluster.spec.pods}
     told.update({pod.node_id: _broker(pod) for pod in seen.pods if ":" in pod.kafka_address})
