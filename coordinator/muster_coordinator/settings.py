@@ -57,6 +57,21 @@ def _check_client_auth(text: str) -> None:
         raise ValueError("none, requested or required is needed")
 
 
+def _check_key_url(text: str) -> None:
+    if text and not text.startswith(("https://", "file:///")):
+        raise ValueError("https://... or file:///... is needed")
+
+
+def _check_name(text: str) -> None:
+    if not text:
+        raise ValueError("a name is needed")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Texts between commas."""
+    return tuple([part.strip() for part in text.split(",") if part.strip()])
+
+
 def _check_path(text: str) -> None:
     if text and not text.startswith("/"):
         raise ValueError("an absolute path is needed")
@@ -182,7 +197,8 @@ class SaslSettings:
     """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them."""
 
     sasl_enabled_mechanisms: str = _text("sasl.enabled.mechanisms", parse_mechanisms)
-    """SASL mechanisms between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`. PLAIN needs TLS."""
+    """SASL mechanisms between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`. The last two need
+    TLS."""
 
     users_file: str = _path()
     """An absolute path: the users, as [access.md](access.md) describes them, read again when the file changes. A user
@@ -206,6 +222,38 @@ class SaslSettings:
 
     login_timeout_ms: int = _setting(10_000, None, 1000, 600_000)
     """Longest login (ms); the connection of a longer one is closed."""
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """Tokens of OAUTHBEARER: JSON Web Tokens of an identity provider."""
+
+    sasl_oauthbearer_jwks_endpoint_url: str = _text("sasl.oauthbearer.jwks.endpoint.url", _check_key_url)
+    """Where the keys are that sign tokens, a JSON Web Key Set: `https://...`, or `file:///...`, which is read again
+    when it changes. OAUTHBEARER needs it."""
+
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+        3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 1000
+    )
+    """How old (ms) keys from `https://...` become before they are read again. While that fails the old ones count."""
+
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _setting(
+        10_000, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 100, 600_000
+    )
+    """Pause (ms) between two attempts to read the keys, when one failed or a token names an unknown key; also how long
+    an attempt takes at most."""
+
+    sasl_oauthbearer_expected_audience: str = _text("sasl.oauthbearer.expected.audience", parse_names)
+    """Audiences between commas: a token must name one of them (`aud`). Empty: only tokens without any are taken."""
+
+    sasl_oauthbearer_expected_issuer: str = _text("sasl.oauthbearer.expected.issuer", str)
+    """The issuer that a token must name (`iss`). Empty: any."""
+
+    sasl_oauthbearer_clock_skew_seconds: int = _setting(30, "sasl.oauthbearer.clock.skew.seconds", 0, 3600)
+    """How far (seconds) the provider's clock may be off."""
+
+    sasl_oauthbearer_sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", _check_name, "sub")
+    """Which claim of a token has the name of the user."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +282,7 @@ class CoordinatorSettings:
     groups: GroupConfig = field(default_factory=GroupConfig)
     tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings = field(default_factory=SaslSettings)
+    tokens: TokenSettings = field(default_factory=TokenSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
 

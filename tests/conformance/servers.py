@@ -9,11 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import acls, logins
+from tests.conformance import acls, logins, token_logins
 from tests.conformance.session import KAFKA, MUSTER, Server
+from tests.support.certificates import unchecked_context
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.pod import SoloPod
+
+from muster_coordinator.security.tls import TlsFiles
+from muster_coordinator.security.users import OAUTHBEARER
 
 PARTITIONS = 5
 """Of each of the two internal topics."""
@@ -55,13 +59,19 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
         directory.mkdir(parents=True, exist_ok=True)
         acls.write_none(acl_file)
         settings["muster.acls.file"] = str(acl_file)
-    if logins.MECHANISMS in more:
+    tls: TlsFiles | None = None
+    if more.get(logins.MECHANISMS) == OAUTHBEARER:
+        directory.mkdir(parents=True, exist_ok=True)
+        tls, keys = token_logins.write(directory)
+        broker_settings |= keys
+        settings |= keys | {"muster.listener.tls.dir": str(tls.certificate.parent)}
+    elif logins.MECHANISMS in more:
         users = directory / "users.json"
         directory.mkdir(parents=True, exist_ok=True)
         logins.write(users)
         settings["muster.users.file"] = str(users)
     async with (
-        KafkaBroker(directory / "kafka", broker_settings, TOPICS, version) as broker,
+        KafkaBroker(directory / "kafka", broker_settings, TOPICS, version, tls) as broker,
         SoloPod(
             directory / "muster" / "data",
             PARTITIONS,
@@ -73,8 +83,10 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
         if coordinates:
             await _await_transactions(broker.port)
         if logins.MECHANISMS in more:
-            await logins.create(broker.port)
-            yield Server(KAFKA, broker.sasl_port, 0), Server(MUSTER, pod.kafka_port, 0)
+            if tls is None:
+                await logins.create(broker.port)
+            context = unchecked_context(None) if tls is not None else None
+            yield Server(KAFKA, broker.sasl_port, 0, tls=context), Server(MUSTER, pod.kafka_port, 0, tls=context)
             return
         kafka, muster = await server_at(KAFKA, broker.port), await server_at(MUSTER, pod.kafka_port)
         if AUTHORIZER in more:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import uuid
 from collections.abc import Callable, Coroutine
@@ -30,13 +31,14 @@ UNREADABLE = "an answer that kio cannot read"
 @dataclass(frozen=True)
 class Server:
     """`kind`: KAFKA or MUSTER. `names` are texts that differ between servers by nature, and what to call them.
-    `topic_ids`: by name."""
+    `topic_ids`: by name. `tls`: its certificates, if it has TLS."""
 
     kind: str
     port: int
     node_id: int
     names: dict[str, str] = field(default_factory=dict)
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
 
 
 @dataclass
@@ -169,7 +171,7 @@ class Session:
         return step
 
     async def _connect(self) -> KafkaClient:
-        client = await KafkaClient.connect(self.server.port)
+        client = await KafkaClient.connect(self.server.port, tls=self.server.tls)
         self._clients.append(client)
         return client
 

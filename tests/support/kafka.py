@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
+import ssl
 import struct
 from collections.abc import Sequence
 from types import ModuleType
@@ -33,8 +34,8 @@ class KafkaClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, port: int, host: str = "127.0.0.1") -> KafkaClient:
-        return cls(*await asyncio.open_connection(host, port))
+    async def connect(cls, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> KafkaClient:
+        return cls(*await asyncio.open_connection(host, port, ssl=tls))
 
     async def close(self) -> None:
         self.writer.close()

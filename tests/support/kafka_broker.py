@@ -16,6 +16,8 @@ from bench.builds import KAFKA_VERSION, BenchError, MissingTool, kafka_directory
 from tests.support.kafka import KafkaClient, schema
 from tests.support.pod import free_ports
 
+from muster_coordinator.security.tls import TlsFiles
+
 START_TIMEOUT_S = 180.0
 TOOL_TIMEOUT_S = 120.0
 POLL_S = 0.1
@@ -24,8 +26,10 @@ HEAP = "-Xmx512m"
 JVM_FLAGS = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 MECHANISMS = "sasl.enabled.mechanisms"
-"""With this setting the broker has a second listener, on which clients log in by SCRAM."""
+"""With this setting the broker has a second listener, on which clients log in."""
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+TOKENS = "org.apache.kafka.common.security.oauthbearer"
+TOKEN_KEYS = "sasl.oauthbearer.jwks.endpoint.url"
 
 PROPERTIES = {
     "process.roles": "broker,controller",
@@ -85,7 +89,8 @@ async def run_tool(*arguments: str, timeout_s: float = TOOL_TIMEOUT_S, version: 
 
 
 class KafkaBroker:
-    """`settings` are broker properties beside those that a single node needs; `topics` are created at the start."""
+    """`settings` are broker properties beside those that a single node needs; `topics` are created at the start.
+    `tls`: certificates of the listener with logins."""
 
     def __init__(
         self,
@@ -93,8 +98,10 @@ class KafkaBroker:
         settings: Mapping[str, str],
         topics: Mapping[str, int],
         version: str = KAFKA_VERSION,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.version = version
+        self._tls = tls
         self.directory = directory
         self.data_dir = directory / "kafka"
         self.settings = settings
@@ -128,7 +135,7 @@ class KafkaBroker:
             assert code == 0, output
         with (self.directory / "kafka.log").open("ab") as log:
             self.process = subprocess.Popen(
-                java("kafka.Kafka", str(properties), version=self.version),
+                java(*self._flags(), "kafka.Kafka", str(properties), version=self.version),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -146,11 +153,32 @@ class KafkaBroker:
             "log.dirs": str(self.data_dir),
         }
         if self.sasl_port:
-            values["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
-            values["listener.security.protocol.map"] += ",SASL_PLAINTEXT:SASL_PLAINTEXT"
-            for mechanism in self.settings[MECHANISMS].lower().split(","):
-                values[f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"] = SCRAM_LOGIN
+            values |= self._login_properties(values)
         return "".join(f"{name}={value}\n" for name, value in (values | dict(self.settings)).items())
+
+    def _login_properties(self, values: Mapping[str, str]) -> dict[str, str]:
+        protocol = "SASL_PLAINTEXT" if self._tls is None else "SASL_SSL"
+        found = {
+            "listeners": f"{values['listeners']},{protocol}://127.0.0.1:{self.sasl_port}",
+            "listener.security.protocol.map": f"{values['listener.security.protocol.map']},{protocol}:{protocol}",
+        }
+        for mechanism in self.settings[MECHANISMS].lower().split(","):
+            prefix = f"listener.name.{protocol.lower()}.{mechanism}"
+            found[f"{prefix}.sasl.jaas.config"] = SCRAM_LOGIN
+            if mechanism == "oauthbearer":
+                found[f"{prefix}.sasl.jaas.config"] = f"{TOKENS}.OAuthBearerLoginModule required;"
+                handler = f"{TOKENS}.OAuthBearerValidatorCallbackHandler"
+                found[f"{prefix}.sasl.server.callback.handler.class"] = handler
+        if self._tls is not None:
+            pair = self.directory / "server.pem"
+            pair.write_bytes(self._tls.key.read_bytes() + self._tls.certificate.read_bytes())
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pair)}
+        return found
+
+    def _flags(self) -> list[str]:
+        """The broker reads keys only from where its command line says."""
+        keys = self.settings.get(TOKEN_KEYS)
+        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"] if keys else []
 
     async def _wait_until_ready(self) -> None:
         async with asyncio.timeout(START_TIMEOUT_S):

@@ -25,9 +25,15 @@ from muster_coordinator.wire.framing import FrameReader, read_header
 logger = structlog.get_logger(__name__)
 
 
-def nobody(_transport: asyncio.BaseTransport) -> str:
+def peer_host(transport: asyncio.BaseTransport) -> str:
+    """The client's address as `normal_host` writes it, "" if the connection has none."""
+    peer = transport.get_extra_info("peername")
+    return normal_host(peer[0]) if peer else ""
+
+
+def nobody(transport: asyncio.BaseTransport) -> Identity:
     """Who a client is that nobody asks."""
-    return ANONYMOUS
+    return Identity(ANONYMOUS, peer_host(transport))
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -37,10 +43,10 @@ class KafkaConnection(asyncio.Protocol):
         self,
         state: ServerState,
         handlers: Mapping[type, Handler],
-        principal_of: Callable[[asyncio.BaseTransport], str] = nobody,
+        identity_of: Callable[[asyncio.BaseTransport], Identity] = nobody,
         session: EndingSession | None = None,
     ) -> None:
-        """`principal_of`: who the client is; raises NoPrincipalError for who is not let in. `session`: if the client is
+        """`identity_of`: who the client is; raises NoPrincipalError for who is not let in. `session`: if the client is
         not known for ever."""
         self._state = state
         self._handlers = handlers
@@ -52,7 +58,7 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._max_in_flight = state.settings.max_in_flight_requests
         self._host = ""  # Java's InetAddress text
-        self._principal_of = principal_of
+        self._identity_of = identity_of
         self.identity = Identity(ANONYMOUS, "")
         self._has_tls = False
         self.session = session
@@ -74,7 +80,7 @@ class KafkaConnection(asyncio.Protocol):
         self._has_tls = transport.get_extra_info("sslcontext") is not None
         self._state.opened(self)
         try:
-            self.identity = Identity(self._principal_of(transport), normal_host(peer[0]) if peer else "")
+            self.identity = self._identity_of(transport)
         except NoPrincipalError as error:
             self._reject("no_principal", error)
 

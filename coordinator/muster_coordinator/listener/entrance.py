@@ -24,7 +24,7 @@ from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests.refusals import has_refusal, refusal
 from muster_coordinator.security.identity import Identity, normal_host
-from muster_coordinator.security.sasl import Mechanism, SaslError, Work
+from muster_coordinator.security.sasl import LaterError, Mechanism, SaslError, Work
 from muster_coordinator.wire import k17_sasl_handshake, k18_api_versions, k36_sasl_authenticate
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.errors import UnsupportedRequestError, WireError
@@ -34,8 +34,8 @@ logger = structlog.get_logger(__name__)
 
 _LENGTH = struct.Struct(">i")
 
-Welcome = Callable[[Identity, str], asyncio.Protocol]
-"""Makes what takes the connection over: (who it is, by which mechanism)."""
+Welcome = Callable[[Identity, int | None], asyncio.Protocol]
+"""Makes what takes the connection over: (who it is, how long (ms) that counts; None: as long as it lasts)."""
 
 
 class _Expected(Enum):
@@ -233,24 +233,27 @@ class Entrance(asyncio.Protocol):
         hashing.add_done_callback(hashed)
 
     def _answer_token(self, header: RequestHeader, token: bytes, error: SaslError | None) -> None:
+        if isinstance(error, LaterError):
+            raise _RefusedError("login", str(error))
         if error is not None:
             code = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
             text = told(error, self._mechanism_name, again=False)
             raise _RefusedError("login", str(error), _frame(header, w.SaslAuthenticateResponse(code, text)))
         assert self._mechanism is not None
-        lifetime_ms = self._sasl.lifetime_ms if self._mechanism.user is not None else 0
-        self._write(_frame(header, w.SaslAuthenticateResponse(0, "", token, lifetime_ms)))
-        self._let_in()
+        lifetime_ms = self._sasl.lifetime_ms(self._mechanism) if self._mechanism.user is not None else None
+        self._write(_frame(header, w.SaslAuthenticateResponse(0, "", token, lifetime_ms or 0)))
+        self._let_in(lifetime_ms)
 
     def _answer_bare(self, token: bytes, error: SaslError | None) -> None:
         """A client of a handshake of version 0 is not told why it is refused."""
         if error is not None:
             raise _RefusedError("login", str(error))
-        if token or self._mechanism_name == "PLAIN":
+        assert self._mechanism is not None
+        if token or self._mechanism.user is not None:
             self._write(_LENGTH.pack(len(token)) + token)
-        self._let_in()
+        self._let_in(self._sasl.lifetime_ms(self._mechanism))
 
-    def _let_in(self) -> None:
+    def _let_in(self, lifetime_ms: int | None) -> None:
         """If all tokens are there: another protocol takes the connection over, with what the client has sent since."""
         user = self._mechanism.user if self._mechanism is not None else None
         transport = self._transport
@@ -260,7 +263,7 @@ class Entrance(asyncio.Protocol):
         self._leave()
         self._socket = None
         self._state.handed_over(self)
-        protocol = self._welcome(Identity(f"User:{user}", self._address), self._mechanism_name)
+        protocol = self._welcome(Identity(f"User:{user}", self._address, self._mechanism_name), lifetime_ms)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         transport.resume_reading()

@@ -26,12 +26,12 @@ CLOSING_MS = 5000
 
 @dataclass(frozen=True)
 class ListenerSecurity:
-    """How clients say who they are. `tls`, `sasl`: None: without. `principal_of`: who the client of a connection is,
+    """How clients say who they are. `tls`, `sasl`: None: without. `identity_of`: who the client of a connection is,
     without SASL. `look` looks for files that have changed, and returns whether there may be other users."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
-    principal_of: Callable[[asyncio.BaseTransport], str] = nobody
+    identity_of: Callable[[asyncio.BaseTransport], Identity] = nobody
     look: Callable[[], bool] = lambda: False
 
 
@@ -79,16 +79,16 @@ class KafkaListeners:
         """What a new connection begins with."""
         sasl, state = self._security.sasl, self.state
         if sasl is None:
-            return KafkaConnection(state, handlers, self._security.principal_of)
+            return KafkaConnection(state, handlers, self._security.identity_of)
 
-        def welcome(identity: Identity, mechanism: str) -> asyncio.Protocol:
-            def principal_of(_transport: asyncio.BaseTransport) -> str:
-                return identity.principal
+        def welcome(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
+            def known(_transport: asyncio.BaseTransport) -> Identity:
+                return identity
 
-            if not sasl.lifetime_ms:
-                return KafkaConnection(state, handlers, principal_of)
-            session = Session(sasl, identity, mechanism, handlers, state.clock.monotonic_ms())
-            return KafkaConnection(state, session.handlers, principal_of, session)
+            if lifetime_ms is None:
+                return KafkaConnection(state, handlers, known)
+            session = Session(sasl, identity, lifetime_ms, handlers, state.clock.monotonic_ms())
+            return KafkaConnection(state, session.handlers, known, session)
 
         return Entrance(state, sasl, handlers, welcome)
 

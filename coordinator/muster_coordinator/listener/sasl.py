@@ -11,16 +11,23 @@ from muster_coordinator.security.identity import Identity
 from muster_coordinator.security.plain import PlainServer
 from muster_coordinator.security.sasl import Mechanism, SaslError
 from muster_coordinator.security.scram import HASHES, ScramServer
-from muster_coordinator.security.users import PLAIN, Users, parse_mechanisms
+from muster_coordinator.security.users import OAUTHBEARER, PLAIN, Users, parse_mechanisms
 from muster_coordinator.settings import SaslSettings
+from muster_coordinator.shard.ports import Clock
 
 
 class Sasl:
-    """`users` gives those of this moment. Passwords are hashed in a thread of its own, one after the other."""
+    """`users` gives those of this moment, `by_token` begins a login by OAUTHBEARER. Passwords are hashed in a thread of
+    its own, one after the other."""
 
-    def __init__(self, settings: SaslSettings, users: Callable[[], Users]) -> None:
+    def __init__(
+        self,
+        settings: SaslSettings,
+        users: Callable[[], Users],
+        clock: Clock,
+        by_token: Callable[[], Mechanism] | None = None,
+    ) -> None:
         self.mechanisms = parse_mechanisms(settings.sasl_enabled_mechanisms)
-        self.lifetime_ms = settings.connections_max_reauth_ms
         self.max_receive_bytes = settings.sasl_server_max_receive_size
         self.login_timeout_ms = settings.login_timeout_ms
         self.admission = Admission(
@@ -30,17 +37,32 @@ class Sasl:
         )
         self.hashing = ThreadPoolExecutor(1, thread_name_prefix="passwords")
         self._users = users
+        self._clock = clock
+        self._by_token = by_token
+        self._reauth_ms = settings.connections_max_reauth_ms
 
     def start(self, mechanism: str) -> Mechanism:
         """A login by one of `mechanisms`."""
+        if mechanism == OAUTHBEARER and self._by_token is not None:
+            return self._by_token()
         if mechanism == PLAIN:
             return PlainServer(lambda name: self._users().any(name))
         return ScramServer(
             HASHES[mechanism], lambda name: self._users().scram(name, mechanism), secrets.token_urlsafe(24)
         )
 
+    def lifetime_ms(self, login: Mechanism) -> int | None:
+        """How long (ms) the client of this login is known from now on; None: as long as its connection lasts. Source:
+        SaslServerAuthenticator.ReauthInfo."""
+        if login.ends_ms is None:
+            return self._reauth_ms or None
+        rest_ms = max(0, login.ends_ms - self._clock.wall_ms())
+        return min(rest_ms, self._reauth_ms) if self._reauth_ms else rest_ms
+
     def knows(self, identity: Identity) -> bool:
-        """Whether there is still such a user."""
+        """Whether there is still such a user. Who came by a token is known to the provider, until the token ends."""
+        if identity.mechanism in ("", OAUTHBEARER):
+            return True
         return identity.principal.removeprefix("User:") in self._users()
 
 

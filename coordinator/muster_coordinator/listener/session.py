@@ -12,26 +12,28 @@ from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.security.identity import Identity
-from muster_coordinator.security.sasl import Mechanism, SaslError
+from muster_coordinator.security.sasl import LaterError, Mechanism, SaslError
 
 
 class Session:
-    """One for each connection whose session ends, which it does `Sasl.lifetime_ms` after each login. Then only a
-    handshake is answered: a client may let an idle connection run out, and say again who it is before its next request.
+    """One for each connection whose session ends, which it does `lifetime_ms` after the login. Then only a handshake is
+    answered: a client may let an idle connection run out, and say again who it is before its next request.
 
-    `handlers` are those of the connection as long as the session lasts.
+    `handlers` are those that the connection begins with.
     """
 
     def __init__(
-        self, sasl: Sasl, identity: Identity, mechanism: str, handlers: Mapping[type, Handler], now_ms: int
+        self, sasl: Sasl, identity: Identity, lifetime_ms: int, handlers: Mapping[type, Handler], now_ms: int
     ) -> None:
         self._sasl = sasl
         self._identity = identity
-        self._mechanism_name = mechanism
+        self._mechanism_name = identity.mechanism
         self._closing: dict[type, Handler] = dict.fromkeys(handlers, _close)
         self._plain = handlers[w.SaslHandshakeRequest]
-        self.handlers: Mapping[type, Handler] = {**handlers, w.SaslHandshakeRequest: self._handshake}
-        self._ends_ms = now_ms + sasl.lifetime_ms
+        self._open: Mapping[type, Handler] = {**handlers, w.SaslHandshakeRequest: self._handshake}
+        self._over: Mapping[type, Handler] = {**self._closing, w.SaslHandshakeRequest: self._handshake}
+        self.handlers = self._open if lifetime_ms else self._over
+        self._ends_ms = now_ms + lifetime_ms
         self._now_ms = now_ms
         self._may_again = True  # once between two looks, so about once a second as in Kafka (KafkaChannel)
         self._mechanism: Mechanism | None = None
@@ -44,7 +46,7 @@ class Session:
         if self._is_refused:
             connection.close()
         elif now_ms >= self._ends_ms and self._mechanism is None:
-            connection.serve({**self._closing, w.SaslHandshakeRequest: self._handshake})
+            connection.serve(self._over)
 
     def _handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
         if not self._may_again:
@@ -95,17 +97,23 @@ class Session:
             exchange.answer(w.SaslAuthenticateResponse(0, "", token))
             return
         if f"User:{user}" != self._identity.principal:
-            self._refuse(exchange, SaslError("another user", "Cannot change principals during re-authentication"))
+            before = self._identity.principal.removeprefix("User:")
+            text = f"Cannot change principals during re-authentication from User.{before}: User.{user}"
+            self._refuse(exchange, SaslError("another user", text))
             return
+        lifetime_ms = self._sasl.lifetime_ms(self._mechanism) or 0
         self._mechanism = None
-        self._ends_ms = self._now_ms + self._sasl.lifetime_ms
-        exchange.connection.serve(self.handlers)
-        exchange.answer(w.SaslAuthenticateResponse(0, "", token, self._sasl.lifetime_ms))
+        self._ends_ms = self._now_ms + lifetime_ms
+        exchange.connection.serve(self._open if lifetime_ms else self._over)
+        exchange.answer(w.SaslAuthenticateResponse(0, "", token, lifetime_ms))
 
     def _refuse(self, exchange: Exchange, error: SaslError) -> None:
         """After a while, in which every other request closes the connection; then it has a moment to read this."""
         connection = exchange.connection
         connection.serve(self._closing)
+        if isinstance(error, LaterError):
+            connection.close()
+            return
         delay_ms = self._sasl.admission.failed(self._identity.host, self._now_ms)
         text = told(error, self._mechanism_name, again=True)
 

@@ -8,21 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from muster_coordinator.listener.access.table import guarded_table
+from muster_coordinator.listener.connection import peer_host
 from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.security.acl_file import parse_acls
 from muster_coordinator.security.acls import Authorizer
-from muster_coordinator.security.identity import ANONYMOUS, parse_principals
+from muster_coordinator.security.identity import ANONYMOUS, Identity, parse_principals
 from muster_coordinator.security.principal_mapping import distinguished_name, parse_mapping
 from muster_coordinator.security.tls import Tls, TlsFiles, server_context
-from muster_coordinator.security.users import PLAIN, Users, parse_mechanisms, parse_users
+from muster_coordinator.security.users import OAUTHBEARER, PLAIN, Users, parse_mechanisms, parse_users
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
 from muster_coordinator.settings import CoordinatorSettings
+from muster_coordinator.shard.ports import Clock
+
+if TYPE_CHECKING:
+    from muster_coordinator.process.token_logins import TokenLogins
 
 _T = TypeVar("_T")
 
@@ -32,22 +37,31 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 class ClientAccess:
     """`security` is for the listeners."""
 
-    def __init__(self, settings: CoordinatorSettings, view: ClusterView) -> None:
+    def __init__(self, settings: CoordinatorSettings, view: ClusterView, clock: Clock) -> None:
         """Reads the files. Raises SecurityFileError, TlsError."""
         self._view = view
         self._acls = _acls(settings)
         self._users = _users(settings)
         self._tls = _tls(settings)
-        users = self._users
-        sasl = Sasl(settings.sasl, lambda: users.value) if users is not None else None
+        self._tokens = _tokens(settings)
         mapping = parse_mapping(settings.tls.ssl_principal_mapping_rules)
 
-        def principal_of(transport: asyncio.BaseTransport) -> str:
+        def identity_of(transport: asyncio.BaseTransport) -> Identity:
             """A client without a certificate is anonymous, as in Kafka (DefaultKafkaPrincipalBuilder)."""
             certificate = transport.get_extra_info("peercert")
-            return f"User:{mapping(distinguished_name(certificate))}" if certificate else ANONYMOUS
+            principal = f"User:{mapping(distinguished_name(certificate))}" if certificate else ANONYMOUS
+            return Identity(principal, peer_host(transport))
 
-        self.security = ListenerSecurity(self._tls, sasl, principal_of, self._look)
+        self.security = ListenerSecurity(self._tls, self._sasl(settings, clock), identity_of, self._look)
+
+    async def start(self) -> None:
+        """Before clients come."""
+        if self._tokens is not None:
+            await self._tokens.start()
+
+    async def stop(self) -> None:
+        if self._tokens is not None:
+            await self._tokens.stop()
 
     def guard(self, handlers: Mapping[type, Handler]) -> Mapping[type, Handler]:
         """The handlers behind the checks of what clients may do. Without a file of ACLs as they are: nothing is asked
@@ -57,12 +71,25 @@ class ClientAccess:
             return handlers
         return guarded_table(handlers, lambda: acls.value, self._view.name_of)
 
+    def _sasl(self, settings: CoordinatorSettings, clock: Clock) -> Sasl | None:
+        if not settings.sasl.sasl_enabled_mechanisms:
+            return None
+        users, tokens = self._users, self._tokens
+        return Sasl(
+            settings.sasl,
+            (lambda: users.value) if users is not None else Users,
+            clock,
+            tokens.login if tokens is not None else None,
+        )
+
     def _look(self) -> bool:
         """Read the files that have changed; returns whether there may be other users."""
         if self._acls is not None:
             self._acls.look()
         if self._tls is not None:
             self._tls.look()
+        if self._tokens is not None:
+            self._tokens.look()
         return self._users is not None and self._users.look()
 
 
@@ -80,13 +107,26 @@ def _acls(settings: CoordinatorSettings) -> WatchedFile[Authorizer] | None:
 
 def _users(settings: CoordinatorSettings) -> WatchedFile[Users] | None:
     sasl = settings.sasl
-    if not sasl.sasl_enabled_mechanisms:
+    mechanisms = parse_mechanisms(sasl.sasl_enabled_mechanisms)
+    for name, sent in ((PLAIN, "passwords"), (OAUTHBEARER, "tokens")):
+        if name in mechanisms and not settings.tls.listener_tls_dir:
+            raise SecurityFileError(f"sasl.enabled.mechanisms: {name} sends {sent} as they are, and there is no TLS")
+    if not set(mechanisms) - {OAUTHBEARER}:
         return None
     if not sasl.users_file:
         raise SecurityFileError("sasl.enabled.mechanisms needs muster.users.file")
-    if PLAIN in parse_mechanisms(sasl.sasl_enabled_mechanisms) and not settings.tls.listener_tls_dir:
-        raise SecurityFileError(f"sasl.enabled.mechanisms: {PLAIN} sends passwords as they are, and there is no TLS")
     return _watched("muster.users.file", sasl.users_file, parse_users)
+
+
+def _tokens(settings: CoordinatorSettings) -> TokenLogins | None:
+    if OAUTHBEARER not in parse_mechanisms(settings.sasl.sasl_enabled_mechanisms):
+        return None
+    if not settings.tokens.sasl_oauthbearer_jwks_endpoint_url:
+        raise SecurityFileError(f"{OAUTHBEARER} needs sasl.oauthbearer.jwks.endpoint.url")
+    # What checks tokens takes 20 MiB: it is loaded where it is used.
+    from muster_coordinator.process.token_logins import TokenLogins
+
+    return TokenLogins(settings.tokens)
 
 
 def _tls(settings: CoordinatorSettings) -> Tls | None:

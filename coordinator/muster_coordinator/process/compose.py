@@ -127,7 +127,7 @@ async def _start(
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
     try:
-        access = ClientAccess(settings, view)
+        access = ClientAccess(settings, view, clock)
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
@@ -165,6 +165,8 @@ async def _start(
     stack.callback(pods.stop)
     serve = partial(ports.serve, api, pod, metrics, stack)
     await _listen(options, stack, manager, network, pods.connection, serve)
+    stack.push_async_callback(access.stop)
+    await access.start()
     await _serve_clients(options, stack, listeners, lambda name: access.guard(handlers(name)))
     pod.listening()
     logger.info(

@@ -11,10 +11,12 @@ ANONYMOUS = "User:ANONYMOUS"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`principal`: `User:<name>`. `host`: an IP address as `normal_host` writes it, "" if the connection has none."""
+    """`principal`: `User:<name>`. `host`: an IP address as `normal_host` writes it, "" if the connection has none.
+    `mechanism`: of SASL, by which the client has said so; "": by none."""
 
     principal: str
     host: str
+    mechanism: str = ""
 
 
 def normal_host(host: str) -> str:

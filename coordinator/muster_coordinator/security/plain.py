@@ -26,6 +26,10 @@ class PlainServer:
     def user(self) -> str | None:
         return self._user
 
+    @property
+    def ends_ms(self) -> None:
+        return None
+
     def step(self, token: bytes) -> Work:
         if self._user is not None:
             raise SaslError("a token after the last one")

@@ -19,11 +19,20 @@ class SaslError(Exception):
         self.told = told
 
 
+class LaterError(SaslError):
+    """This side cannot tell now. The connection closes without an answer, so that the client tries again: clients take
+    an answer that refuses them for final."""
+
+
 class Mechanism(Protocol):
-    """One login by one mechanism. `user`: who it is, once that is known."""
+    """One login by one mechanism. `user`: who it is, once that is known. `ends_ms`: until when it is good, milliseconds
+    since 1970; None: that has no end."""
 
     @property
     def user(self) -> str | None: ...
+
+    @property
+    def ends_ms(self) -> int | None: ...
 
     def step(self, token: bytes) -> bytes | Work:
         """Take the client's next token; returns the server's. Raises SaslError."""

@@ -72,6 +72,10 @@ class ScramServer:
     def user(self) -> str | None:
         return self._user
 
+    @property
+    def ends_ms(self) -> None:
+        return None
+
     def step(self, token: bytes) -> bytes:
         if self._user is not None:
             raise SaslError("a token after the last one")

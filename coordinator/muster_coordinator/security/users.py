@@ -10,7 +10,8 @@ import msgspec
 from muster_coordinator.security.scram import HASHES, ScramCredential, read_credential
 
 PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *HASHES)
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,8 +21,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Users:
     """Credentials by user and mechanism."""
 
-    def __init__(self, credentials: dict[str, dict[str, ScramCredential]]) -> None:
-        self._credentials = credentials
+    def __init__(self, credentials: dict[str, dict[str, ScramCredential]] | None = None) -> None:
+        self._credentials = credentials or {}
 
     def __repr__(self) -> str:
         return f"<Users {len(self._credentials)}>"

@@ -20,6 +20,7 @@ from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.oauth import OAuthBearerServer, Token, TokenError
 from muster_coordinator.security.users import parse_users
 from muster_coordinator.settings import ListenerSettings, SaslSettings
 
@@ -27,7 +28,7 @@ USERS = parse_users(users_file({"alice": "pencil"}).encode())
 HANDSHAKES = [
     encode_request(schema("sasl_handshake", version).SaslHandshakeRequest(mechanism=mechanism), 1)
     for version in (0, 1)
-    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "x")
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER", "x")
 ]
 VERSIONS = encode_request(schema("api_versions", 0).ApiVersionsRequest(), 2)
 
@@ -41,7 +42,10 @@ def bare(value: bytes) -> bytes:
 
 
 VALUES = st.binary(max_size=80) | st.sampled_from(
-    [client_first("alice", "n"), client_first("bob", "n"), b"c=biws,r=n,p=AAAA", b"\0alice\0wrong", b"\0alice\0"]
+    [
+        *(client_first("alice", "n"), client_first("bob", "n"), b"c=biws,r=n,p=AAAA"),
+        *(b"\0alice\0wrong", b"\0alice\0", b"n,,\x01auth=Bearer x.y.z\x01\x01", b"\x01"),
+    ]
 )
 FRAMES = st.one_of(
     st.sampled_from(HANDSHAKES), st.just(VERSIONS), VALUES.map(token), VALUES.map(bare), st.binary(max_size=40)
@@ -74,18 +78,24 @@ class Transport:
 
 
 @given(st.lists(FRAMES, max_size=6), st.integers(1, 50))
-@example([HANDSHAKES[4], token(client_first("alice", "n")), token(b"c=biws,r=n,p=AAAA")], 7)
+@example([HANDSHAKES[5], token(client_first("alice", "n")), token(b"c=biws,r=n,p=AAAA")], 7)
 def test_whatever_comes_nobody_is_let_in_and_nothing_is_left(frames: list[bytes], chunk: int) -> None:
     asyncio.run(_converse(b"".join(frames), chunk))
 
 
+def no_token(text: str) -> Token:
+    raise TokenError("none is taken")
+
+
 async def _converse(data: bytes, chunk: int) -> None:
-    settings = SaslSettings("SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", connection_failed_authentication_delay_ms=0)
-    sasl, state = Sasl(settings, lambda: USERS), ServerState(ListenerSettings(), SystemClock())
+    mechanisms = "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
+    settings, clock = SaslSettings(mechanisms, connection_failed_authentication_delay_ms=0), SystemClock()
+    sasl = Sasl(settings, lambda: USERS, clock, lambda: OAuthBearerServer(no_token))
+    state = ServerState(ListenerSettings(), clock)
     handlers = handler_table(ClusterView(), {}, refuse_early, cast(PodConnections, None))
 
-    def welcome(identity: Identity, mechanism: str) -> asyncio.Protocol:
-        raise AssertionError(f"{identity} was let in by {mechanism}")
+    def welcome(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
+        raise AssertionError(f"{identity} was let in")
 
     entrance, transport = Entrance(state, sasl, handlers, welcome), Transport()
     entrance.connection_made(cast(asyncio.Transport, transport))
