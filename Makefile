@@ -78,6 +78,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	$(BIN)/mypy
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
+	PYTHONPATH=gateway $(BIN)/lint-imports --config gateway/imports.toml
 	for script in hack/localkube/cluster hack/image hack/helm hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi

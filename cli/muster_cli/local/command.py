@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from muster_cli.errors import CliUsageError
 from muster_cli.local.data_dir import DataDir, default_data_dir
+
+if TYPE_CHECKING:
+    from muster_cli.local.front import FrontOptions
 
 
 def _data_dir(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> DataDir:
@@ -79,6 +83,18 @@ def local() -> None:
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
     help="Clients log in by SCRAM as a user of this file (`muster local user` writes it).",
 )
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT,...",
+    help="Brokers of a Kafka cluster: a gateway serves it to clients, with groups at Muster. Accepts every topic name.",
+)
+@click.option("--muster-groups", metavar="PREFIX,...", help="With --upstream: groups that Muster serves; default: all.")
+@click.option(
+    "--gateway-port",
+    type=click.IntRange(0, 65_535),
+    default=29_092,
+    help="With --upstream: port for clients; brokers and pods follow from it on. 0: a free one.",
+)
 def up(
     pods: int | None,
     partitions: int | None,
@@ -91,6 +107,9 @@ def up(
     settings: tuple[str, ...],
     tls: bool,
     users_file: Path | None,
+    upstream: str | None,
+    muster_groups: str | None,
+    gateway_port: int,
 ) -> None:
     """Run a cluster in the foreground until Ctrl-C.
 
@@ -108,11 +127,22 @@ def up(
         replication_factor=replication_factor,
         base_port=base_port,
         topics=parse_topics(topics),
-        any_topic=any_topic,
+        any_topic=any_topic or upstream is not None,
         settings=parse_settings([*sasl_settings(users_file), *settings]),
         tls=tls,
+        front=_front(upstream, muster_groups, gateway_port),
     )
     run_local_up(data, options)
+
+
+def _front(upstream: str | None, groups: str | None, port: int) -> FrontOptions | None:
+    if upstream is None:
+        if groups is not None:
+            raise CliUsageError("--muster-groups needs --upstream")
+        return None
+    from muster_cli.local.front import FrontOptions
+
+    return FrontOptions(upstream, groups if groups is not None else "*", port)
 
 
 @local.command()

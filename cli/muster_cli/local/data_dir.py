@@ -44,6 +44,8 @@ class RunRecord(msgspec.Struct, frozen=True, rename="camel"):
     supervisor: ProcessRef
     pods: tuple[RunningPod, ...]
     tls: bool = False
+    gateway: RunningPod | None = None
+    """With `--upstream`."""
 
     @property
     def bootstrap(self) -> str:
@@ -112,14 +114,15 @@ class DataDir:
         self._run_file.unlink(missing_ok=True)
 
     def leftover_pods(self) -> list[RunningPod]:
-        """The pods of an earlier supervisor that still run. Call it only while holding the lock.
+        """The pods of an earlier supervisor that still run, and its gateway. Call it only while holding the lock.
 
         Such a pod is the recorded process, and its command line names this instance's directory.
         """
         record = self.read_run()
         if record is None:
             return []
-        return [pod for pod in record.pods if pod.process is not None and pod.alive and self._is_ours(pod)]
+        processes = [*record.pods, *([record.gateway] if record.gateway is not None else [])]
+        return [pod for pod in processes if pod.process is not None and pod.alive and self._is_ours(pod)]
 
     def _is_ours(self, pod: RunningPod) -> bool:
         assert pod.process is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -22,6 +22,9 @@ from muster_operator.api.models import (
     OffsetsTopicSpec,
 )
 from muster_operator.store.port import ClusterKey, ClusterRecords
+
+if TYPE_CHECKING:
+    from muster_cli.local.front import FrontOptions
 
 CLUSTER = ClusterKey("local", "muster")
 OFFSETS_TOPIC = "offsets"
@@ -45,6 +48,7 @@ class UpOptions:
     any_topic: bool
     settings: Mapping[str, str]
     tls: bool = False
+    front: FrontOptions | None = None
 
 
 def declared_cluster(options: UpOptions, before: ClusterRecords) -> CoordinatorCluster:

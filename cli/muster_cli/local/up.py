@@ -14,10 +14,11 @@ from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir, RunRecord
 from muster_cli.local.declare import CLUSTER, UpOptions, declared_cluster, declared_topics
 from muster_cli.local.operator_loop import operator_running
-from muster_cli.local.ports import consecutive_ports, free_ports
+from muster_cli.local.ports import LOOPBACK, consecutive_ports, free_ports
 from muster_cli.local.procfs import own_process, stop_processes
 from muster_cli.local.readiness import Readiness
-from muster_cli.local.workload import LocalWorkload, PodNetwork, PodPorts
+from muster_cli.local.supervisor import stop_all
+from muster_cli.local.workload import STOP_DEADLINE_S, LocalWorkload, PodNetwork, PodPorts
 from muster_coordinator.security.tls import TlsError
 from muster_operator.api.models import OffsetsTopicSpec
 from muster_operator.store.port import ClusterRecords
@@ -25,6 +26,7 @@ from muster_operator.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from muster_cli.local.certificates import LocalTls
+    from muster_cli.local.front import FrontOptions, LocalGateway
 
 LEFTOVER_DEADLINE_S = 5.0
 RESTART_AFTER_S = 0.5
@@ -60,7 +62,7 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
         for topic in topics:
             await store.apply(topic)
         tls = _tls(data, cluster.spec.pods) if options.tls else None
-        await _Instance(data, store, ports, topics[0].spec, before, networks, tls).run()
+        await _Instance(data, store, ports, topics[0].spec, before, networks, tls, options.front).run()
     finally:
         store.close()
 
@@ -96,6 +98,7 @@ class _Instance:
         before: ClusterRecords,
         networks: Sequence[PodNetwork],
         tls: LocalTls | None,
+        front: FrontOptions | None,
     ) -> None:
         self._data = data
         self._store = store
@@ -113,6 +116,14 @@ class _Instance:
             restart_after_s=RESTART_AFTER_S if topic.replication_factor > 1 else 0.0,
             tls=tls,
         )
+        self._gateway = self._front(front, ports, networks) if front is not None else None
+
+    def _front(self, options: FrontOptions, ports: list[PodPorts], networks: Sequence[PodNetwork]) -> LocalGateway:
+        from muster_cli.local.front import LocalGateway
+
+        hosts = [network.host for network in networks] or [LOOPBACK] * len(ports)
+        bootstrap = ",".join(f"{host}:{each.kafka}" for host, each in zip(hosts, ports, strict=True))
+        return LocalGateway(self._data, options, bootstrap, changed=self._pods_changed, report=_report)
 
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)
@@ -120,10 +131,12 @@ class _Instance:
         async with operator_running(self._store, self._workload, self._data.logs / "operator.log") as operator:
             readiness = asyncio.create_task(self._readiness.run())
             stop = asyncio.create_task(self._stop.wait())
-            renewing = [asyncio.create_task(self._tls.run())] if self._tls is not None else []
-            await asyncio.wait([readiness, stop, operator, *renewing], return_when=asyncio.FIRST_COMPLETED)
-            ended = [task for task in (readiness, operator, *renewing) if task.done()]
-            for task in (readiness, stop, *renewing):
+            besides = [asyncio.create_task(self._tls.run())] if self._tls is not None else []
+            if self._gateway is not None:
+                besides.append(asyncio.create_task(self._gateway.run()))
+            await asyncio.wait([readiness, stop, operator, *besides], return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in (readiness, operator, *besides) if task.done()]
+            for task in (readiness, stop, *besides):
                 task.cancel()
         await self._stop_pods()
         for task in ended:
@@ -138,11 +151,15 @@ class _Instance:
         if self._stop.is_set():
             _report("stopping at once")
             self._workload.kill()
+            if self._gateway is not None:
+                self._gateway.supervisor.kill()
         else:
             _report("stopping; once more to stop at once")
             self._stop.set()
 
     async def _stop_pods(self) -> None:
+        if self._gateway is not None:
+            await stop_all([self._gateway.supervisor], deadline_s=STOP_DEADLINE_S)
         killed = await self._workload.stop()
         if killed:
             _report(f"had to kill: {', '.join(killed)}")
@@ -151,7 +168,8 @@ class _Instance:
 
     def _pods_changed(self) -> None:
         try:
-            self._data.write_run(RunRecord(self._me, self._workload.running(), tls=self._tls is not None))
+            gateway = self._gateway.running if self._gateway is not None else None
+            self._data.write_run(RunRecord(self._me, self._workload.running(), self._tls is not None, gateway))
         except OSError as error:  # a full disk must not end the supervision of pods
             _report(f"cannot write {self._data.root}: {error}")
         self._readiness.look_again()

@@ -31,6 +31,11 @@ class Reader:
         self._position = position
         self._flexible = flexible
 
+    @property
+    def position(self) -> int:
+        """Where the next field begins."""
+        return self._position
+
     def _fixed(self, form: struct.Struct) -> int:
         value: int = form.unpack_from(self._frame, self._position)[0]
         self._position += form.size
@@ -84,18 +89,32 @@ class Reader:
         return values
 
     def nullable_array(self, element: Callable[[], _T]) -> tuple[_T, ...] | None:
+        count = self.array_length()
+        return None if count == -1 else tuple([element() for _ in range(count)])
+
+    def array_length(self) -> int:
+        """Number of elements of the array that begins here; -1: null."""
         count = self._length()
-        if count == -1:
-            return None
         # Every element takes a byte or more.
-        if not 0 <= count <= len(self._frame) - self._position:
+        if not -1 <= count <= len(self._frame) - self._position:
             raise WireError(f"an array of {count} before byte {self._position} of {len(self._frame)}")
-        return tuple([element() for _ in range(count)])
+        return count
 
     def tagged_fields(self) -> None:
         """Ends a structure of a flexible version; nothing in the others."""
         if self._flexible:
             self._position = primitives.skip_tagged_fields(self._frame, self._position)
+
+    def tagged_values(self) -> dict[int, bytes]:
+        """As `tagged_fields`, with what stands in them, by tag."""
+        values: dict[int, bytes] = {}
+        if self._flexible:
+            count, self._position = primitives.uvarint(self._frame, self._position)
+            for _ in range(count):
+                tag, self._position = primitives.uvarint(self._frame, self._position)
+                size, self._position = primitives.uvarint(self._frame, self._position)
+                values[tag] = self._take(size, "a tagged field")
+        return values
 
     def _length(self) -> int:
         if not self._flexible:
@@ -172,6 +191,10 @@ class Writer:
         """Ends a structure of a flexible version with no tagged field: we have none to say."""
         if self._flexible:
             self._out.append(0)
+
+    def so_far(self) -> bytes:
+        """What has been written, without an end of the outermost structure."""
+        return bytes(self._out)
 
     def done(self, tagged: Sequence[tuple[int, bytes]] = ()) -> bytes:
         """The body; also ends the outermost structure. `tagged`: its tagged fields, by rising tag; a version that is

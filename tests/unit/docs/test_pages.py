@@ -26,6 +26,7 @@ PACKAGES = (
     "operator/muster_operator",
     "pipeline/muster_pipeline",
     "cli/muster_cli",
+    "gateway/muster_gateway",
 )
 
 

@@ -1,0 +1,126 @@
+"""`muster local up --upstream`: the gateway in front of a Kafka cluster, as one more supervised process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from muster_cli.errors import CliError, CliUsageError
+from muster_cli.local.data_dir import DataDir, RunningPod
+from muster_cli.local.ports import LOOPBACK, free_ports, is_free
+from muster_cli.local.supervisor import PodSupervisor
+from muster_gateway.caller import Caller, ConnectionLostError
+from muster_gateway.errors import UpstreamError
+from muster_gateway.settings import SettingsError, parse_settings
+from muster_gateway.upstream import ask_brokers
+
+NAME = "gateway"
+BROKER_PORTS, POD_PORTS = 1, 201
+"""From the port for `bootstrap.servers`: broker n is at the first plus n, pod n at the second plus n."""
+ASK_AGAIN_S = 0.2
+SAY_LATE_S = 5.0
+"""When a person is told that the gateway has not found the brokers yet."""
+_ANSWER_BYTES = 16 << 20
+_ATTEMPTS = 50
+
+
+@dataclass(frozen=True)
+class FrontOptions:
+    """`upstream`: HOST:PORT of brokers, separated by commas. `groups`: prefixes of the groups that Muster serves."""
+
+    upstream: str
+    groups: str
+    port: int
+
+
+class LocalGateway:
+    """`bootstrap`: of Muster's pods. Raises CliError, CliUsageError."""
+
+    def __init__(
+        self,
+        data: DataDir,
+        options: FrontOptions,
+        bootstrap: str,
+        *,
+        changed: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._report = report
+        self._log = data.logs / f"{NAME}.log"
+        port = options.port or _free_block()
+        if not is_free(port):
+            raise CliError(f"port {port} is already in use on {LOOPBACK}. Choose another with --gateway-port, or 0")
+        settings = {
+            "upstream.bootstrap.servers": options.upstream,
+            "muster.bootstrap.servers": bootstrap,
+            "muster.groups": options.groups,
+            "listen.host": LOOPBACK,
+            "advertised.host": LOOPBACK,
+            "bootstrap.port": str(port),
+            "broker.port.base": str(port + BROKER_PORTS),
+            "pod.port.base": str(port + POD_PORTS),
+        }
+        try:
+            parse_settings(settings)
+        except SettingsError as error:
+            raise CliUsageError(f"--upstream: {error}") from error
+        # The directory is how a later run recognizes the process.
+        command = [sys.executable, "-m", "muster_gateway.main", "--instance", str(data.pod(NAME))]
+        for name, value in settings.items():
+            command += ["--config", f"{name}={value}"]
+        address = f"{LOOPBACK}:{port}"
+        self.supervisor = PodSupervisor(
+            RunningPod(name=NAME, node_id=-1, kafka_address=address, api_address="", process=None),
+            lambda _uid: command,
+            self._log,
+            on_change=changed,
+            report=report,
+        )
+
+    @property
+    def running(self) -> RunningPod:
+        return self.supervisor.pod
+
+    async def run(self) -> None:
+        """Start it, and say when clients can use it. Until cancelled; the process stays."""
+        self.supervisor.start()
+        loop = asyncio.get_running_loop()
+        late_s = loop.time() + SAY_LATE_S
+        while not await self._serves():
+            if loop.time() > late_s:
+                late_s = float("inf")
+                self._report(
+                    f"the gateway has not found the brokers of {self._options.upstream} yet (log: {self._log})"
+                )
+            await asyncio.sleep(ASK_AGAIN_S)
+        self._report(f"gateway bootstrap={self.running.kafka_address} brokers={self._options.upstream}")
+        await asyncio.Event().wait()
+
+    async def _serves(self) -> bool:
+        host, _, port = self.running.kafka_address.rpartition(":")
+        try:
+            caller = await Caller.connect((host, int(port)), _ANSWER_BYTES)
+        except (OSError, TimeoutError):
+            return False
+        try:
+            return bool((await ask_brokers(caller)).brokers)
+        except (ConnectionLostError, UpstreamError):
+            return False
+        finally:
+            caller.close()
+
+
+def _free_block() -> int:
+    """A port whose neighbours, which brokers and pods get, are free as well."""
+    for _ in range(_ATTEMPTS):
+        (port,) = free_ports(1)
+        neighbours = [
+            *range(port + BROKER_PORTS, port + BROKER_PORTS + 5),
+            *range(port + POD_PORTS, port + POD_PORTS + 5),
+        ]
+        if all(map(is_free, neighbours)):
+            return port
+    raise CliError("no free ports for the gateway: choose one with --gateway-port")

@@ -1,0 +1,400 @@
+"""The connection of one client: requests go to a broker or to Muster, answers come back in the requests' order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import Protocol, cast
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_gateway import apis
+from muster_gateway.apis import Treatment
+from muster_gateway.broker_connection import BrokerConnection
+from muster_gateway.caller import CONNECT_S, Address, ConnectionLostError, keep_alive
+from muster_gateway.coordinators import Coordinators
+from muster_gateway.errors import ClientError, GatewayError, UpstreamError
+from muster_gateway.flow import Busy, ReadGate
+from muster_gateway.group_lane import GroupLane, Request
+from muster_gateway.group_requests import group_ids, refused
+from muster_gateway.muster import Muster
+from muster_gateway.nodes import Kind, Nodes, Role
+from muster_gateway.requests import RequestCutter, RequestHead
+from muster_gateway.rewriting import (
+    Announced,
+    BrokersAnswer,
+    listed_groups_without,
+    read_api_versions,
+    read_brokers,
+    write_api_versions,
+)
+from muster_gateway.routes import Routes
+from muster_gateway.settings import GatewaySettings
+from muster_gateway.slots import Slot, framed
+from muster_gateway.upstream import Upstream
+
+logger = structlog.get_logger(__name__)
+
+COUNTED_BYTES = 4 << 10
+"""What one connection may hold without being counted."""
+
+
+class Connections(Protocol):
+    """What all connections share, and what they report."""
+
+    settings: GatewaySettings
+    routes: Routes
+    nodes: Nodes
+    upstream: Upstream
+    muster: Muster
+    coordinators: Coordinators
+
+    def opened(self, client: ClientConnection) -> bool:
+        """Whether there is room for one more."""
+
+    def closed(self, client: ClientConnection, reason: str | None) -> None: ...
+
+    def held(self, client: ClientConnection, more: int) -> None:
+        """It holds so many bytes more than before."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """Implements `requests.RequestSink` and `broker_connection.Client`."""
+
+    def __init__(self, shared: Connections, role: Role) -> None:
+        self.held_bytes = 0  # as last reported
+        self.last_active_s = asyncio.get_running_loop().time()
+        self._shared = shared
+        self._role = role
+        self._cutter = RequestCutter(self, shared.settings.max_read_bytes)
+        self._slots: deque[Slot] = deque()
+        self._slots_held = 0
+        self._reading = ReadGate()
+        self._transport: asyncio.Transport | None = None
+        self._ended = False  # the client sends no more, and may still read
+        self._broker: BrokerConnection | None = None
+        self._lane: GroupLane | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._peer = ""
+        self._reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection {self._peer} {self._role.kind.value} waiting={len(self._slots)}>"
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._peer = f"{peer[0]}:{peer[1]}" if peer else ""
+        self._reading.attach(self._transport)
+        keep_alive(transport)
+        if not self._shared.opened(self):
+            self.close("too_many_connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop()
+        self._shared.closed(self, self._reason)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active_s = asyncio.get_running_loop().time()
+        try:
+            self._cutter.feed(data)
+        except ClientError as error:
+            self._fail(error.reason, error)
+            return
+        if len(self._slots) >= self._shared.settings.max_in_flight:
+            self._reading.close(Busy.TOO_MANY)
+        self._count()
+
+    def eof_received(self) -> bool:
+        """What was asked for is answered, as by a broker."""
+        self._ended = True
+        self._reading.close(Busy.ENDED)
+        self._close_if_done()
+        return True
+
+    def pause_writing(self) -> None:
+        self._reading.close(Busy.CLIENT_SLOW)
+        if self._broker is not None:
+            self._broker.reading.close(Busy.CLIENT_SLOW)
+
+    def resume_writing(self) -> None:
+        self._reading.open(Busy.CLIENT_SLOW)
+        if self._broker is not None:
+            self._broker.reading.open(Busy.CLIENT_SLOW)
+
+    # -- RequestSink --------------------------------------------------------------------------------------------------
+
+    def begin(self, head: RequestHead) -> None:
+        broker = self._to_broker()
+        if head.answered:
+            slot = Slot(head)
+            self._slots.append(slot)
+            broker.expect(slot)
+
+    def forward(self, chunk: bytes | memoryview) -> None:
+        if self._broker is not None:
+            self._broker.send(chunk)
+
+    def whole(self, head: RequestHead, frame: bytes) -> None:
+        if self._transport is None:
+            return
+        treatment = head.rule.treatment
+        if treatment is Treatment.GROUP:
+            self._group(head, frame)
+        elif treatment is Treatment.FIND_COORDINATOR:
+            self._find_coordinator(head, frame)
+        elif treatment is Treatment.API_VERSIONS:
+            self._api_versions(head, frame)
+        elif treatment is Treatment.LIST_GROUPS:
+            self._list_groups(head, frame)
+        else:
+            self._ask_broker(Slot(head, self._show_nodes), frame)
+
+    def unknown_api_versions(self, correlation_id: int) -> None:
+        """KIP-511: in version 0, with the versions of ApiVersions that there are."""
+        rule = apis.RULES[apis.API_VERSIONS]
+        announced = Announced({rule.key: (0, rule.max_version)}, int(ErrorCode.UNSUPPORTED_VERSION))
+        self._answer_now(RequestHead(rule, 0, correlation_id), framed(write_api_versions(0, correlation_id, announced)))
+
+    # -- requests that are read ---------------------------------------------------------------------------------------
+
+    def _group(self, head: RequestHead, frame: bytes) -> None:
+        groups = group_ids(head, frame)
+        here = [self._shared.routes.served_here(group) for group in groups]
+        if not any(here):
+            self._ask_broker(Slot(head), frame)
+        elif not all(here):  # no client does that: FindCoordinator names another node for each kind
+            self._answer_now(head, refused(head, frame, ErrorCode.NOT_COORDINATOR))
+        elif head.rule.key == apis.TXN_OFFSET_COMMIT:
+            # Kafka writes the end of the transaction to its own log, which nothing follows for Muster yet.
+            self._answer_now(head, refused(head, frame, ErrorCode.UNSUPPORTED_VERSION))
+        elif head.rule.key == apis.CONSUMER_GROUP_DESCRIBE:
+            self._answer_now(head, refused(head, frame, ErrorCode.GROUP_ID_NOT_FOUND))
+        else:
+            self._ask_muster(head, frame, groups[0])
+
+    def _find_coordinator(self, head: RequestHead, frame: bytes) -> None:
+        coordinators = self._shared.coordinators
+        asked = coordinators.read(head, frame)
+        if not asked.at_kafka:
+            self._later(self._keep(Slot(head, held=len(frame))), coordinators.of_muster(asked))
+            return
+        slot = Slot(head, lambda slot, answer: self._later(slot, coordinators.of_both(asked, answer)))
+        self._ask_broker(slot, coordinators.for_kafka(asked, frame) if asked.at_muster else frame)
+
+    def _api_versions(self, head: RequestHead, frame: bytes) -> None:
+        announced = self._shared.upstream.announced
+        if self._role.kind is Kind.BROKER or announced is None:
+            self._ask_broker(Slot(head, self._show_versions), frame)
+        else:
+            self._answer_now(head, self._versions(head, announced))
+
+    def _list_groups(self, head: RequestHead, frame: bytes) -> None:
+        if self._role.kind is Kind.POD:
+            self._ask_muster(head, frame, "", self._role.number)
+        elif self._shared.routes:
+            self._ask_broker(Slot(head, self._show_listed), frame)
+        else:
+            self._ask_broker(Slot(head), frame)
+
+    # -- answers that are read ----------------------------------------------------------------------------------------
+
+    def _show_nodes(self, slot: Slot, frame: bytes) -> None:
+        answer = read_brokers(slot.head.rule.key, slot.head.version, frame)
+        nodes = self._shared.nodes
+        if nodes.learn_brokers(answer.brokers):
+            self._answered(slot, framed(answer.with_brokers(nodes.shown(answer.brokers))))
+        else:
+            self._later(slot, self._tell_nodes(answer))
+
+    async def _tell_nodes(self, answer: BrokersAnswer) -> bytes:
+        nodes = self._shared.nodes
+        await nodes.tell_brokers(answer.brokers)
+        return answer.with_brokers(nodes.shown(answer.brokers))
+
+    def _show_versions(self, slot: Slot, frame: bytes) -> None:
+        self._answered(slot, self._versions(slot.head, read_api_versions(slot.head.version, frame)))
+
+    def _versions(self, head: RequestHead, announced: Announced) -> bytes:
+        shown = announced.through_gateway(self._shared.coordinators.group_apis)
+        return framed(write_api_versions(head.version, head.correlation_id, shown))
+
+    def _show_listed(self, slot: Slot, frame: bytes) -> None:
+        self._answered(slot, framed(listed_groups_without(slot.head.version, frame, self._shared.routes.served_here)))
+
+    # -- slots --------------------------------------------------------------------------------------------------------
+
+    def _keep(self, slot: Slot) -> Slot:
+        self._slots.append(slot)
+        self._slots_held += slot.held
+        return slot
+
+    def _answer_now(self, head: RequestHead, answer: bytes) -> None:
+        self._answered(self._keep(Slot(head)), answer)
+
+    def _ask_broker(self, slot: Slot, frame: bytes) -> None:
+        broker = self._to_broker()
+        broker.expect(self._keep(slot))
+        broker.send(framed(frame))
+
+    def _ask_muster(self, head: RequestHead, frame: bytes, group_id: str, pod: int | None = None) -> None:
+        if self._lane is None:
+            settings = self._shared.settings
+            self._lane = GroupLane(
+                self._shared.muster,
+                self._shared.nodes.pod,
+                settings.park_ms / 1000,
+                settings.max_read_bytes,
+                answered=self._answered,
+                broken=lambda error: self._fail("muster_failed", error),
+            )
+        self._lane.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
+
+    def _later(self, slot: Slot, answer: Coroutine[object, object, bytes]) -> None:
+        async def run() -> None:
+            try:
+                self._answered(slot, framed(await answer))
+            except (GatewayError, ConnectionLostError) as error:
+                self._fail("upstream_failed", error)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answered(self, slot: Slot, answer: bytes) -> None:
+        slot.answer = answer
+        self._slots_held += len(answer) - slot.held
+        slot.held = len(answer)
+        self._go_on()
+
+    def is_next(self, slot: Slot) -> bool:
+        return bool(self._slots) and self._slots[0] is slot
+
+    def pass_on(self, chunk: bytes | memoryview, last: bool) -> None:
+        if self._transport is not None:
+            self._transport.write(chunk)
+        if last and self._slots:
+            self._slots.popleft()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Write the answers that are next and there."""
+        slots, transport = self._slots, self._transport
+        if transport is None:
+            return
+        while slots and slots[0].answer is not None:
+            slot = slots.popleft()
+            self._slots_held -= slot.held
+            transport.write(cast(bytes, slot.answer))
+        if len(slots) < self._shared.settings.max_in_flight:
+            self._reading.open(Busy.TOO_MANY)
+        if slots and self._broker is not None:
+            self._broker.go_on()
+        self._close_if_done()
+        self._count()
+
+    # -- the broker ---------------------------------------------------------------------------------------------------
+
+    def _to_broker(self) -> BrokerConnection:
+        """The connection to the broker that this port stands for, or to any broker."""
+        if self._broker is None:
+            shared = self._shared
+            self._broker = BrokerConnection(self, shared.nodes.broker_address, shared.settings.max_read_bytes)
+            if self._transport is not None:
+                self._reading.close(Busy.BROKER_SLOW)
+                task = asyncio.get_running_loop().create_task(self._connect(self._broker))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return self._broker
+
+    async def _connect(self, broker: BrokerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        last: Exception = OSError(f"{self._role.kind.value} {self._role.number} is not known")
+        for address in self._addresses():
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    await loop.create_connection(lambda: broker, *address)
+                return
+            except (OSError, TimeoutError) as error:
+                last = error
+        self._fail("broker_not_reachable", last)
+
+    def _addresses(self) -> list[Address]:
+        if self._role.kind is not Kind.BROKER:
+            return self._shared.upstream.addresses()
+        address = self._shared.nodes.broker(self._role.number)
+        return [address] if address is not None else []
+
+    def broker_slow(self, slow: bool) -> None:
+        if slow:
+            self._reading.close(Busy.BROKER_SLOW)
+        else:
+            self._reading.open(Busy.BROKER_SLOW)
+
+    def broker_failed(self, error: UpstreamError) -> None:
+        self._fail("broker_answer_malformed", error)
+
+    def broker_lost(self, waiting: int) -> None:
+        """A client of this broker loses its connection, as without the gateway. Any other client only if it waits."""
+        if waiting or self._role.kind is Kind.BROKER:
+            self.close("broker_lost")
+        else:
+            self._broker = None
+            self._reading.open(Busy.BROKER_SLOW)
+
+    # -- end ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._slots
+
+    def close(self, reason: str) -> None:
+        """What has been written is sent; what waits is not answered."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            self._reason = reason
+            self._drop()
+            transport.close()
+
+    def abort(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            self._reason = "aborted"
+            self._drop()
+            transport.abort()
+
+    def _fail(self, reason: str, error: Exception) -> None:
+        if self._transport is not None:
+            logger.warning("connection_closed", client=self._peer, reason=reason, error=str(error) or repr(error))
+            self.close(reason)
+
+    def _close_if_done(self) -> None:
+        if self._ended and not self._slots:
+            self.close("client_ended")
+
+    def _drop(self) -> None:
+        self._transport = None
+        self._slots.clear()
+        self._slots_held = 0
+        if self._broker is not None:
+            self._broker.close()
+        if self._lane is not None:
+            self._lane.close()
+        for task in self._tasks:
+            task.cancel()
+        self._count()
+
+    def _count(self) -> None:
+        """Report what this connection holds."""
+        held = 0
+        if self._transport is not None:
+            held = self._cutter.held + self._slots_held + (self._broker.held if self._broker is not None else 0)
+        if held <= COUNTED_BYTES:
+            held = 0
+        if held != self.held_bytes:
+            more, self.held_bytes = held - self.held_bytes, held
+            self._shared.held(self, more)

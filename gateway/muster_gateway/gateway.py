@@ -1,0 +1,92 @@
+"""One gateway: its ports, what its connections share, and its limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from muster_gateway.caller import Address
+from muster_gateway.client import ClientConnection
+from muster_gateway.coordinators import Coordinators
+from muster_gateway.muster import Muster
+from muster_gateway.nodes import Nodes, Role
+from muster_gateway.routes import Routes
+from muster_gateway.settings import GatewaySettings, addresses
+from muster_gateway.upstream import Upstream
+
+logger = structlog.get_logger(__name__)
+
+BACKLOG = 1024
+HOUSEKEEPING_S = 1.0
+"""How often idle connections are looked for."""
+
+
+class Gateway:
+    """Implements `client.Connections`. `start`, then `run` until cancelled, then `stop`."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.routes = Routes(filter(None, (each.strip() for each in settings.groups.split(","))))
+        self.nodes = Nodes(settings, self._listen)
+        self.upstream = Upstream(addresses(settings.upstream), self.nodes, settings.max_read_bytes)
+        self.muster = Muster(addresses(settings.muster), self.nodes, settings.max_read_bytes)
+        self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
+        self.ended: Counter[str] = Counter()
+        """Connections that ended, by reason."""
+        self._servers: list[asyncio.Server] = []
+        self._clients: set[ClientConnection] = set()
+        self._held_bytes = 0
+
+    async def start(self) -> Address:
+        """Listen for clients; returns the bootstrap address. Raises OSError."""
+        return await self.nodes.open_bootstrap()
+
+    async def run(self) -> None:
+        """Follow the two clusters until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.upstream.run())
+            group.create_task(self._housekeep())
+            if self.settings.muster:
+                group.create_task(self.muster.run())
+
+    async def stop(self) -> None:
+        """Clients lose their connections, and connect again."""
+        for server in self._servers:
+            server.close()
+        for client in tuple(self._clients):
+            client.close("stopped")
+
+    async def _listen(self, role: Role, port: int) -> int:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(self, role), self.settings.listen_host, port, backlog=BACKLOG
+        )
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    # -- Connections --------------------------------------------------------------------------------------------------
+
+    def opened(self, client: ClientConnection) -> bool:
+        self._clients.add(client)
+        return len(self._clients) <= self.settings.max_connections
+
+    def closed(self, client: ClientConnection, reason: str | None) -> None:
+        self._clients.discard(client)
+        self.ended[reason or "client"] += 1
+
+    def held(self, client: ClientConnection, more: int) -> None:
+        self._held_bytes += more
+        if more > 0 and self._held_bytes > self.settings.max_held_bytes:
+            most = max(self._clients, key=lambda each: each.held_bytes)
+            logger.warning("connection_closed", client=repr(most), reason="held_most", held_bytes=most.held_bytes)
+            most.abort()
+
+    async def _housekeep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            oldest_s = loop.time() - self.settings.connections_max_idle_ms / 1000
+            for client in tuple(self._clients):
+                if client.last_active_s < oldest_s and client.is_idle:
+                    client.close("idle")

@@ -1,0 +1,229 @@
+"""What the gateway reads of a group's request and its answer: which groups, whether the coordinator was the right one,
+and whether the request may be sent again."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.errors import WireError
+from muster_coordinator.wire.framing import encode_response_frame, read_header
+from muster_gateway import apis
+from muster_gateway.errors import ClientError
+from muster_gateway.requests import RequestHead, body_position
+from muster_gateway.rewriting import answer_body, guarded
+
+_MOVED = frozenset(
+    {
+        int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        int(ErrorCode.NOT_COORDINATOR),
+    }
+)
+_JOIN_HAS_MEMBER_ID_REQUIRED = 4
+_OFFSET_FETCH_HAS_GROUPS = 8
+
+
+def group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
+    """The groups that a request names, in its order. Raises ClientError."""
+    try:
+        return _group_ids(head, frame)
+    except (WireError, IndexError, struct.error) as error:
+        raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error or 'too short'}") from error
+
+
+def _group_ids(head: RequestHead, frame: bytes) -> tuple[str, ...]:
+    key, version, flexible = head.rule.key, head.version, head.flexible
+    reader = Reader(frame, body_position(frame, flexible), flexible)
+    if key in (apis.DESCRIBE_GROUPS, apis.DELETE_GROUPS, apis.CONSUMER_GROUP_DESCRIBE):
+        return reader.array(reader.string)
+    if key == apis.OFFSET_FETCH and version >= _OFFSET_FETCH_HAS_GROUPS:
+        return tuple([each.group_id for each in _decoded(frame).groups])  # type: ignore[attr-defined]
+    if key == apis.TXN_OFFSET_COMMIT:
+        reader.string()  # transactional_id
+    return (reader.string(),)
+
+
+def is_repeatable(head: RequestHead, frame: bytes) -> bool:
+    """Whether a request may be carried out twice, as by a client that was not answered and asks again.
+
+    A member that joins without a member id becomes a member each time, before version 4 (KIP-394), and the first of
+    them would hold up the group until its session ends. All others name their member and generation, or change
+    nothing the second time.
+    """
+    if head.rule.key != apis.JOIN_GROUP or head.version >= _JOIN_HAS_MEMBER_ID_REQUIRED:
+        return True
+    request = _decoded(frame)
+    assert isinstance(request, m.JoinGroupRequest)
+    return bool(request.member_id)
+
+
+@guarded
+def was_moved(head: RequestHead, answer: bytes) -> bool:
+    """Whether an answer says that its coordinator does not serve the group now. Of a request for several groups: never,
+    because the others have been served."""
+    key, version = head.rule.key, head.version
+    reader = Reader(answer, answer_body(answer, head.flexible), head.flexible)
+    read = _ERROR_OF.get(key)
+    return read is not None and read(reader, version) in _MOVED
+
+
+def _after_throttle(since: int) -> Callable[[Reader, int], int]:
+    def read(reader: Reader, version: int) -> int:
+        if version >= since:
+            reader.int32()
+        return reader.int16()
+
+    return read
+
+
+def _of_first_partition(since: int) -> Callable[[Reader, int], int]:
+    """A coordinator's error stands on every partition."""
+
+    def read(reader: Reader, version: int) -> int:
+        if version >= since:
+            reader.int32()
+        codes = _codes_of_partitions(reader, lambda: reader.int16())
+        return codes[0] if codes else 0
+
+    return read
+
+
+def _codes_of_partitions(reader: Reader, after_index: Callable[[], int]) -> tuple[int, ...]:
+    def partition() -> int:
+        reader.int32()
+        code = after_index()
+        reader.tagged_fields()
+        return code
+
+    def topic() -> tuple[int, ...]:
+        reader.string()
+        codes = reader.array(partition)
+        reader.tagged_fields()
+        return codes
+
+    return tuple(code for topic in reader.array(topic) for code in topic)
+
+
+def _of_offset_fetch(reader: Reader, version: int) -> int:
+    if version >= 3:
+        reader.int32()
+
+    def fetched() -> int:
+        reader.int64()
+        if version >= 5:
+            reader.int32()
+        reader.nullable_string()
+        return reader.int16()
+
+    def group() -> int:
+        if version >= _OFFSET_FETCH_HAS_GROUPS:
+            reader.string()
+        codes = _codes_of_partitions(reader, fetched)
+        if version < 2:
+            return codes[0] if codes else 0
+        code = reader.int16()
+        if version >= _OFFSET_FETCH_HAS_GROUPS:
+            reader.tagged_fields()
+        return code
+
+    codes = reader.array(group) if version >= _OFFSET_FETCH_HAS_GROUPS else (group(),)
+    return codes[0] if len(codes) == 1 else 0
+
+
+def _of_only_described(reader: Reader, version: int) -> int:
+    if version >= 1:
+        reader.int32()
+    # With an error nothing follows that matters, so only the first group is read, and only its code.
+    return _first_of_one(reader, reader.int16)
+
+
+def _of_only_deleted(reader: Reader, version: int) -> int:
+    reader.int32()
+
+    def code() -> int:
+        reader.string()
+        return reader.int16()
+
+    return _first_of_one(reader, code)
+
+
+def _first_of_one(reader: Reader, code: Callable[[], int]) -> int:
+    return code() if reader.array_length() == 1 else 0
+
+
+def _of_offset_delete(reader: Reader, version: int) -> int:
+    return reader.int16()
+
+
+_ERROR_OF: dict[int, Callable[[Reader, int], int]] = {
+    apis.OFFSET_COMMIT: _of_first_partition(3),
+    apis.OFFSET_FETCH: _of_offset_fetch,
+    apis.JOIN_GROUP: _after_throttle(2),
+    apis.HEARTBEAT: _after_throttle(1),
+    apis.LEAVE_GROUP: _after_throttle(1),
+    apis.SYNC_GROUP: _after_throttle(1),
+    apis.DESCRIBE_GROUPS: _of_only_described,
+    apis.DELETE_GROUPS: _of_only_deleted,
+    apis.OFFSET_DELETE: _of_offset_delete,
+}
+
+
+def refused(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
+    """The answer, with its length, that refuses the request with that code for each of its groups. Raises
+    ClientError."""
+    if head.rule.key == apis.CONSUMER_GROUP_DESCRIBE:
+        return _refused_description(head, frame, code)
+    try:
+        header = read_header(frame)
+        request = header.api.decode_request(header, frame, "")
+    except WireError as error:
+        raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
+    body = header.api.encode_response(head.version, _response(request, code))
+    return encode_response_frame(header.api, head.version, head.correlation_id, body)
+
+
+def _response(request: object, code: ErrorCode) -> object:
+    if isinstance(request, w.OffsetFetchRequests):
+        return w.OffsetFetchResponses(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
+    if isinstance(request, w.DescribeGroupsRequest):
+        return w.DescribeGroupsResponse(tuple([refusal(each, code) for each in request.groups]))  # type: ignore[misc]
+    if isinstance(request, w.DeleteGroupsRequest):
+        return w.DeleteGroupsResponse(tuple([m.DeleteGroupResponse(each, int(code)) for each in request.group_ids]))
+    if isinstance(request, w.OtherProtocolRequest):
+        return w.OtherProtocolResponse(int(code), "")
+    return refusal(request, code)
+
+
+def _refused_description(head: RequestHead, frame: bytes, code: ErrorCode) -> bytes:
+    """ConsumerGroupDescribe, which Muster does not have: all its groups are classic ones."""
+    writer = Writer(True)
+
+    def group(name: str) -> None:
+        writer.int16(int(code))
+        writer.nullable_string(None)  # error_message
+        writer.string(name)
+        writer.string("")  # group_state
+        writer.int32(0)  # group_epoch
+        writer.int32(0)  # assignment_epoch
+        writer.string("")  # assignor_name
+        writer.array((), writer.string)  # members
+        writer.int32(w.OPERATIONS_NOT_REQUESTED)
+        writer.tagged_fields()
+
+    writer.int32(head.correlation_id)
+    writer.tagged_fields()
+    writer.int32(0)
+    writer.array(group_ids(head, frame), group)
+    answer = writer.done()
+    return len(answer).to_bytes(4, "big") + answer
+
+
+def _decoded(frame: bytes) -> object:
+    header = read_header(frame)
+    return header.api.decode_request(header, frame, "")

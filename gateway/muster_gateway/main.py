@@ -1,0 +1,87 @@
+"""The `muster-gateway` process: options, logging, start, orderly end.
+
+Exit codes: 0 ended in order, 1 could not start, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+import uvloop
+
+from muster_coordinator.process.logging import configure_logging
+from muster_coordinator.tuning.descriptors import raise_descriptor_limit
+from muster_gateway.gateway import Gateway
+from muster_gateway.settings import SETTINGS, GatewaySettings, SettingsError, parse_assignments, parse_settings
+
+logger = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        lines = (line.strip() for line in os.environ.get("MUSTER_GATEWAY_CONFIG", "").splitlines())
+        settings = parse_settings(parse_assignments([*filter(None, lines), *options.config]))
+    except SettingsError as error:
+        print(f"muster-gateway: {error}", file=sys.stderr)
+        return 2
+    configure_logging(options.log_format)
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(settings))
+
+
+async def run(settings: GatewaySettings) -> int:
+    """Until a signal."""
+    gateway = Gateway(settings)
+    try:
+        host, port = await gateway.start()
+    except OSError as error:
+        print(f"muster-gateway: bootstrap.port {settings.bootstrap_port}: {error}", file=sys.stderr)
+        return 1
+    asked_to_end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+    running = asyncio.create_task(gateway.run())
+    ready = asyncio.create_task(_say_when_ready(gateway, f"{host}:{port}"))
+    ended = asyncio.create_task(asked_to_end.wait())
+    await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    await gateway.stop()
+    if running.done():
+        running.result()
+    running.cancel()
+    logger.info("gateway_ended", connections=dict(gateway.ended))
+    return 0
+
+
+async def _say_when_ready(gateway: Gateway, bootstrap: str) -> None:
+    logger.info("gateway_listens", bootstrap=bootstrap)
+    await gateway.upstream.known()
+    logger.info("gateway_ready", bootstrap=bootstrap)
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = "\n".join(f"  {setting.name} (default: {setting.default!r})" for setting in SETTINGS)
+    parser = argparse.ArgumentParser(
+        prog="muster-gateway",
+        description="A front of a Kafka cluster for unchanged clients, with groups at Muster.",
+        epilog="Settings:\n"
+        f"{names}\n\ndocs/gateway.md says what they mean. MUSTER_GATEWAY_CONFIG has NAME=VALUE lines as well.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a setting (repeatable)")
+    parser.add_argument("--instance", default="", help="what it belongs to, for who looks at the list of processes")
+    parser.add_argument("--log-format", choices=["json", "console"], default="json")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Which pod of Muster leads a group's partition."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+
+import structlog
+
+from muster_coordinator.wire.codec import Writer
+from muster_coordinator.wire.framing import encode_request_frame
+from muster_coordinator.wire.k10_find_coordinator import API as FIND_API
+from muster_gateway.caller import Address, Caller, ConnectionLostError
+from muster_gateway.errors import UpstreamError
+from muster_gateway.nodes import Nodes
+from muster_gateway.rewriting import read_coordinators
+from muster_gateway.upstream import AGAIN_S, CLIENT_ID, REFRESH_S, ask_brokers
+
+logger = structlog.get_logger(__name__)
+
+LOOK_UP_S = 0.5
+"""Longest wait for a pod that is asked for a group's coordinator; it answers from memory, so a later one is stuck."""
+_FIND_VERSION = 2
+_REMEMBERED = 100_000
+
+
+class Muster:
+    """One connection to any pod; the others are tried when it fails. `run` keeps `nodes` up to date."""
+
+    def __init__(self, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
+        self._bootstrap = bootstrap
+        self._nodes = nodes
+        self._limit = limit
+        self._lock = asyncio.Lock()
+        self._asked: Caller | None = None
+        self._leaders: OrderedDict[str, int] = OrderedDict()
+        self._correlation_id = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failing = False
+        while True:
+            try:
+                caller = await self._caller()
+                await self._nodes.learn_pods((await ask_brokers(caller)).brokers)
+                failing = False
+            except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
+                if not failing:
+                    logger.warning("muster_not_reachable", error=str(error) or type(error).__name__)
+                failing = True
+            await asyncio.sleep(AGAIN_S if failing else REFRESH_S)
+
+    async def leader_of(self, group_id: str) -> int | None:
+        """Node id of the pod, as it was known last; None: there is none now."""
+        pod = self._leaders.get(group_id)
+        return pod if pod is not None else await self.look_up(group_id)
+
+    def forget(self, group_id: str, pod: int) -> None:
+        """The pod does not lead the group's partition any more, or does not answer."""
+        if self._leaders.get(group_id) == pod:
+            del self._leaders[group_id]
+
+    async def look_up(self, group_id: str) -> int | None:
+        """As `leader_of`, asked now."""
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                caller = await self._caller()
+        except (OSError, TimeoutError):
+            return None
+        writer = Writer(False)
+        writer.string(group_id)
+        writer.int8(0)
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        frame = encode_request_frame(FIND_API, _FIND_VERSION, self._correlation_id, CLIENT_ID, writer.so_far())
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                _, (found,) = read_coordinators(_FIND_VERSION, await caller.call(frame))
+        except (ConnectionLostError, UpstreamError, TimeoutError) as error:
+            caller.close(f"no answer: {error}")
+            return None
+        if found.error_code or found.node_id < 0:
+            return None
+        self._leaders[group_id] = found.node_id
+        if len(self._leaders) > _REMEMBERED:
+            self._leaders.popitem(last=False)
+        return found.node_id
+
+    async def _caller(self) -> Caller:
+        """A connection to any pod. Raises OSError, TimeoutError."""
+        async with self._lock:
+            if self._asked is not None and not self._asked.lost:
+                return self._asked
+            pods = list(self._nodes.pods.values())
+            random.shuffle(pods)
+            last: Exception = OSError("no pod is known")
+            for address in [*pods, *(each for each in self._bootstrap if each not in pods)]:
+                try:
+                    self._asked = await Caller.connect(address, self._limit)
+                    return self._asked
+                except (OSError, TimeoutError) as error:
+                    last = error
+            raise last

@@ -1,0 +1,161 @@
+"""Settings of the gateway. What a field means, its unit and its range stand under it; values come as text.
+
+`docs/gateway.md` is rendered from here, and a test holds it true.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+PORT_MAX = 65_535
+INT32_MAX = 2**31 - 1
+
+
+class SettingsError(ValueError):
+    """The message names the setting, and says what is wrong with its value."""
+
+
+def _text(name: str, default: str, check: Callable[[str], object] = str) -> str:
+    value: str = field(default=default, metadata={"name": name, "check": check})
+    return value
+
+
+def _number(name: str, default: int, minimum: int, maximum: int = INT32_MAX) -> int:
+    value: int = field(default=default, metadata={"name": name, "minimum": minimum, "maximum": maximum})
+    return value
+
+
+def addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """HOST:PORT, separated by commas. Raises ValueError."""
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+            raise ValueError(f"{part!r} is not of the form HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """All that a gateway is told."""
+
+    upstream: str = _text("upstream.bootstrap.servers", "", addresses)
+    """Some brokers of the Kafka cluster, HOST:PORT, separated by commas. The others are found from there."""
+
+    muster: str = _text("muster.bootstrap.servers", "", addresses)
+    """Some pods of the Muster cluster in the same form; may be empty while `muster.groups` is."""
+
+    groups: str = _text("muster.groups", "")
+    """Prefixes of the ids of groups that Muster serves, separated by commas; `*`: all groups. Kafka serves the
+    others."""
+
+    listen_host: str = _text("listen.host", "0.0.0.0")
+    """The address of this machine on which the gateway listens."""
+
+    advertised_host: str = _text("advertised.host", "127.0.0.1")
+    """The host that clients are told for every node."""
+
+    bootstrap_port: int = _number("bootstrap.port", 9092, 0, PORT_MAX)
+    """The port for `bootstrap.servers` of clients; 0: a free one."""
+
+    broker_port_base: int = _number("broker.port.base", 9100, 0, PORT_MAX)
+    """Broker n is reached at this port plus n; 0: at any free port, which changes at each start."""
+
+    pod_port_base: int = _number("pod.port.base", 9500, 0, PORT_MAX)
+    """Muster's pod with node id n is reached at this port plus n; 0: at any free port."""
+
+    pod_node_id_base: int = _number("pod.node.id.base", 1_000_000, 1, INT32_MAX // 2)
+    """Clients know Muster's pod with node id n as the node with this id plus n, which no broker may have."""
+
+    park_ms: int = _number("park.ms", 15_000, 0, 600_000)
+    """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader. Then it is
+    answered as by Kafka: COORDINATOR_NOT_AVAILABLE. Keep it below the clients' request time-out."""
+
+    max_in_flight: int = _number("max.in.flight.requests", 64, 1, 10_000)
+    """Requests of one connection that wait for their answers; beyond it nothing more is read from the connection."""
+
+    max_read_bytes: int = _number("max.read.bytes", 16_777_216, 65_536)
+    """Largest request or answer (bytes) that the gateway reads, such as JoinGroup or Metadata; a larger one closes its
+    connection. What passes unread, such as Produce and Fetch, has no limit here."""
+
+    max_held_bytes: int = _number("max.held.bytes", 268_435_456, 1_048_576)
+    """Bytes that all connections hold together in requests and answers that are read. Beyond it the connection that
+    holds most is closed."""
+
+    max_connections: int = _number("max.connections", 20_000, 1)
+    """Connections of clients at a time; one more is closed at once."""
+
+    connections_max_idle_ms: int = _number("connections.max.idle.ms", 600_000, 1000)
+    """A connection on which nothing came for this long (ms) and nothing waits is closed."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: `attribute` of GatewaySettings, and the `name` that people use."""
+
+    attribute: str
+    name: str
+    default: int | str
+    minimum: int = 0
+    maximum: int = 0
+    check: Callable[[str], object] = str
+
+    def parse(self, text: str) -> int | str:
+        """Raises SettingsError."""
+        if isinstance(self.default, str):
+            try:
+                self.check(text)
+            except ValueError as error:
+                raise SettingsError(f"{self.name}: {error}") from None
+            return text
+        try:
+            value = int(text)
+        except ValueError:
+            raise SettingsError(f"{self.name}={text!r} is not a number") from None
+        if not self.minimum <= value <= self.maximum:
+            raise SettingsError(f"{self.name}={value} is not between {self.minimum} and {self.maximum}")
+        return value
+
+
+def _default(setting: dataclasses.Field[object]) -> int | str:
+    value = setting.default
+    assert isinstance(value, int | str)
+    return value
+
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(each.name, default=_default(each), **each.metadata) for each in dataclasses.fields(GatewaySettings)
+)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE each. Raises SettingsError."""
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise SettingsError(f"{assignment!r} is not of the form NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def parse_settings(values: Mapping[str, str]) -> GatewaySettings:
+    """Raises SettingsError, which for an unknown name has the nearest known one."""
+    known = {setting.name: setting for setting in SETTINGS}
+    parsed: dict[str, int | str] = {}
+    for name, text in values.items():
+        setting = known.get(name)
+        if setting is None:
+            near = difflib.get_close_matches(name, known, 1)
+            raise SettingsError(f"unknown setting {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        parsed[setting.attribute] = setting.parse(text)
+    settings = dataclasses.replace(GatewaySettings(), **parsed)  # type: ignore[arg-type]
+    if not addresses(settings.upstream):
+        raise SettingsError("upstream.bootstrap.servers is needed: HOST:PORT of brokers")
+    if settings.groups and not addresses(settings.muster):
+        raise SettingsError("muster.bootstrap.servers is needed where muster.groups names groups")
+    return settings

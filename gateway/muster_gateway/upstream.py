@@ -1,0 +1,118 @@
+"""What the gateway itself asks the Kafka cluster: which brokers there are, and what they announce."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from muster_coordinator.wire.codec import Writer
+from muster_coordinator.wire.framing import encode_request_frame
+from muster_coordinator.wire.k03_metadata import API as METADATA_API
+from muster_coordinator.wire.k18_api_versions import API as API_VERSIONS_API
+from muster_gateway import apis
+from muster_gateway.caller import Address, Caller, ConnectionLostError
+from muster_gateway.errors import UpstreamError
+from muster_gateway.nodes import Nodes
+from muster_gateway.rewriting import Announced, BrokersAnswer, read_api_versions, read_brokers
+
+logger = structlog.get_logger(__name__)
+
+CLIENT_ID = "muster-gateway"
+REFRESH_S = 2.0
+"""How often brokers and pods are looked for, where no client's Metadata shows them before."""
+AGAIN_S = 0.2
+"""Pause after brokers or pods could not be asked."""
+ANSWER_S = 5.0
+"""Longest wait for an answer to what the gateway itself asks: a broker that is stuck is given up for another."""
+
+_METADATA_VERSION = 4  # of the oldest that Kafka 4 has; not flexible
+
+
+class Upstream:
+    """`run` keeps `nodes` and `announced` up to date."""
+
+    def __init__(self, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
+        self.announced: Announced | None = None
+        self._bootstrap = bootstrap
+        self._nodes = nodes
+        self._limit = limit
+        self._first = asyncio.Event()
+
+    async def known(self) -> None:
+        """Wait until the brokers were found once."""
+        await self._first.wait()
+
+    def addresses(self) -> list[Address]:
+        """Brokers, in the order in which to try them: spread over all that are known, then those of the settings."""
+        known = self._nodes.brokers
+        random.shuffle(known)
+        return known + [each for each in self._bootstrap if each not in known]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failing = False
+        while True:
+            try:
+                caller = await self._connect()
+                try:
+                    failing = False
+                    await self._follow(caller)
+                finally:
+                    caller.close()
+            except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
+                if not failing:
+                    logger.warning("upstream_not_reachable", error=str(error) or type(error).__name__)
+                failing = True
+            await asyncio.sleep(AGAIN_S)
+
+    async def _connect(self) -> Caller:
+        last: Exception = OSError("no broker is known")
+        for address in self.addresses():
+            try:
+                return await Caller.connect(address, self._limit)
+            except (OSError, TimeoutError) as error:
+                last = OSError(f"{address[0]}:{address[1]}: {error or 'no connection in time'}")
+        raise last
+
+    async def _follow(self, caller: Caller) -> None:
+        self.announced = await _ask_versions(caller)
+        while True:
+            answer = await ask_brokers(caller)
+            if not self._nodes.learn_brokers(answer.brokers):
+                await self._nodes.tell_brokers(answer.brokers)
+            if answer.brokers:
+                self._first.set()
+            await asyncio.sleep(REFRESH_S)
+
+
+async def ask(caller: Caller, frame: bytes) -> bytes:
+    """Raises ConnectionLostError, also when no answer comes in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await caller.call(frame)
+    except TimeoutError:
+        caller.close("no answer in time")
+        raise ConnectionLostError("no answer in time") from None
+
+
+async def ask_brokers(caller: Caller) -> BrokersAnswer:
+    """The nodes of the cluster, of Kafka or Muster. Raises ConnectionLostError, UpstreamError."""
+    writer = Writer(False)
+    writer.int32(0)  # no topics
+    writer.boolean(False)
+    frame = encode_request_frame(METADATA_API, _METADATA_VERSION, 2, CLIENT_ID, writer.so_far())
+    return read_brokers(apis.METADATA, _METADATA_VERSION, await ask(caller, frame))
+
+
+async def _ask_versions(caller: Caller) -> Announced:
+    version = 3
+    writer = Writer(True)
+    writer.string(CLIENT_ID)
+    writer.string("1")
+    frame = encode_request_frame(API_VERSIONS_API, version, 1, CLIENT_ID, writer.done())
+    announced = read_api_versions(version, await ask(caller, frame))
+    if announced.error_code:
+        raise UpstreamError(f"ApiVersions: error {announced.error_code}")
+    return announced
