@@ -12,6 +12,7 @@ from muster_operator.metrics import OperatorMetrics
 from muster_operator.process import configure_logging, run_operator
 from muster_operator.store.port import Store
 from muster_operator.store.workload import Workload
+from muster_operator.turns import Turns
 
 
 def main() -> None:
@@ -19,10 +20,10 @@ def main() -> None:
     if not __debug__:
         raise SystemExit("muster-operator: assertions are invariants; do not run it with -O")
     configure_logging(sys.stdout)
-    metrics = OperatorMetrics()
+    metrics, turns = OperatorMetrics(), Turns()
 
     async def reconcile(store: Store, workload: Workload, namespace: str) -> None:
-        await run_operator(store, workload, metrics, namespace)
+        await run_operator(store, workload, metrics, namespace, turns)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(KubeOptions.from_environment(), reconcile, metrics.render))

@@ -16,6 +16,7 @@ from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
 from muster_operator.store.port import Store
 from muster_operator.store.workload import Workload
+from muster_operator.turns import Turns
 
 
 async def run_operator(
@@ -23,6 +24,7 @@ async def run_operator(
     workload: Workload,
     metrics: OperatorMetrics,
     namespace: str | None = None,
+    turns: Turns | None = None,
     clock: Clock = SYSTEM_CLOCK,
     random: Callable[[], float] = random.random,
     new_http: Callable[[], aiohttp.ClientSession] = new_session,
@@ -30,12 +32,13 @@ async def run_operator(
     """Reconcile all clusters of `store`, or those in one namespace, until cancelled. Cancelling leaves the pods and
     their leaders as they are.
 
-    `random` gives numbers in [0, 1). `new_http` opens the session for all calls of pods.
+    `turns`: shared with the loops of other namespaces. `random` gives numbers in [0, 1). `new_http` opens the
+    session for all calls of pods.
     """
     async with new_http() as http:
         pods = PodSessions(http, clock)
         try:
-            await Reconciler(store, workload, pods, clock, random, metrics, namespace).run()
+            await Reconciler(store, workload, pods, clock, random, metrics, namespace, turns).run()
         finally:
             await pods.close()
 

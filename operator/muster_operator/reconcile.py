@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -14,16 +14,20 @@ from muster_operator.attempts import FIRST_DELAY_S, MAX_DELAY_S, Attempts
 from muster_operator.clock import Clock
 from muster_operator.failovers import Failovers
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.actions import Action, RestartPod
 from muster_operator.plan.metadata import token_above
 from muster_operator.plan.observation import Observation, PodView
 from muster_operator.plan.planner import plan
 from muster_operator.plan.record import as_recorded
+from muster_operator.plan.rollout import has_ended
+from muster_operator.plan.window import opens
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.queue import KeyQueue
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Memory
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
 from muster_operator.store.workload import Workload, WorkloadState, settings_trouble
+from muster_operator.turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +51,7 @@ class Reconciler:
         random: Callable[[], float],
         metrics: OperatorMetrics,
         namespace: str | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._store = store
         self._workload = workload
@@ -55,6 +60,7 @@ class Reconciler:
         self._random = random
         self._metrics = metrics
         self._namespace = namespace
+        self._turns = turns or Turns()
         self._queue = KeyQueue()
         self._memory: dict[ClusterKey, Memory] = {}
         self._failures: dict[ClusterKey, int] = {}
@@ -79,6 +85,8 @@ class Reconciler:
             for unwatch in watches:
                 unwatch()
             self._queue.close()
+            for key in self._memory:
+                self._turns.end(key)
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
@@ -118,6 +126,7 @@ class Reconciler:
             memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics))
         seen = await self._observe(key, memory)
         actions = plan(seen, self._clock.wall())
+        self._follow_rollout(seen, actions)
         memory.failovers.follow(seen.partitions, actions, self._clock.monotonic(), self._clock.wall())
         context = Context(
             key=key,
@@ -171,6 +180,7 @@ class Reconciler:
             conflict=state.conflict,
             refusal=state.refusal,
             default_image=state.default_image,
+            rollout_waits=self._rollout_waits(key, cluster) if cluster is not None else "",
             outdated_definitions=state.outdated_definitions,
             volumes=state.volumes,
             volume_size=state.volume_size,
@@ -178,6 +188,22 @@ class Reconciler:
             growth_refused=state.growth_refused,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
+
+    def _rollout_waits(self, key: ClusterKey, cluster: CoordinatorCluster) -> str:
+        """Why no pod is replaced now; "" if one may be."""
+        if closed := opens(cluster.spec.rollout.window, self._clock.wall()):
+            return f"spec.rollout.window opens {closed}"
+        other = self._turns.other(key, self._clock.monotonic())
+        return f"the pods of cluster {other} are being replaced" if other is not None else ""
+
+    def _follow_rollout(self, seen: Observation, actions: Sequence[Action]) -> None:
+        """Have or end the turn. Between the look at it (`_observe`) and this nothing is awaited."""
+        key = ClusterKey(seen.namespace, seen.name)
+        if seen.cluster is None or has_ended(seen):
+            self._turns.end(key)
+        elif any(isinstance(each, RestartPod) for each in actions):
+            away_s = parse_duration(seen.cluster.spec.failover.replace_after)
+            self._turns.take(key, self._clock.monotonic(), away_s)
 
     def _settle(self, key: ClusterKey, memory: Memory, records: ClusterRecords, pods: tuple[PodView, ...]) -> None:
         """Forget elections that ended well, and failures that a restart of their pod made meaningless."""

@@ -33,6 +33,11 @@ def listener(**fields: object) -> dict[str, object]:
 
 OUTSIDE: dict[str, object] = {"name": "outside0", "port": 9094, "type": "NodePort"}
 
+
+def window(**changes: object) -> dict[str, object]:
+    return {"rollout": {"window": {"start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin", **changes}}}
+
+
 REFUSED = [
     ("OffsetsTopic", "t", topic_spec(partitions=0), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
@@ -73,6 +78,9 @@ REFUSED = [
         "nominateAfter must be 0s",
     ),
     ("CoordinatorCluster", "a", {"failover": {"replaceAfter": "5s"}}, "replaceAfter must be 0s"),
+    ("CoordinatorCluster", "a", window(start="24:00"), "spec.rollout.window.start"),
+    ("CoordinatorCluster", "a", window(days=["Someday"]), "spec.rollout.window.days[0]"),
+    ("CoordinatorCluster", "a", window(timeZone="Mars/Olympus"), "spec.rollout.window.timeZone"),
     ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
     ("CoordinatorCluster", "1st", {}, "DNS label"),
     ("CoordinatorCluster", "a", {"clusterId": "a b"}, "spec.clusterId"),

@@ -148,12 +148,50 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     ] = ()
 
 
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+ClockTime = Annotated[str, Meta(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$", max_length=5)]
+"""Of the day, such as 22:30."""
+
+
+class Window(msgspec.Struct, frozen=True, rename="camel"):
+    """A time of the day."""
+
+    start: Annotated[ClockTime, Meta(description="When it opens, such as 22:00.")]
+    end: Annotated[ClockTime, Meta(description="When it closes; on the next day if it is not after start.")]
+    days: Annotated[
+        tuple[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], ...],
+        Meta(max_length=7, description="Days on which it opens; every day if empty."),
+    ] = ()
+    time_zone: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=64,
+            description="IANA name of the time zone of start and end, such as Europe/Berlin.",
+            extra_json_schema=rules(
+                (
+                    "timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",
+                    "timeZone must be the name of an IANA time zone, such as Europe/Berlin",
+                )
+            ),
+        ),
+    ] = "UTC"
+
+
 class Rollout(msgspec.Struct, frozen=True, rename="camel"):
     """How pods are replaced when image, settings or template change."""
 
     paused: Annotated[
         bool, Meta(description="Replace no pod. Everything else goes on, failover and lost volumes too.")
     ] = False
+    window: Annotated[
+        Window | None,
+        Meta(
+            description="Pods that serve are replaced only while it is open; at any time if absent. Everything else"
+            " goes on, failover and lost volumes too."
+        ),
+    ] = None
 
 
 class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -61,6 +61,9 @@ class Reason(StrEnum):
     """Pods run an older template than declared, and are replaced one at a time."""
     ROLLOUT_PAUSED = "RolloutPaused"
     """spec.rollout.paused is set: pods keep the template that they have. Failover goes on."""
+    ROLLOUT_WAITS = "RolloutWaits"
+    """spec.rollout.window is closed, or pods of another cluster are being replaced: pods keep the template that they
+    have. Failover goes on."""
     ROLLOUT_HALTED = "RolloutHalted"
     """A pod of the declared template does not run, so no other pod is replaced."""
     INVALID_SETTINGS = "InvalidSettings"

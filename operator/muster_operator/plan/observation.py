@@ -114,10 +114,11 @@ class Observation:
     `image`: the last one that was published. `busy`: calls under way, with their pods. `failovers`: those that this
     operator carried out, newest first. `applied`: `outdated` of the pods is about the present spec. `conflict`: the
     object of the cluster's name that belongs to somebody else. `refusal`: why the pods' objects are refused.
-    `default_image`: what this operator brings. `invalid_settings`: what a pod would refuse in spec.settings.
-    `outdated_definitions`: resource definitions of another version. `volumes`: of how many pods there are volumes,
-    counted up to the highest (negative: nobody has looked yet). `volume_size`: of the largest. `growing`: volumes that
-    are smaller than declared. `growth_refused`: why they stay so. All "" if there is none.
+    `rollout_waits`: why no pod that serves is to be replaced now. `default_image`: what this operator brings.
+    `invalid_settings`: what a pod would refuse in spec.settings. `outdated_definitions`: resource definitions of
+    another version. `volumes`: of how many pods there are volumes, counted up to the highest (negative: nobody has
+    looked yet). `volume_size`: of the largest. `growing`: volumes that are smaller than declared. `growth_refused`:
+    why they stay so. All "" if there is none.
     """
 
     namespace: str
@@ -135,6 +136,7 @@ class Observation:
     applied: bool = True
     conflict: str = ""
     refusal: str = ""
+    rollout_waits: str = ""
     default_image: str = ""
     invalid_settings: str = ""
     outdated_definitions: str = ""

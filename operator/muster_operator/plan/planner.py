@@ -95,7 +95,12 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     identity = identify(seen)
     seen = without_strangers(seen, identity.cluster_id)
     if not topics:
-        return (*refusals, *others, *_cluster(seen, cluster, [], None, time, identity))
+        return (
+            *restart(seen, _next_without_topic(seen, cluster), (), {}),
+            *refusals,
+            *others,
+            *_cluster(seen, cluster, [], None, time, identity),
+        )
     for topic in topics:
         layout, conflict = lost_layout(seen, topic)
         if layout is not None:  # nothing is decided about partitions that may be the wrong ones
@@ -150,12 +155,19 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *(action for topic in topics for action in _replicas(seen, topic, decisions)),
         *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
-        *restart(seen, facts[0], expected, statuses),
+        *restart(seen, emptying, expected, statuses),
         *refusals,
         *(write for each in plans for write in _told(each, time)),
         *others,
         *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, ordered), time, identity),
     )
+
+
+def _next_without_topic(seen: Observation, cluster: CoordinatorCluster) -> str:
+    """The pod that a rollout replaces next. None that has partitions: nobody moves their leaders."""
+    if any(pod.replicas for pod in seen.pods):
+        return ""
+    return next_to_restart(seen, parse_duration(cluster.spec.failover.rebalance_after))
 
 
 def _plan_topic(

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartitionStatus, PartitionState
 from muster_operator.plan.actions import RestartPod
-from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
 from muster_operator.plan.verdict import Verdict
 
@@ -40,6 +39,9 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
     if outdated and seen.cluster.spec.rollout.paused:
         text = f"spec.rollout.paused is set: {', '.join(outdated)} keep an older template"
         return Verdict(Reason.ROLLOUT_PAUSED, text, reconciling=True)
+    if outdated and seen.rollout_waits:
+        text = f"{seen.rollout_waits}; until then {', '.join(outdated)} keep an older template"
+        return Verdict(Reason.ROLLOUT_WAITS, text, reconciling=True)
     text = f"{len(seen.pods) - len(outdated)} of {len(seen.pods)} pods run the declared template"
     return Verdict(Reason.ROLLING_OUT, text if outdated else "the declared template is being applied", reconciling=True)
 
@@ -56,7 +58,7 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
     they take over what the next pod gives up.
     """
     assert seen.cluster is not None
-    if len(seen.pods) < seen.cluster.spec.pods or seen.cluster.spec.rollout.paused:
+    if len(seen.pods) < seen.cluster.spec.pods or seen.cluster.spec.rollout.paused or seen.rollout_waits:
         return ""
     if not all(pod.is_up and not pod.draining and pod.steady_s >= steady_s for pod in seen.pods):
         return ""
@@ -64,11 +66,19 @@ def next_to_restart(seen: Observation, steady_s: float) -> str:
     return max(outdated, key=lambda pod: pod.node_id).name if outdated else ""
 
 
+def has_ended(seen: Observation) -> bool:
+    """Whether no pod is about to be replaced: all serve with the declared template, or a person has to act."""
+    assert seen.cluster is not None
+    done = all(pod.is_up and not pod.outdated for pod in seen.pods) and len(seen.pods) >= seen.cluster.spec.pods
+    return done or seen.cluster.spec.rollout.paused or bool(_broken(seen))
+
+
 def restart(
-    seen: Observation, facts: ClusterFacts, expected: Collection[int], statuses: Mapping[int, OffsetsPartitionStatus]
+    seen: Observation, emptying: str, expected: Collection[int], statuses: Mapping[int, OffsetsPartitionStatus]
 ) -> Iterator[RestartPod]:
-    """Restart the pod once every `expected` partition is led and fully followed, and no other pod could lead what it
-    leads. A partition whose object is still to be created is led all the same, by whom nobody has recorded.
+    """Restart the pod `emptying` once every `expected` partition is led and fully followed, and no other pod could
+    lead what it leads. A partition whose object is still to be created is led all the same, by whom nobody has
+    recorded.
 
     A pod that is down is restarted at once: the older template may be what keeps it down. But not while a pod of the
     declared template does not run: that template would keep this one down too, which else comes back by itself.
@@ -85,9 +95,9 @@ def restart(
         ):
             yield RestartPod(pod.name, pod.uid)
             return
-    if not facts.emptying or (CallKind.RESTART, facts.emptying) in seen.busy:
+    if not emptying or (CallKind.RESTART, emptying) in seen.busy:
         return
-    pod = facts.pods[facts.emptying]
+    pod = next(each for each in seen.pods if each.name == emptying)
     if statuses.keys() >= {*expected} and all(
         is_whole(status) and not _is_to_move(status, pod) for status in statuses.values()
     ):

@@ -274,8 +274,7 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     if len(seen.pods) < declared:
         return Verdict(Reason.CREATING_PODS, f"{len(seen.pods)} of {declared} pods exist", reconciling=True)
     if of_topic is None:
-        text = "no OffsetsTopic refers to this cluster: there is nothing to lead"
-        return verdict_of_rollout(seen) or Verdict(Reason.NO_TOPIC, text)
+        return _verdict_without_topic(seen)
     if not of_topic.ready:
         return with_fields(of_topic, message=_with_troubles(seen, of_topic.message))
     ready = _ready_pods(seen)
@@ -287,6 +286,16 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
     if seen.growing:
         return Verdict(Reason.GROWING_VOLUMES, seen.growing, reconciling=True)
     return of_topic
+
+
+def _verdict_without_topic(seen: Observation) -> Verdict:
+    rollout = verdict_of_rollout(seen)
+    if rollout is None:
+        return Verdict(Reason.NO_TOPIC, "no OffsetsTopic refers to this cluster: there is nothing to lead")
+    if rollout.reason is Reason.ROLLING_OUT and seen.applied and any(pod.replicas for pod in seen.pods):
+        text = "no OffsetsTopic refers to this cluster, so pods that serve keep an older template: create it again"
+        return Verdict(Reason.NO_TOPIC, text, stalled=True)
+    return rollout
 
 
 def _with_troubles(seen: Observation, text: str) -> str:

@@ -137,7 +137,7 @@ class OperatorRun:
         metrics = OperatorMetrics()
 
         async def reconcile(store: Store, workload: Workload, namespace: str) -> None:
-            await run_operator(store, workload, metrics, namespace, clock, self._random.random, self._new_http)
+            await run_operator(store, workload, metrics, namespace, None, clock, self._random.random, self._new_http)
 
         await operate(
             options,

@@ -38,6 +38,7 @@ from muster_operator.steps import context
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 from muster_operator.store.sqlite import SqliteStore
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState
+from muster_operator.turns import Turns
 
 KEY = ClusterKey("ns", "c")
 TELL_EVERY_S = 0.02
@@ -173,11 +174,11 @@ class World:
                 await asyncio.sleep(0.005)
 
     @asynccontextmanager
-    async def operator(self) -> AsyncIterator[Reconciler]:
+    async def operator(self, turns: Turns | None = None) -> AsyncIterator[Reconciler]:
         clock = Clock()
         async with new_session() as http:
             sessions = PodSessions(http, clock)
-            reconciler = Reconciler(self.store, self.workload, sessions, clock, lambda: 0.5, self.metrics)
+            reconciler = Reconciler(self.store, self.workload, sessions, clock, lambda: 0.5, self.metrics, turns=turns)
             task = asyncio.create_task(reconciler.run())
             try:
                 yield reconciler

@@ -98,6 +98,35 @@ def test_paused_rollout_replaces_nobody_and_failover_goes_on(model: Model) -> No
     assert {each.status.state for each in model.objects.values()} == {PartitionState.LED}
 
 
+def test_rollout_that_waits_says_for_what_and_replaces_nobody_that_serves(model: Model) -> None:
+    seen = outdated(changed(model, image="muster:2"), "c-0", "c-1", rollout_waits="spec.rollout.window opens never")
+    assert not [each for each in plan(seen, 1.0) if isinstance(each, RestartPod)]
+    said = ready(cluster_status(seen))
+    assert said.reason == "RolloutWaits"
+    assert said.message == "spec.rollout.window opens never; until then c-0, c-1 keep an older template"
+    down = tuple(with_fields(pod, connection=Connection.DOWN) if pod.name == "c-1" else pod for pod in seen.pods)
+    restarted = [each.pod for each in plan(with_fields(seen, pods=down), 1.0) if isinstance(each, RestartPod)]
+    assert restarted == ["c-1"], "a pod that serves nobody is replaced at once"
+
+
+def test_cluster_without_a_topic_is_rolled_out_too() -> None:
+    """The planted fault: it says RollingOut for ever."""
+    model = Model(partitions=3, replication_factor=3)
+    seen = with_fields(Operator(model).observe(), topics=(), partitions=())
+    seen = outdated(with_fields(seen, pods=tuple(with_fields(pod, steady_s=60.0) for pod in seen.pods)), "c-0", "c-1")
+    actions = plan(seen, 1.0)
+    assert [each.pod for each in actions if isinstance(each, RestartPod)] == ["c-1"]
+    assert ready(cluster_status(seen)).reason == "RollingOut"
+
+
+def test_pods_that_hold_partitions_of_no_topic_keep_their_template_and_that_is_told(model: Model) -> None:
+    seen = outdated(with_fields(changed(model, image="muster:2"), topics=(), partitions=()), "c-0")
+    assert not [each for each in plan(seen, 1.0) if isinstance(each, RestartPod)]
+    stalled = find_condition(cluster_status(seen).conditions, "Stalled")
+    assert stalled is not None
+    assert (stalled.reason, "create it again" in stalled.message) == ("NoTopic", True)
+
+
 def test_rollout_halts_at_a_pod_that_does_not_run_and_says_how_it_ended(model: Model) -> None:
     seen = outdated(changed(model, image="muster:broken"), "c-0", "c-1")
     broken = {
