@@ -179,7 +179,8 @@ def _alone(partition: PartitionView) -> Decision | None:
     (member,) = partition.members
     status, pod, view, name = partition.status, member.pod, member.view, member.replica.pod
     if pod is None:
-        return leaderless(status, Reason.POD_DOWN, f"its log is on pod {name}, which does not exist")
+        where = f"is on pod {name}, which does not exist" if name else f"{member.log_id} is on no pod that answers"
+        return leaderless(status, Reason.POD_DOWN, f"its log {where}")
     if pod.connection is Connection.UNSURE:
         return unchanged(partition.record)
     if not pod.is_up:

@@ -42,3 +42,23 @@ def test_while_a_pod_is_away_the_log_may_be_there() -> None:
     model.restart("c-1")
     Operator(model, token=3).settle()
     assert model.all_led
+
+
+def test_only_replica_of_a_partition_is_found_where_its_log_is() -> None:
+    """No other pod may stand in for a recorded one; but the record names none."""
+    model = Model(pods=2, partitions=1, replication_factor=1)
+    Operator(model).settle()
+    status = model.objects["t-0"].status
+    (replica,) = status.replicas
+    model.restart(replica.pod)
+    model.stop(replica.pod)
+    model.put("t-0", replace(status, replicas=(replace(replica, pod=""),)))
+    Operator(model, token=2).settle()
+    status = model.objects["t-0"].status
+    assert status.state is PartitionState.LEADERLESS
+    message = next(each.message for each in status.conditions if each.type == "Ready")
+    assert message == f"its log {replica.log_id} is on no pod that answers"
+    model.restart(replica.pod)
+    Operator(model, token=3).settle()
+    assert model.all_led
+    assert model.objects["t-0"].status.replicas == (replica,)
