@@ -7,12 +7,11 @@ python hack/render_configuration.py --write    write docs/configuration.md
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import sys
 from pathlib import Path
 
-from muster_coordinator.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings
+from muster_coordinator.settings import INT32_MAX, CoordinatorSettings, Setting, all_settings, sections
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
@@ -57,7 +56,7 @@ def default_of(setting: Setting) -> str:
 def render() -> str:
     page = [HEAD]
     defaults = CoordinatorSettings()
-    for section in dataclasses.fields(defaults):
+    for section in sections():
         group = type(getattr(defaults, section.name))
         texts = field_texts(group)
         page.append(f"## {section.name.capitalize()}\n\n{' '.join((group.__doc__ or '').split())}\n")

@@ -177,7 +177,8 @@ class PeerSettings:
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """TLS for Kafka clients, on every listener: 1.2 and 1.3."""
+    """TLS for Kafka clients, on every listener: 1.2 and 1.3. With `listener.name.<listener>.` before its name a setting
+    counts for that listener only, as in Kafka."""
 
     listener_tls_dir: str = _path()
     """An absolute path: a directory with `tls.crt`, `tls.key` and, for those of clients, `ca.crt`, as in a Secret
@@ -194,7 +195,8 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class SaslSettings:
-    """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them."""
+    """How clients say who they are, on every listener. Without `sasl.enabled.mechanisms` nobody asks them. With
+    `listener.name.<listener>.` before its name a setting counts for that listener only, but for `muster.users.file`."""
 
     sasl_enabled_mechanisms: str = _text("sasl.enabled.mechanisms", parse_mechanisms)
     """SASL mechanisms between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`, `PLAIN`, `OAUTHBEARER`. The last two need
@@ -272,6 +274,17 @@ class AccessSettings:
 
 
 @dataclass(frozen=True)
+class ListenerSecuritySettings:
+    """What can be set for each listener by itself."""
+
+    tls: TlsSettings
+    sasl: SaslSettings
+
+
+LISTENER_PREFIX = "listener.name."
+
+
+@dataclass(frozen=True)
 class CoordinatorSettings:
     """Everything that can be set on a pod."""
 
@@ -285,6 +298,11 @@ class CoordinatorSettings:
     tokens: TokenSettings = field(default_factory=TokenSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    by_listener: Mapping[str, ListenerSecuritySettings] = field(default_factory=dict)
+
+    def of_listener(self, name: str) -> ListenerSecuritySettings:
+        """Those of a listener. `name`: "" is the first."""
+        return self.by_listener.get(name) or ListenerSecuritySettings(self.tls, self.sasl)
 
 
 class SettingsError(ValueError):
@@ -310,9 +328,15 @@ def all_settings() -> tuple[Setting, ...]:
     return tuple(_all_settings())
 
 
+def sections() -> Iterator[dataclasses.Field[Any]]:
+    """The groups of settings: fields of CoordinatorSettings."""
+    defaults = CoordinatorSettings()
+    return (each for each in dataclasses.fields(defaults) if dataclasses.is_dataclass(getattr(defaults, each.name)))
+
+
 def _all_settings() -> Iterator[Setting]:
     defaults = CoordinatorSettings()
-    for section in dataclasses.fields(defaults):
+    for section in sections():
         for f in dataclasses.fields(getattr(defaults, section.name)):
             if "kafka" not in f.metadata:
                 continue  # nothing that can be set
@@ -326,20 +350,48 @@ def parse_settings(values: Mapping[str, str]) -> CoordinatorSettings:
     """Settings from texts by name. Raises SettingsError for an unknown name (with the nearest one), a value that is no
     number, or one that is out of range."""
     known = {s.name: s for s in all_settings()}
-    chosen: dict[str, dict[str, Any]] = {}
+    chosen: _Chosen = {}
+    of_listeners: dict[str, _Chosen] = {}
     for name, text in values.items():
-        setting = known.get(name)
+        listener, plain_name = _listener_of(name)
+        setting = known.get(plain_name)
         if setting is None:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(plain_name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; docs/configuration.md lists the names"
             raise SettingsError(f"unknown setting {name!r}{hint}")
-        chosen.setdefault(setting.section, {})[setting.attribute] = _parse(setting, text)
+        if listener and (setting.section not in ("tls", "sasl") or setting.attribute == "users_file"):
+            raise SettingsError(f"{name}: {plain_name} is not set for one listener")
+        sections = of_listeners.setdefault(listener, {}) if listener else chosen
+        sections.setdefault(setting.section, {})[setting.attribute] = _parse(setting, text)
     defaults = CoordinatorSettings()
     try:
-        sections = {s: dataclasses.replace(getattr(defaults, s), **v) for s, v in chosen.items()}
+        settings = dataclasses.replace(
+            defaults, **{s: dataclasses.replace(getattr(defaults, s), **v) for s, v in chosen.items()}
+        )
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    return dataclasses.replace(defaults, **sections)
+    return dataclasses.replace(
+        settings, by_listener={listener: _overridden(settings, changes) for listener, changes in of_listeners.items()}
+    )
+
+
+_Chosen = dict[str, dict[str, Any]]
+"""Section -> attribute -> value."""
+
+
+def _listener_of(name: str) -> tuple[str, str]:
+    """(listener, name of the setting) of `listener.name.<listener>.<setting>`; ("", name) of others."""
+    if not name.startswith(LISTENER_PREFIX):
+        return "", name
+    listener, _, setting = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return listener, setting
+
+
+def _overridden(settings: CoordinatorSettings, changes: _Chosen) -> ListenerSecuritySettings:
+    return ListenerSecuritySettings(
+        dataclasses.replace(settings.tls, **changes.get("tls", {})),
+        dataclasses.replace(settings.sasl, **changes.get("sasl", {})),
+    )
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:

@@ -39,11 +39,31 @@ def test_values_land_in_their_sections() -> None:
         ("muster.archive.dir", "not/absolute", "an absolute path"),
         ("max.connections", "0", r"must lie in \[1, 2147483647\]"),
         ("group.max.session.timeout.ms", "1", "must not be below"),
+        ("listener.name.x.group.max.size", "1", r"group\.max\.size is not set for one listener"),
+        ("listener.name.x.muster.users.file", "/u", r"muster\.users\.file is not set for one listener"),
+        ("listener.name.x.ssl.client.aut", "none", r"did you mean ssl\.client\.auth"),
+        ("listener.name.x.ssl.client.auth", "maybe", "none, requested or required"),
+        ("listener.name.x", "1", "unknown setting"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         parse_settings({name: value})
+
+
+def test_setting_of_one_listener_counts_for_that_one_before_that_of_all() -> None:
+    settings = parse_settings(
+        {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.outside.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.outside.muster.listener.tls.dir": "/tls",
+            "connections.max.reauth.ms": "7",
+        }
+    )
+    outside, others = settings.of_listener("outside"), settings.of_listener("other")
+    assert (outside.sasl.sasl_enabled_mechanisms, outside.tls.listener_tls_dir) == ("PLAIN", "/tls")
+    assert (others.sasl.sasl_enabled_mechanisms, others.tls.listener_tls_dir) == ("SCRAM-SHA-256", "")
+    assert outside.sasl.connections_max_reauth_ms == others.sasl.connections_max_reauth_ms == 7
 
 
 def test_assignment_without_a_value_is_refused() -> None:

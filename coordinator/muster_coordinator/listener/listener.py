@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from muster_coordinator.listener.connection import KafkaConnection, nobody
 from muster_coordinator.listener.entrance import Entrance
@@ -26,36 +27,49 @@ CLOSING_MS = 5000
 
 @dataclass(frozen=True)
 class ListenerSecurity:
-    """How clients say who they are. `tls`, `sasl`: None: without. `identity_of`: who the client of a connection is,
-    without SASL. `look` looks for files that have changed, and returns whether there may be other users."""
+    """How clients of one listener say who they are. `tls`, `sasl`: None: without. `identity_of`: who the client of a
+    connection is, without SASL."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
     identity_of: Callable[[asyncio.BaseTransport], Identity] = nobody
-    look: Callable[[], bool] = lambda: False
 
 
 NO_SECURITY = ListenerSecurity()
 
 
+class Known(Protocol):
+    """Who is known to the pod, from files that may change."""
+
+    def look(self) -> bool:
+        """Look for files that have changed, and return whether there may be other users."""
+        ...
+
+    def knows(self, identity: Identity) -> bool:
+        """Whether there is still such a user."""
+        ...
+
+
 class KafkaListeners:
     """`state` is what connections and metrics share."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, security: ListenerSecurity = NO_SECURITY) -> None:
+    def __init__(self, settings: ListenerSettings, clock: Clock, known: Known) -> None:
         self.state = ServerState(settings, clock)
-        self._security = security
+        self._known = known
         self._servers: list[Listening] = []
         self._housekeeping: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<KafkaListeners connections={len(self.state.connections)}>"
 
-    async def listen(self, host: str, port: int, handlers: Mapping[type, Handler]) -> int:
+    async def listen(
+        self, host: str, port: int, handlers: Mapping[type, Handler], security: ListenerSecurity = NO_SECURITY
+    ) -> int:
         """Listen at one more address; returns the port. Raises OSError when the address is taken.
 
         `handlers` maps the type of a decoded request to what carries it out.
         """
-        server, port = await listen(lambda: self._client(handlers), host, port, self._security.tls, "kafka")
+        server, port = await listen(lambda: self._client(handlers, security), host, port, security.tls, "kafka")
         self._servers.append(server)
         if self._housekeeping is None:
             self._housekeep()
@@ -75,11 +89,11 @@ class KafkaListeners:
                 return
             await asyncio.sleep(0.01)
 
-    def _client(self, handlers: Mapping[type, Handler]) -> asyncio.Protocol:
+    def _client(self, handlers: Mapping[type, Handler], security: ListenerSecurity) -> asyncio.Protocol:
         """What a new connection begins with."""
-        sasl, state = self._security.sasl, self.state
+        sasl, state = security.sasl, self.state
         if sasl is None:
-            return KafkaConnection(state, handlers, self._security.identity_of)
+            return KafkaConnection(state, handlers, security.identity_of)
 
         def welcome(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
             def known(_transport: asyncio.BaseTransport) -> Identity:
@@ -94,18 +108,15 @@ class KafkaListeners:
 
     def _close_unknown(self) -> None:
         """Users have changed: who is none any more is out."""
-        sasl = self._security.sasl
-        if sasl is None:
-            return
         for connection in tuple(self.state.connections):
             identity = connection.identity
-            if identity is not None and not sasl.knows(identity):
+            if identity is not None and not self._known.knows(identity):
                 self.state.connection_errors["user_removed"] += 1
                 connection.close()
 
     def _housekeep(self) -> None:
         state = self.state
-        if self._security.look():
+        if self._known.look():
             self._close_unknown()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from muster_coordinator.listener.admission import Admission
-from muster_coordinator.security.identity import Identity
 from muster_coordinator.security.plain import PlainServer
 from muster_coordinator.security.sasl import Mechanism, SaslError
 from muster_coordinator.security.scram import HASHES, ScramServer
@@ -58,12 +57,6 @@ class Sasl:
             return self._reauth_ms or None
         rest_ms = max(0, login.ends_ms - self._clock.wall_ms())
         return min(rest_ms, self._reauth_ms) if self._reauth_ms else rest_ms
-
-    def knows(self, identity: Identity) -> bool:
-        """Whether there is still such a user. Who came by a token is known to the provider, until the token ends."""
-        if identity.mechanism in ("", OAUTHBEARER):
-            return True
-        return identity.principal.removeprefix("User:") in self._users()
 
 
 def told(error: SaslError, mechanism: str, *, again: bool) -> str:

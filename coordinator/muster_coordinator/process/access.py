@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.process.ports import InnerPorts
 from muster_coordinator.security.acl_file import parse_acls
 from muster_coordinator.security.acls import Authorizer
 from muster_coordinator.security.identity import ANONYMOUS, Identity, parse_principals
@@ -23,7 +24,7 @@ from muster_coordinator.security.principal_mapping import distinguished_name, pa
 from muster_coordinator.security.tls import Tls, TlsFiles, server_context
 from muster_coordinator.security.users import OAUTHBEARER, PLAIN, Users, parse_mechanisms, parse_users
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
-from muster_coordinator.settings import CoordinatorSettings
+from muster_coordinator.settings import CoordinatorSettings, ListenerSecuritySettings, SaslSettings, TlsSettings
 from muster_coordinator.shard.ports import Clock
 
 if TYPE_CHECKING:
@@ -35,24 +36,25 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class ClientAccess:
-    """`security` is for the listeners."""
+    """`security` is for each listener, by name ("": the first). Implements `listener.Known`."""
 
-    def __init__(self, settings: CoordinatorSettings, view: ClusterView, clock: Clock) -> None:
+    def __init__(
+        self, settings: CoordinatorSettings, listeners: Iterable[str], view: ClusterView, clock: Clock
+    ) -> None:
         """Reads the files. Raises SecurityFileError, TlsError."""
         self._view = view
+        by_name = {name: settings.of_listener(name) for name in listeners}
+        mechanisms = {each for one in by_name.values() for each in parse_mechanisms(one.sasl.sasl_enabled_mechanisms)}
         self._acls = _acls(settings)
-        self._users = _users(settings)
-        self._tls = _tls(settings)
-        self._tokens = _tokens(settings)
-        mapping = parse_mapping(settings.tls.ssl_principal_mapping_rules)
-
-        def identity_of(transport: asyncio.BaseTransport) -> Identity:
-            """A client without a certificate is anonymous, as in Kafka (DefaultKafkaPrincipalBuilder)."""
-            certificate = transport.get_extra_info("peercert")
-            principal = f"User:{mapping(distinguished_name(certificate))}" if certificate else ANONYMOUS
-            return Identity(principal, peer_host(transport))
-
-        self.security = ListenerSecurity(self._tls, self._sasl(settings, clock), identity_of, self._look)
+        self._users = _users(settings.sasl) if mechanisms - {OAUTHBEARER} else None
+        self._tokens = _tokens(settings) if OAUTHBEARER in mechanisms else None
+        self._tls: list[Tls] = []
+        self.security: dict[str, ListenerSecurity] = {}
+        for name, one in by_name.items():
+            try:
+                self.security[name] = self._security(one, clock)
+            except SecurityFileError as error:
+                raise SecurityFileError(f"listener {name}: {error}" if name else str(error)) from None
 
     async def start(self) -> None:
         """Before clients come."""
@@ -71,9 +73,44 @@ class ClientAccess:
             return handlers
         return guarded_table(handlers, lambda: acls.value, self._view.name_of)
 
-    def _sasl(self, settings: CoordinatorSettings, clock: Clock) -> Sasl | None:
-        if not settings.sasl.sasl_enabled_mechanisms:
+    def knows(self, identity: Identity) -> bool:
+        """Whether there is still such a user. Who came by a token is known to the provider, until the token ends; who
+        came without a login is nobody's user."""
+        if self._users is None or identity.mechanism in ("", OAUTHBEARER):
+            return True
+        return identity.principal.removeprefix("User:") in self._users.value
+
+    def look(self) -> bool:
+        if self._acls is not None:
+            self._acls.look()
+        for each in self._tls:
+            each.look()
+        if self._tokens is not None:
+            self._tokens.look()
+        return self._users is not None and self._users.look()
+
+    def _security(self, settings: ListenerSecuritySettings, clock: Clock) -> ListenerSecurity:
+        tls = _tls(settings.tls)
+        if tls is not None:
+            self._tls.append(tls)
+        mapping = parse_mapping(settings.tls.ssl_principal_mapping_rules)
+
+        def identity_of(transport: asyncio.BaseTransport) -> Identity:
+            """A client without a certificate is anonymous, as in Kafka (DefaultKafkaPrincipalBuilder)."""
+            certificate = transport.get_extra_info("peercert")
+            principal = f"User:{mapping(distinguished_name(certificate))}" if certificate else ANONYMOUS
+            return Identity(principal, peer_host(transport))
+
+        return ListenerSecurity(tls, self._sasl(settings, clock), identity_of)
+
+    def _sasl(self, settings: ListenerSecuritySettings, clock: Clock) -> Sasl | None:
+        mechanisms = parse_mechanisms(settings.sasl.sasl_enabled_mechanisms)
+        if not mechanisms:
             return None
+        for name, sent in ((PLAIN, "passwords"), (OAUTHBEARER, "tokens")):
+            if name in mechanisms and not settings.tls.listener_tls_dir:
+                text = f"{name} sends {sent} as they are, and there is no TLS"
+                raise SecurityFileError(f"sasl.enabled.mechanisms: {text}")
         users, tokens = self._users, self._tokens
         return Sasl(
             settings.sasl,
@@ -82,15 +119,20 @@ class ClientAccess:
             tokens.login if tokens is not None else None,
         )
 
-    def _look(self) -> bool:
-        """Read the files that have changed; returns whether there may be other users."""
-        if self._acls is not None:
-            self._acls.look()
-        if self._tls is not None:
-            self._tls.look()
-        if self._tokens is not None:
-            self._tokens.look()
-        return self._users is not None and self._users.look()
+
+class WatchedFiles:
+    """Those of all ports, looked at together. Implements `listener.Known`."""
+
+    def __init__(self, ports: InnerPorts, access: ClientAccess) -> None:
+        self._ports = ports
+        self._access = access
+
+    def look(self) -> bool:
+        self._ports.look()
+        return self._access.look()
+
+    def knows(self, identity: Identity) -> bool:
+        return self._access.knows(identity)
 
 
 def _acls(settings: CoordinatorSettings) -> WatchedFile[Authorizer] | None:
@@ -105,22 +147,13 @@ def _acls(settings: CoordinatorSettings) -> WatchedFile[Authorizer] | None:
     return _watched("muster.acls.file", access.acls_file, authorizer)
 
 
-def _users(settings: CoordinatorSettings) -> WatchedFile[Users] | None:
-    sasl = settings.sasl
-    mechanisms = parse_mechanisms(sasl.sasl_enabled_mechanisms)
-    for name, sent in ((PLAIN, "passwords"), (OAUTHBEARER, "tokens")):
-        if name in mechanisms and not settings.tls.listener_tls_dir:
-            raise SecurityFileError(f"sasl.enabled.mechanisms: {name} sends {sent} as they are, and there is no TLS")
-    if not set(mechanisms) - {OAUTHBEARER}:
-        return None
+def _users(sasl: SaslSettings) -> WatchedFile[Users]:
     if not sasl.users_file:
         raise SecurityFileError("sasl.enabled.mechanisms needs muster.users.file")
     return _watched("muster.users.file", sasl.users_file, parse_users)
 
 
-def _tokens(settings: CoordinatorSettings) -> TokenLogins | None:
-    if OAUTHBEARER not in parse_mechanisms(settings.sasl.sasl_enabled_mechanisms):
-        return None
+def _tokens(settings: CoordinatorSettings) -> TokenLogins:
     if not settings.tokens.sasl_oauthbearer_jwks_endpoint_url:
         raise SecurityFileError(f"{OAUTHBEARER} needs sasl.oauthbearer.jwks.endpoint.url")
     # What checks tokens takes 20 MiB: it is loaded where it is used.
@@ -129,8 +162,7 @@ def _tokens(settings: CoordinatorSettings) -> TokenLogins | None:
     return TokenLogins(settings.tokens)
 
 
-def _tls(settings: CoordinatorSettings) -> Tls | None:
-    tls = settings.tls
+def _tls(tls: TlsSettings) -> Tls | None:
     clients = _CLIENT_AUTH[tls.ssl_client_auth]
     if not tls.listener_tls_dir:
         if clients is not ssl.CERT_NONE:

@@ -46,7 +46,7 @@ from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManag
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
-from muster_coordinator.process.access import ClientAccess
+from muster_coordinator.process.access import ClientAccess, WatchedFiles
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
@@ -127,15 +127,11 @@ async def _start(
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
     try:
-        access = ClientAccess(settings, view, clock)
+        access = ClientAccess(settings, ("", *options.listeners), view, clock)
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
-    def look() -> bool:
-        ports.look()
-        return access.security.look()
-
-    listeners = KafkaListeners(settings.listener, clock, replace(access.security, look=look))
+    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access))
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
     pod = Pod(
@@ -165,9 +161,7 @@ async def _start(
     stack.callback(pods.stop)
     serve = partial(ports.serve, api, pod, metrics, stack)
     await _listen(options, stack, manager, network, pods.connection, serve)
-    stack.push_async_callback(access.stop)
-    await access.start()
-    await _serve_clients(options, stack, listeners, lambda name: access.guard(handlers(name)))
+    await _serve_clients(options, stack, listeners, access, handlers)
     pod.listening()
     logger.info(
         "listening",
@@ -235,12 +229,15 @@ async def _serve_clients(
     options: ProcessOptions,
     stack: AsyncExitStack,
     listeners: KafkaListeners,
+    access: ClientAccess,
     handlers: Callable[[str], Mapping[type, Handler]],
 ) -> None:
+    stack.push_async_callback(access.stop)
+    await access.start()
     stack.push_async_callback(listeners.stop)
     try:
         for name, address in {"": options.kafka_listen, **options.listeners}.items():
-            await listeners.listen(*address, handlers(name))
+            await listeners.listen(*address, access.guard(handlers(name)), access.security[name])
     except OSError as error:
         raise StartError(f"cannot listen: {error}") from error
 

@@ -130,6 +130,10 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         raise UsageError(f"--cluster {given.cluster!r}: NAMESPACE/NAME is needed with --tls-dir")
     assignments = [*_lines(env.get("MUSTER_CONFIG", "")), *given.config]
     kafka_listen = _address(given.kafka_listen, "--kafka-listen")
+    listeners = _listeners([*_lines(env.get("MUSTER_LISTENERS", "")), *given.listener])
+    settings = parse_settings(parse_assignments(assignments))
+    for unknown in settings.by_listener.keys() - listeners.keys():
+        raise UsageError(f"listener.name.{unknown}: --listener names no such listener")
     return ProcessOptions(
         pod=given.pod,
         node_id=_node_id(given.node_id, given.pod),
@@ -137,7 +141,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         data_dir=Path(given.data_dir),
         kafka_listen=kafka_listen,
         advertise=_address(given.advertise, "--advertise") if given.advertise else kafka_listen,
-        listeners=_listeners([*_lines(env.get("MUSTER_LISTENERS", "")), *given.listener]),
+        listeners=listeners,
         api_listen=_address(given.api_listen, "--api-listen"),
         peer_listen=_address(given.peer_listen, "--peer-listen"),
         peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
@@ -147,7 +151,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         tls_dir=Path(given.tls_dir) if given.tls_dir else None,
         cluster=given.cluster,
         log_format=given.log_format,
-        settings=parse_settings(parse_assignments(assignments)),
+        settings=settings,
     )
 
 
