@@ -20,7 +20,10 @@ POLL_S = 0.1
 
 class KafkaCluster:
     """Starts on entering. `topics`: partitions by name, each with a replica on every broker. `settings`: of each
-    broker, beside those that it needs."""
+    broker, beside those that it needs.
+
+    `ports`: of the listeners for clients. Brokers and what this class does use other listeners.
+    """
 
     def __init__(
         self, directory: Path, topics: Mapping[str, int], brokers: int = 3, settings: Mapping[str, str] | None = None
@@ -28,13 +31,13 @@ class KafkaCluster:
         self.directory = directory
         self.topics = topics
         self.ports = free_ports(brokers)
-        self._controllers = free_ports(brokers)
+        self._internal, self._controllers = free_ports(brokers), free_ports(brokers)
         self._settings = settings or {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return _addresses(self.ports)
 
     async def __aenter__(self) -> KafkaCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,8 @@ class KafkaCluster:
         await self._until(self._is_in_sync)
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        """Not by the listeners for clients."""
+        return AdminClient({"bootstrap.servers": _addresses(self._internal), "log_level": 0})
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(START_TIMEOUT_S):
@@ -116,13 +120,15 @@ class KafkaCluster:
             "controller.quorum.voters": ",".join(
                 f"{each}@127.0.0.1:{port}" for each, port in enumerate(self._controllers)
             ),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]},CONTROLLER://127.0.0.1:{self._controllers[number]}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]},INTERNAL://127.0.0.1:{self._internal[number]},"
+            f"CONTROLLER://127.0.0.1:{self._controllers[number]}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
             "log.dirs": str(self.directory / f"kafka-{number}"),
             "offsets.topic.replication.factor": copies,
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.replication.factor": copies,
             "min.insync.replicas": str(min(len(self.ports), 2)),
-            "controlled.shutdown.enable": "true",
             **self._settings,
         }
         self._file(number).write_text("".join(f"{name}={value}\n" for name, value in values.items()))
@@ -137,3 +143,7 @@ class KafkaCluster:
         for process in self._processes.values():
             process.wait(timeout=60)
         self._processes.clear()
+
+
+def _addresses(ports: list[int]) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in ports)
