@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.integration.test_transactions import Pods, restart
 from tests.support.kafka import KafkaClient, entity, schema
 from tests.support.pod import PodProcess
+from tests.support.transaction_pods import TransactionPods
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -31,18 +28,10 @@ PASSING = frozenset({14, 15, 16, 51})
 MIN_OFFSET = -1
 
 
-@pytest_asyncio.fixture
-async def pods(tmp_path: Path) -> AsyncIterator[Pods]:
-    pods = Pods(tmp_path)
-    async with pods.coordinator, pods.groups:
-        await pods.elect()
-        yield pods
-
-
 class Producer:
     """`version`: 1 or 2, the transaction version. It asks again while an error passes, on a new connection."""
 
-    def __init__(self, pods: Pods, version: int) -> None:
+    def __init__(self, pods: TransactionPods, version: int) -> None:
         self.pods, self.version = pods, version
         self.name = f"tx-{version}"
         self.group = f"g-{version}"
@@ -150,21 +139,23 @@ class Producer:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("step", STEPS)
-async def test_offsets_are_those_of_the_transactions_that_were_committed(pods: Pods, step: str, version: int) -> None:
+async def test_offsets_are_those_of_the_transactions_that_were_committed(
+    transaction_pods: TransactionPods, step: str, version: int
+) -> None:
     expected = MIN_OFFSET
-    producer = Producer(pods, version)
+    producer = Producer(transaction_pods, version)
     for number in range(2 * KILLS):
-        victim = (pods.groups, pods.coordinator)[number % 2]
+        victim = (transaction_pods.groups, transaction_pods.coordinator)[number % 2]
         committed, offset = number % 3 != 1, 100 + number
         await producer.init()
         if step == "init":
-            await restart(pods, victim)
+            await transaction_pods.restart(victim)
         await producer.commit_offsets(offset)
         if step == "commit of offsets":
-            await restart(pods, victim)
+            await transaction_pods.restart(victim)
         await producer.end(committed)
         if step == "decision":
-            await restart(pods, victim)
+            await transaction_pods.restart(victim)
         expected = offset if committed else expected
         assert await producer.committed() == expected
         async with asyncio.timeout(PATIENCE_S):
@@ -173,15 +164,17 @@ async def test_offsets_are_those_of_the_transactions_that_were_committed(pods: P
     await producer.close()
 
 
-async def test_transaction_ends_when_its_time_is_over_and_its_producer_cannot_commit_it(pods: Pods) -> None:
-    producer = Producer(pods, 2)
+async def test_transaction_ends_when_its_time_is_over_and_its_producer_cannot_commit_it(
+    transaction_pods: TransactionPods,
+) -> None:
+    producer = Producer(transaction_pods, 2)
     request = entity("init_producer_id", 4)(
         transactional_id=producer.name,
         transaction_timeout=datetime.timedelta(milliseconds=500),
         producer_id=-1,
         producer_epoch=-1,
     )
-    producer._take(await producer.ask(pods.coordinator, request, lambda found: found.error_code))
+    producer._take(await producer.ask(transaction_pods.coordinator, request, lambda found: found.error_code))
     await producer.commit_offsets(5)
     async with asyncio.timeout(PATIENCE_S):
         while (await producer.state()) != "CompleteAbort":
@@ -192,8 +185,8 @@ async def test_transaction_ends_when_its_time_is_over_and_its_producer_cannot_co
     await producer.close()
 
 
-async def test_second_instance_of_version_2_fences_the_first(pods: Pods) -> None:
-    first, second = Producer(pods, 2), Producer(pods, 2)
+async def test_second_instance_of_version_2_fences_the_first(transaction_pods: TransactionPods) -> None:
+    first, second = Producer(transaction_pods, 2), Producer(transaction_pods, 2)
     await first.init()
     await first.commit_offsets(5)
     await second.init()
