@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from muster_operator.api.listener_security import Access, ListenerAuthentication, ListenerTls
 from muster_operator.api.meta import (
     MAX_PODS,
     ComputeQuantity,
@@ -74,6 +75,8 @@ class Listener(msgspec.Struct, frozen=True, rename="camel"):
     annotations: Annotated[
         Mapping[str, str], Meta(description="Annotations of the Services, such as those of a load balancer.")
     ] = {}
+    tls: ListenerTls | None = None
+    authentication: ListenerAuthentication | None = None
 
 
 class DeclaredTopic(msgspec.Struct, frozen=True, rename="camel"):
@@ -258,6 +261,11 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
                         "advertise is of a listener of type Internal: clients outside are told addresses of Services",
                     ),
                     (
+                        "self.all(each, has(each.tls) || !has(each.authentication) ||"
+                        " !each.authentication.mechanisms.exists(name, name in ['PLAIN', 'OAUTHBEARER']))",
+                        "PLAIN and OAUTHBEARER send passwords and tokens as they are: the listener needs tls",
+                    ),
+                    (
                         "self.all(each, each.type == 'NodePort' || !has(each.firstNodePort))",
                         "firstNodePort is of a listener of type NodePort",
                     ),
@@ -265,6 +273,7 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
             },
         ),
     ] = (Listener("internal"),)
+    access: Access = Access()
     settings: Annotated[
         Mapping[str, Annotated[str, Meta(max_length=1024)]],
         Meta(max_length=200, description='Coordinator settings under Kafka\'s names, such as group.max.size: "500".'),

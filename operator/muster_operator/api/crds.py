@@ -97,6 +97,11 @@ KINDS = (
                 "metadata.name and the name of a listener must have at most 59 characters together",
             ),
             (
+                "has(self.spec.access) && has(self.spec.access.usersSecret) || self.spec.listeners.all(each,"
+                " !has(each.authentication) || each.authentication.mechanisms.all(name, name == 'OAUTHBEARER'))",
+                "spec.access.usersSecret is needed: a listener has a mechanism with passwords",
+            ),
+            (
                 "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0"
                 " || has(self.status) && has(self.status.volumeSize) && self.status.volumeSize != ''"
                 " && quantity(self.spec.storage.size).compareTo(quantity(self.status.volumeSize)) >= 0",

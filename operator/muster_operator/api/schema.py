@@ -42,7 +42,9 @@ def _schema(info: types.Type, defaults: bool) -> Schema:
                 {"type": "object", "additionalProperties": _schema(value, defaults)}, maxProperties=info.max_length
             )
         case types.VarTupleType(item_type=item):
-            return _bounds({"type": "array", "items": _schema(item, defaults)}, maxItems=info.max_length)
+            return _bounds(
+                {"type": "array", "items": _schema(item, defaults)}, minItems=info.min_length, maxItems=info.max_length
+            )
         case _:
             return _scalar(info)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate
 from muster_operator.kube.objects import PART_OF, owned_by
+from muster_operator.store.client_security import ROOT, mounted_secrets
 from muster_operator.store.workload import pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
@@ -177,6 +178,7 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
         "advertise": spec.internal.advertise,
         "listeners": [(each.name, each.port) for each in spec.listeners],
         "settings": pod_settings(cluster),
+        "secrets": mounted_secrets(cluster),
         "resources": spec.resources,
         "podTemplate": _beyond_defaults(spec.pod_template),
     }
@@ -220,7 +222,17 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
         "containers": [_container(cluster, default_image, name)],
+        **_secret_volumes(cluster),
     }
+
+
+def _secret_volumes(cluster: CoordinatorCluster) -> Manifest:
+    """Directories that a kubelet exchanges in place, and the pod reads again."""
+    found = [
+        {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+        for name, secret in mounted_secrets(cluster).items()
+    ]
+    return {"volumes": found} if found else {}
 
 
 def _placement(template: PodTemplate) -> Manifest:
@@ -283,7 +295,10 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": CLAIM, "mountPath": DATA_DIRECTORY}],
+        "volumeMounts": [
+            {"name": CLAIM, "mountPath": DATA_DIRECTORY},
+            *({"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in mounted_secrets(cluster)),
+        ],
     }
 
 

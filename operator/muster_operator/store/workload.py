@@ -12,6 +12,7 @@ from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster
+from muster_operator.store.client_security import client_security
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
 
@@ -122,6 +123,11 @@ def _settings_trouble(settings: tuple[tuple[str, str], ...]) -> str:
 
 
 def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
-    """Settings of each pod: those declared, and what the failover block says of pods."""
+    """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients,
+    which counts before a setting of that name."""
     nominate_ms = round(parse_duration(cluster.spec.failover.nominate_after) * 1000)
-    return {"muster.self.nomination.after.ms": str(nominate_ms), **cluster.spec.settings}
+    return {
+        "muster.self.nomination.after.ms": str(nominate_ms),
+        **cluster.spec.settings,
+        **client_security(cluster),
+    }
