@@ -101,6 +101,8 @@ def _summary(outcomes: list[Outcome], failed: list[int], took_s: float) -> str:
         f"{sum(one.epochs for one in outcomes)} leaderships (up to epoch {_most(outcomes, 'highest_epoch')}), "
         f"{sum(one.committed for one in outcomes)} records committed, "
         f"{sum(one.answered for one in outcomes)} requests answered, "
+        f"{sum(one.transactions_committed for one in outcomes)} transactions of producers committed and "
+        f"{sum(one.transactions_aborted for one in outcomes)} aborted, "
         f"all well at most {_most(outcomes, 'healed_ms')} ms after the faults stopped\n"
         f"what failed: {', '.join(f'{kind.value} {struck[kind]}' for kind in Injected)}"
     )

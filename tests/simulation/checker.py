@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.disk_log import DiskLog
 from tests.simulation.injected import Injected
-from tests.simulation.machine import Machine, decode_batch
+from tests.simulation.machine import Machine, State, decode_batch
 from tests.simulation.world import Violation
 
 from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.records.structs import OffsetCommitRecord
+from muster_coordinator.records.transaction_log import TransactionRecord
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
@@ -65,9 +66,12 @@ class Checker:
         self._ordered: list[Batch] = []
         self._offsets: dict[tuple[str, str, int], int] = {}
         self._deleted: dict[tuple[object, ...], tuple[int, int]] = {}  # key -> offset and epoch of its tombstone
-        self._reference = Machine(Random(0))
-        self._states: dict[int, DurableState] = {}
+        self._reference = self._new_machine()
+        self._states: dict[int, State] = {}
         self._checked: dict[str, int] = {}  # log id -> up to where its log was compared
+
+    def _new_machine(self) -> Machine:
+        return Machine(Random(0), self._partition.index)
 
     # -- promises and epochs ------------------------------------------------------------------------------------------
 
@@ -179,6 +183,9 @@ class Checker:
         self._ledger[batch.base_offset] = batch
         self._ordered.append(batch)
         self.committed_end = batch.end_offset
+        transactions = self._partition.transactions
+        if transactions is not None:
+            transactions.committed(self._partition.index, decode_batch(batch.data))
         for change, offset, _ in decode_batch(batch.data).changes:
             self._follow_tombstone(change, offset, batch.epoch)
             if isinstance(change, GroupMetadataRecord):
@@ -196,6 +203,8 @@ class Checker:
                 key: tuple[object, ...] = (change.group_id, change.topic, change.partition)
             case GroupMetadataRecord(value=value):
                 key = (change.group_id,)
+            case TransactionRecord(value=value):
+                key = (change.transactional_id,)
             case _:
                 return
         if value is None:
@@ -240,6 +249,9 @@ class Checker:
     def _follow_offset(self, change: OffsetCommitRecord, batch: Batch) -> None:
         assert change.value is not None
         key = change.group_id, change.topic, change.partition
+        transactions = self._partition.transactions
+        if transactions is not None and transactions.knows(change.group_id):
+            return  # it looks for itself
         if change.value.offset <= self._offsets.get(key, -1):
             raise Violation(
                 f"{key} goes back to {change.value.offset} from {self._offsets[key]} in epoch {batch.epoch}"
@@ -282,7 +294,7 @@ class Checker:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def _state_at(self, offset: int) -> DurableState | None:
+    def _state_at(self, offset: int) -> State | None:
         """Of the committed log; None if that is not known to be committed."""
         if offset > self.committed_end:
             return None
@@ -292,7 +304,7 @@ class Checker:
         if known is None and offset < self._loss_end:
             return None
         if known is None:
-            machine = Machine(Random(0))
+            machine = self._new_machine()
             machine.replay_to(self._ordered, offset)
             known = self._states[offset] = machine.state()
         return known
@@ -304,7 +316,7 @@ class Checker:
         """
         self._compare_state_at(replica, replica.machine.replayed, replica.machine.state())
 
-    def _compare_state_at(self, replica: HostedReplica, offset: int, state: DurableState) -> None:
+    def _compare_state_at(self, replica: HostedReplica, offset: int, state: State) -> None:
         if offset < self._cleaned_end or (self.loss_accepted and not self._is_of_ledger(replica, offset)):
             return
         expected = self._state_at(offset)
@@ -320,8 +332,10 @@ class Checker:
         return last is not None and replica.log.epoch_before(offset) == last.epoch
 
 
-def _lasting(state: DurableState) -> tuple[object, ...]:
+def _lasting(state: State) -> tuple[object, ...]:
     """What cleaning leaves as it was."""
+    if not isinstance(state, DurableState):
+        return (state,)
     return state.groups, state.committed, state.pending
 
 

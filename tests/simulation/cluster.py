@@ -11,19 +11,24 @@ from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.process import HostedPod
 from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.pods.statements import Statements
+from tests.simulation.transactions.model import Model
 from tests.simulation.world import World
 
+from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.replication.sets import Sets
 
 __all__ = ["Cluster", "Partition"]
 
 
 class Partition:
-    """``replicas``: by pod. ``named``: sets that somebody named in a call."""
+    """``index``: its number. ``replicas``: by pod. ``named``: sets that somebody named in a call. ``transactions``:
+    what is known of all of them, if there are any.
+    """
 
-    def __init__(self, index: int, world: World) -> None:
+    def __init__(self, index: int, world: World, transactions: Model | None = None) -> None:
         self.index = index
         self.world = world
+        self.transactions = transactions
         self.members = Members()
         self.checker = Checker(self)
         self.statements = Statements()
@@ -80,29 +85,35 @@ class Cluster:
         world: World,
         new_pod: Callable[[str, World, SharedArchive], HostedPod] = HostedPod,
         new_replica: Callable[[HostedPod, Partition], HostedReplica] = HostedReplica,
+        transactions: Model | None = None,
     ) -> None:
         options = world.options
         self.world = world
         names = [f"pod-{index}" for index in range(options.replicas + options.spares)]
         self.archive = SharedArchive(world)
         self.pods = {name: new_pod(name, world, self.archive) for name in names}
-        self.partitions = [Partition(index, world) for index in range(options.partitions)]
+        numbers = [*range(options.partitions), *(TRANSACTIONS.first + index for index in range(options.coordinators))]
+        self.partitions = [Partition(number, world, transactions) for number in numbers]
         for partition in self.partitions:
             for pod in self.pods.values():
                 replica = new_replica(pod, partition)
                 pod.replicas.append(replica)
                 partition.replicas[pod.name] = replica
         world.listeners["data_loss_accepted"] = [
-            lambda event: self.partitions[event["partition"]].checker.accepts_loss(event["epoch"])
+            lambda event: self.partition(event["partition"]).checker.accepts_loss(event["epoch"])
         ]
         for pod in self.pods.values():
             pod.peers = [other for other in self.pods.values() if other is not pod]
             pod.start()
 
+    def partition(self, number: int) -> Partition:
+        return next(one for one in self.partitions if one.index == number)
+
     def first_sets(self, partition: Partition) -> tuple[str, Sets]:
         """(pod that leads first, sets) of a new partition."""
         replicas = list(partition.replicas.values())
-        turned = replicas[partition.index % len(replicas) :] + replicas[: partition.index % len(replicas)]
+        first = index_of(partition.index) % len(replicas)
+        turned = replicas[first:] + replicas[:first]
         chosen = turned[: self.world.options.replicas]
         sets = Sets(tuple(replica.storage.log_id for replica in chosen))
         partition.named.add(sets.replicas)

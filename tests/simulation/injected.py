@@ -55,4 +55,7 @@ class Injected(StrEnum):
     OPERATOR_CRASH_IN_STEPS = "crash of an operator between two actions"
     STORE_RESTORED = "etcd restored from a backup"
     STATUS_LOST = "status of an object lost"
+    PRODUCER_TWIN = "second instance of a producer"
+    PRODUCER_GONE = "end of a producer in its transaction"
+    TRANSACTION_TIMED_OUT = "transaction whose time is over"
     TWO_OPERATORS = "write of one operator behind another's"

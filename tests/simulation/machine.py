@@ -1,13 +1,15 @@
-"""The state machine behind a simulated log: the real group coordinator, over real record bytes."""
+"""The state machine behind a simulated log: the real coordinator, over real record bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import DurableState, GroupCoordinator
+from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import (
     EndTxnMarker,
@@ -18,14 +20,21 @@ from muster_coordinator.records.control import (
     encode_replica_set,
 )
 from muster_coordinator.records.decode import Change, decode_record
+from muster_coordinator.records.transaction_log import KEY_VERSION, TransactionRecord, decode_transaction_record
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
-from muster_coordinator.state_machine import Record
+from muster_coordinator.state_machine import Record, Token
+from muster_coordinator.transactions import coordinator as transactions
+from muster_coordinator.transactions.config import TransactionConfig
 
-__all__ = ["CONFIG", "Decoded", "Machine", "decode_batch", "leader_change", "make_batch", "replica_set"]
+__all__ = ["CONFIG", "Decoded", "Machine", "State", "decode_batch", "leader_change", "make_batch", "replica_set"]
+
+State = DurableState | transactions.DurableState
 
 CONFIG = GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=30, offsets_retention_check_interval_ms=2_000)
 _PART_ENTRIES = 8
+_TRANSACTION_KEY = KEY_VERSION.to_bytes(2, "big")
+"""How keys of the transaction topic begin. Muster writes none of the other topic in that version."""
 
 
 class _AllTopics:
@@ -36,11 +45,27 @@ class _AllTopics:
         return b"the id of topics"
 
 
+class _NoSurroundings:
+    """Of a transaction coordinator that only replays."""
+
+    def takes_markers(self, topic: str) -> bool:
+        raise NotImplementedError
+
+    def has(self, topic: str, partition: int) -> bool:
+        raise NotImplementedError
+
+    def partition_of_group(self, group_id: str) -> tuple[str, int] | None:
+        raise NotImplementedError
+
+    def attempt(self, request: object) -> Token:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Decoded:
     """``changes``: (change, offset, timestamp in ms). ``marker``: of a transaction that ends here."""
 
-    changes: list[tuple[Change, int, int]]
+    changes: list[tuple[Change | TransactionRecord, int, int]]
     producer_id: int
     producer_epoch: int
     marker: EndTxnMarker | None
@@ -67,7 +92,7 @@ def _decode(data: bytes) -> Decoded:
     assert len(batch.data) == len(data), "more than one batch"
     producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else (-1, -1)
     if not batch.is_control:
-        changes = [(decode_record(one.key, one.value), one.offset, one.timestamp_ms) for one in batch.records()]
+        changes = [(_decode_record(one.key, one.value), one.offset, one.timestamp_ms) for one in batch.records()]
         return Decoded(changes, *producer, None, None)
     marker: EndTxnMarker | None = None
     sets: Sets | None = None
@@ -82,6 +107,12 @@ def _decode(data: bytes) -> Decoded:
             case ReplicaSet(replicas=replicas):
                 sets = Sets(replicas)
     return Decoded([], *producer, marker, sets, opens)
+
+
+def _decode_record(key: bytes | None, value: bytes | None) -> Change | TransactionRecord:
+    if key is not None and key[:2] == _TRANSACTION_KEY:
+        return decode_transaction_record(key, value)  # type: ignore[no-any-return]
+    return decode_record(key, value)
 
 
 def make_batch(
@@ -115,15 +146,23 @@ def replica_set(replicas: tuple[str, ...]) -> Record:
 
 
 class Machine:
-    """``replayed``: offset up to which the log is in the state; 0 and an empty state at first."""
+    """``replayed``: offset up to which the log is in the state; 0 and an empty state at first. `number`: of the
+    partition."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, number: int = 0) -> None:
         self._random = random
+        self._number = number
         self.reset()
 
     def reset(self) -> None:
         self.replayed = 0
-        self.coordinator = GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self._random.getrandbits(64):016x}")
+        self.coordinator = self._new_coordinator()
+
+    def _new_coordinator(self) -> Any:
+        if self._number in TRANSACTIONS.numbers:
+            none = _NoSurroundings()
+            return transactions.TransactionCoordinator(TransactionConfig(), index_of(self._number), none, none)
+        return GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self._random.getrandbits(64):016x}")
 
     def replay(self, batch: Batch) -> None:
         decoded = decode_batch(batch.data)
@@ -146,8 +185,9 @@ class Machine:
             self.replay(batch)
         self.replayed = max(self.replayed, end)
 
-    def state(self) -> DurableState:
-        return self.coordinator.durable_state()
+    def state(self) -> State:
+        state: State = self.coordinator.durable_state()
+        return state
 
     def snapshot(self) -> tuple[bytes, ...]:
         return tuple(self.coordinator.snapshot(_PART_ENTRIES))

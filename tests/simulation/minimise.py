@@ -25,6 +25,8 @@ QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"remove_every_ms": 0},
     {"fence_every_ms": 0},
     {"static": 0.0},
+    {"coordinators": 0},
+    {"twins_every_ms": 0},
     {"segment_bytes": 4_000},
     {"partitions": 1},
     {"members": 0},

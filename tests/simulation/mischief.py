@@ -88,7 +88,7 @@ class Mischief:
 
     def _any_partition(self) -> tuple[Partition, Recorded]:
         partition = self._random.choice(self._cluster.partitions)
-        return partition, self._stores[partition.index]
+        return partition, self._stores[self._cluster.partitions.index(partition)]
 
     # -- processes and machines ---------------------------------------------------------------------------------------
 

@@ -81,6 +81,10 @@ class Options:
     remove_every_ms: int = 0  # a replica outside of its set is removed
     fence_every_ms: int = 0
     static: float = 0.0  # of the members: they have an instance id
+    coordinators: int = 0  # partitions of the transaction topic
+    producers: int = 0  # that are transactional
+    twins_every_ms: int = 0  # a second instance of a producer
+    transaction_timeout_ms: int = 1_000
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())

@@ -1,5 +1,5 @@
 """What each seed makes fail: a swarm, in which a part of the seeds has more of what one kind of defect needs, and every
-tenth one runs real operators.
+tenth one runs real operators. Every fourth one, chosen for itself, has a transaction topic and transactional producers.
 """
 
 from __future__ import annotations
@@ -184,7 +184,31 @@ OPERATED = 10
 """One of so many seeds runs real operators. It takes as long as five others."""
 
 
+TRANSACTIONAL = 4
+"""One of so many of the seeds without real operators has transactional producers."""
+
+
 def draw(seed: int) -> Options:
+    return _with_transactions(_draw(seed))
+
+
+def _with_transactions(options: Options) -> Options:
+    """By chance of its own, so that all others are what they were. A loss that a person allows may take producer ids
+    and decisions with it, so there is none."""
+    random = Random(f"transactions {options.seed}")
+    if options.operating or random.randrange(TRANSACTIONAL):
+        return options
+    return replace(
+        options,
+        coordinators=random.choice((1, 1, 2)),
+        producers=random.choice((2, 3, 4)),
+        twins_every_ms=random.choice((0, 300, 1_000)),
+        transaction_timeout_ms=random.choice((300, 1_000, 3_000)),
+        disaster=False,
+    )
+
+
+def _draw(seed: int) -> Options:
     """Two of three seeds without real operators are of a profile."""
     if seed % OPERATED == OPERATED - 1:
         return for_operating(draw_options(seed))

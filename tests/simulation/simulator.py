@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from tests.simulation.client import Caller, Client
@@ -25,13 +25,26 @@ from tests.simulation.nominator import Nominator
 from tests.simulation.operating.surroundings import Operated
 from tests.simulation.options import Options
 from tests.simulation.store import Api, Record, Recorded, Store
+from tests.simulation.transactions.surroundings import Transactional
 from tests.simulation.world import Violation, World
+
+from muster_coordinator.partition_numbers import OFFSETS
 
 __all__ = ["Failure", "Outcome", "simulate"]
 
 LIVENESS_MS = 20_000
 ASSIGNED = 3
 """Topic partitions of a consumer group."""
+
+
+class Served(Protocol):
+    """A client. `answered`: how often it got what it asked for."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def answered(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class Outcome:
     highest_epoch: int
     committed: int
     answered: int
+    transactions_committed: int
+    transactions_aborted: int
     healed_ms: int  # from the end of the faults until all was well
     trace_hash: str
     injected: Counter[Injected]
@@ -63,6 +78,7 @@ class Simulation:
         self.world = World(options, write)
         worlds.append(self.world)
         self._operated: Operated | None = None
+        self._transactional: Transactional | None = None
         self.stores: Sequence[Recorded]
         self.operators: Sequence[ElectionCaller]
         if options.operating:
@@ -70,12 +86,22 @@ class Simulation:
             self.cluster, self.stores, self.operators = operated.cluster, operated.stores, operated.operators
             Mischief(self.cluster, operated.api, self.stores, self.operators)
         else:
-            self.cluster = Cluster(self.world)
+            if options.coordinators:
+                self._transactional = Transactional(self.world)
+            self.cluster = self._transactional.cluster if self._transactional is not None else Cluster(self.world)
             api = Api(self.world)
             self.stores, self.operators = _nominated(self.cluster, api)
             Mischief(self.cluster, api, self.stores, self.operators)
         pairs = list(zip(self.cluster.partitions, self.stores, strict=True))
-        self.clients = [client for partition, store in pairs for client in _clients(partition, store)]
+        self.clients: list[Served] = [
+            client
+            for partition, store in pairs
+            if partition.index in OFFSETS.numbers
+            for client in _clients(partition, store)
+        ]
+        if self._transactional is not None:
+            self._transactional.begin(self.stores)
+            self.clients += self._transactional.clients
         # A real operator opens what is closed by no re-shard that it knows of.
         fenced = options.fence_every_ms and not options.operating
         self.fences = [FenceClient(*pair) for pair in pairs if fenced]
@@ -102,6 +128,8 @@ class Simulation:
             max(max(checker.active_epochs, default=-1) for checker in checkers),
             sum(checker.committed_end for checker in checkers),
             sum(client.answered for client in self.clients),
+            self._transactional.model.commits if self._transactional is not None else 0,
+            self._transactional.model.aborts if self._transactional is not None else 0,
             self.world.now_ms - healed_at,
             self.world.trace_hash,
             self.world.injected,
@@ -125,6 +153,7 @@ class Simulation:
                 operator.end()
         for pod in self.cluster.pods.values():
             pod.heal()
+        self._healed_ms = self.world.now_ms
         self._answered_at_heal = [client.answered for client in self.clients]
 
     def _pending(self) -> str:
@@ -139,7 +168,7 @@ class Simulation:
         for client, before in zip(self.clients, self._answered_at_heal, strict=True):
             if client.answered <= before + 2:
                 return f"{client.name} is not served"
-        return ""
+        return self._transactional.pending(self._healed_ms) if self._transactional is not None else ""
 
     def _state(self) -> str:
         lines = [str(store.record) for store in self.stores]

@@ -19,21 +19,24 @@ PORTS = {
         "operating/operator.py",
         "operating/process.py",
         "operating/machine.py",
+        "transactions/pods.py",
     },
 }
 """What is not the production code's own, and where the simulation has it. Chance is a `Random` that is passed in."""
 CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
-    *("operating/person.py", "operating/mischief.py"),
+    *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/reader.py"),
 }
 """Who calls pods and operators, and what fails."""
 CHECKS = {
     *("checker.py", "members.py", "history.py", "machine.py", "disk_log.py", "written.py"),
     *("pods/mirror.py", "pods/replica.py", "pods/groups.py", "pods/statements.py", "operating/record.py"),
+    "transactions/model.py",
 }
 HARNESS = {
     *("world.py", "simulator.py", "cluster.py", "options.py", "profiles.py", "injected.py", "minimise.py"),
     "kept.py",
+    *("transactions/__init__.py", "transactions/surroundings.py"),
     *("__main__.py", "conftest.py", "operating/surroundings.py", "pods/__init__.py", "operating/__init__.py"),
 }
 WATCHED = {("_WatchedPod", "control.Pod"), ("_LossyNetwork", "PeerNetwork")}

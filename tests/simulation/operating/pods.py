@@ -47,7 +47,7 @@ PEER_BUFFER_BYTES = 1 << 20
 class PodRun:
     """Implements `process.Process` for one start of a pod."""
 
-    def __init__(self, pod: OperatedPod, run: int) -> None:
+    def __init__(self, pod: HostedPod, run: int) -> None:
         self._pod = pod
         self._run = run
         self.name = pod.name

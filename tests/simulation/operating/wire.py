@@ -24,11 +24,14 @@ RESEND_MS = 200
 
 
 class Wire:
-    """`hosts`: address -> name of the machine that has it."""
+    """`hosts`: address -> name of the machine that has it; `ips`: those that a machine's connections come from, where
+    that matters.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.hosts: dict[str, str] = {}
+        self.ips: dict[str, str] = {}
         self._listeners: dict[str, tuple[Process, Callable[[], asyncio.Protocol]]] = {}
         self._open: dict[_End, None] = {}
 
@@ -201,7 +204,9 @@ class _Transport(asyncio.Transport):
     """What protocols use of one."""
 
     def __init__(self, end: _End) -> None:
-        super().__init__({"peername": (end.other.process.name, 0), "sockname": (end.process.name, 0)})
+        names = (end.other.process.name, end.process.name)
+        peer, own = (end.wire.ips.get(name, name) for name in names)
+        super().__init__({"peername": (peer, 0), "sockname": (own, 0)})
         self._end = end
 
     def write(self, data: Any) -> None:
@@ -209,6 +214,9 @@ class _Transport(asyncio.Transport):
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self._end.write(b"".join(bytes(each) for each in list_of_data))
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._end.protocol = protocol
 
     def is_closing(self) -> bool:
         return self._end.is_closed

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.checker import STATE_EVERY
 from tests.simulation.disk_log import DiskLog
 from tests.simulation.injected import Injected
-from tests.simulation.machine import Machine, decode_batch
+from tests.simulation.machine import Machine, State, decode_batch
 from tests.simulation.world import Violation
 
-from muster_coordinator.groups.coordinator import DurableState
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.records.batch import RecordBatch
@@ -85,8 +84,8 @@ class _AtRest:
         self.replayed = replayed
         self._coordinator = coordinator
 
-    def state(self) -> DurableState:
-        state: DurableState = self._coordinator.durable_state()
+    def state(self) -> State:
+        state: State = self._coordinator.durable_state()
         return state
 
 

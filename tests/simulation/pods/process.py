@@ -39,6 +39,7 @@ from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManag
 from muster_coordinator.replica.ports import Peers
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.fencing import Fencing
+from muster_coordinator.state_machine import StateMachine
 
 __all__ = ["HostedPod"]
 
@@ -107,7 +108,7 @@ class HostedPod:
         return self.machine_clock.monotonic_ms()
 
     def replica_of(self, partition: int) -> HostedReplica:
-        return self.replicas[partition]
+        return next(one for one in self.replicas if one.partition.index == partition)
 
     def start(self) -> None:
         if self.up:
@@ -133,6 +134,7 @@ class HostedPod:
     def _start_process(self) -> None:
         self.partitions, self.events = Partitions(), PodEvents()
         self.disk_here = ProcessDisk(self, self.disk)
+        self._before_manager()
         self.manager = ReplicaManager(
             self.partitions,
             DATA,
@@ -140,7 +142,7 @@ class HostedPod:
             self._settings(),
             self.clock,
             self._new_peers(),
-            self._new_groups,
+            self._new_machine,
             self.events,
             self._restart_needed,
             Random(self.random.getrandbits(64)),
@@ -149,6 +151,9 @@ class HostedPod:
         self._ended.append((self.loop, self.manager))
         self.loop.create_task(self._run_process()).add_done_callback(self._started)
 
+    def _before_manager(self) -> None:
+        """Make what else the process has, and what state machines need."""
+
     def _new_peers(self) -> Peers:
         return ProcessNetwork(self)
 
@@ -156,7 +161,7 @@ class HostedPod:
         """What the process does until it serves. Raises OSError: it cannot start."""
         await self.manager.start()
 
-    def _new_groups(self, partition: int) -> WatchedGroups:
+    def _new_machine(self, partition: int) -> StateMachine:
         return WatchedGroups(
             self, GroupCoordinator(CONFIG, _AllTopics(), lambda: f"{self.random.getrandbits(64):016x}")
         )

@@ -1,0 +1,1 @@
+"""Both coordinators in one cluster: transactional producers, their coordinators, and markers between pods."""
