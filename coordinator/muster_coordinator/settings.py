@@ -46,10 +46,26 @@ def _path() -> str:
     return value
 
 
-def _text(kafka_name: str, check: Callable[[str], object], default: str = "") -> str:
+def _text(kafka_name: str | None, check: Callable[[str], object], default: str = "") -> str:
     """A text. `check` raises ValueError for one that cannot be taken."""
     value: str = field(default=default, metadata={"kafka": kafka_name, "check": check})
     return value
+
+
+def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """(host, port) of each; IPv6 addresses are in brackets. Raises ValueError."""
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = each.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) <= 65_535:
+            raise ValueError(f"{each!r} is not of the form HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def parse_prefixes(text: str) -> tuple[str, ...]:
+    """The beginnings of names, between commas; `*`: of all names."""
+    return tuple("" if part.strip() == "*" else part.strip() for part in text.split(",") if part.strip())
 
 
 def _check_client_auth(text: str) -> None:
@@ -274,6 +290,28 @@ class AccessSettings:
 
 
 @dataclass(frozen=True)
+class UpstreamSettings:
+    """The Kafka cluster that this one mirrors ([adopt.md](adopt.md))."""
+
+    upstream_bootstrap: str = _text(None, parse_addresses)
+    """Addresses of its brokers (`HOST:PORT`, between commas). The offsets topic has to have as many partitions as its
+    `__consumer_offsets`. Empty: nothing is mirrored."""
+
+    upstream_served_groups: str = _text(None, parse_prefixes)
+    """Which groups Muster coordinates although there is an upstream: the beginnings of their ids, between commas; `*`:
+    all. All others are Kafka's, and are only shown. A group that Kafka has already must not be among them. Give a
+    gateway's `muster.groups` the same."""
+
+    upstream_fetch_wait_ms: int = _setting(250, None, 10, 10_000)
+    """How long (ms) a broker holds back an answer for lack of news (Kafka's consumers: fetch.max.wait.ms). The mirror
+    rests as long after a failure, and finds a partition that its pod begins to lead within that time."""
+
+    upstream_delete_retention_ms: int = _setting(86_400_000, None, 1000)
+    """`delete.retention.ms` (ms) of its `__consumer_offsets`. A mirror that was away for longer, and finds that records
+    were compacted away meanwhile, reads the partition again."""
+
+
+@dataclass(frozen=True)
 class ListenerSecuritySettings:
     """What can be set for each listener by itself."""
 
@@ -298,6 +336,7 @@ class CoordinatorSettings:
     tokens: TokenSettings = field(default_factory=TokenSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     by_listener: Mapping[str, ListenerSecuritySettings] = field(default_factory=dict)
 
     def of_listener(self, name: str) -> ListenerSecuritySettings:

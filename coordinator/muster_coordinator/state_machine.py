@@ -14,6 +14,9 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.records.structs import BatchRecord
+
 Record: TypeAlias = tuple[bytes, bytes | None, Any]
 """(key, value, change) of one record. A value of None is a tombstone. `change` equals what the state machine's decoder
 gives for these bytes: the leader replays it without decoding what it has just encoded."""
@@ -51,9 +54,20 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     coordinator_epoch: int = -1
 
 
+class Imported(msgspec.Struct, frozen=True, gc=False):
+    """A batch of another log, to be appended with its own timestamps and producer. `changes`: what each of its records
+    says; of a control batch none: it is the marker `committed` of its producer, by the coordinator of that epoch."""
+
+    batch: RecordBatch
+    changes: tuple[tuple[BatchRecord, Any], ...] = ()
+    committed: bool = False
+    coordinator_epoch: int = -1
+
+
 class Result(msgspec.Struct, frozen=True, gc=False):
     """Outcome of one operation.
 
+    `imported` comes in front of `records`.
     `response` answers the request of this operation. None: the request is parked in the state under its token and is
     answered by a `Reply` of a later operation, or the operation was a timer or an event.
     """
@@ -63,6 +77,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     replies: tuple[Reply, ...] | list[Reply] = ()
     timers: tuple[SetTimer | CancelTimer, ...] | list[SetTimer | CancelTimer] = ()
     transaction: Transaction | None = None
+    imported: tuple[Imported, ...] | list[Imported] = ()
 
 
 NOTHING = Result()

@@ -13,12 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from muster_coordinator.groups.admission import refuse
 from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
-from muster_coordinator.groups.deletion import delete_group, delete_partitions, expire_group, offset_delete
+from muster_coordinator.groups.deletion import (
+    delete_group,
+    delete_partitions,
+    expire_group,
+    group_tombstones,
+    offset_delete,
+)
 from muster_coordinator.groups.description import describe_group, list_groups
 from muster_coordinator.groups.effects import (
     DELETE_PARTITIONS_TIMER,
@@ -49,7 +56,7 @@ from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
-from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Result, TimerKey, Token
+from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
 
 START_SLICE = 1_000
 """Groups and members whose sessions start in one slice after a load: about two milliseconds of work."""
@@ -89,9 +96,20 @@ class DurableState:
 
 
 class GroupCoordinator:
-    """Implements `state_machine.StateMachine`."""
+    """Implements `state_machine.StateMachine`.
 
-    def __init__(self, config: GroupConfig, topics: TopicCatalog, new_member_suffix: Callable[[], str]) -> None:
+    `serves`: whether a group is coordinated here. Others are only shown: their records are those of another
+    coordinator, so they have no sessions and nothing of them expires.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: TopicCatalog,
+        new_member_suffix: Callable[[], str],
+        serves: Callable[[str], bool] = lambda _group_id: True,
+    ) -> None:
+        self._serves = serves
         self._state = GroupTables(config, topics, new_member_suffix)
         self._active = False
         self._start_queue: Iterator[str] = iter(())
@@ -143,9 +161,13 @@ class GroupCoordinator:
                 group.transition(GroupEvent.REMOVED, timestamp_ms)
             return
         group = groups.get(group_id)
+        serves = self._serves(group_id)
+        if group is not None and not serves and group.members:  # they are those of the last record
+            group.transition(GroupEvent.REMOVED, timestamp_ms)
+            group = None
         if group is None:
             group = self._state.add_group(group_id, timestamp_ms)
-        if self._active:
+        if self._active and serves:
             group.settle(value, timestamp_ms)
         else:
             group.restore(value)
@@ -194,7 +216,7 @@ class GroupCoordinator:
 
     def _start_sessions_of(self, group: ClassicGroup, effects: Effects, now_ms: int) -> int:
         """Returns the number of members."""
-        if group.durable is None:
+        if group.durable is None or not self._serves(group.group_id):
             return 0
         members = group.durable.members if group.unbuilt else [m for m in group.members.values() if not m.is_new]
         for member in members:
@@ -260,7 +282,7 @@ class GroupCoordinator:
         looked_at = 0
         while self._expiry_queue and looked_at < config.expiry_slice:
             group = self._state.group(self._expiry_queue.pop())
-            if group is not None:
+            if group is not None and self._serves(group.group_id):
                 looked_at += 1 + expire_group(self._state, group, effects, now_ms)
         effects.set_timer(EXPIRE_OFFSETS_TIMER, 0 if self._expiry_queue else config.offsets_retention_check_interval_ms)
         return effects.result()
@@ -268,7 +290,8 @@ class GroupCoordinator:
     def on_event(self, event: object, now_ms: int) -> Result:
         """Append tombstones for the offsets of partitions that do not exist. A search that is under way begins anew."""
         assert isinstance(event, m.TopicsDeleted), event
-        self._deletion_queue = list({**self._state.offsets.committed, **self._state.offsets.open_transactions})
+        known = {**self._state.offsets.committed, **self._state.offsets.open_transactions}
+        self._deletion_queue = [group_id for group_id in known if self._serves(group_id)]
         self._deleted = event
         return self._delete_partitions()
 
@@ -286,6 +309,18 @@ class GroupCoordinator:
     def max_batch_bytes(self) -> int:
         """No record batch may be larger; an operation whose records must stay together has seen to it."""
         return self._state.config.max_record_bytes
+
+    def tombstones_of(self, which: Callable[[str], bool], limit: int) -> list[Record]:
+        """Returns tombstones for all that is known of the groups that `which` names, `limit` of them at most: the
+        offsets of a group come before the group."""
+        records: list[Record] = []
+        offsets = self._state.offsets
+        for group_id in {**self._state.groups, **offsets.committed, **offsets.open_transactions}:
+            if which(group_id):
+                records.extend(islice(group_tombstones(self._state, group_id), limit - len(records)))
+                if len(records) >= limit:
+                    break
+        return records
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

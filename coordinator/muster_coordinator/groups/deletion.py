@@ -6,7 +6,7 @@ cleanupExpiredOffsets; reference, sections 4.7 and 4.8.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
@@ -56,6 +56,13 @@ def _all_partitions(state: GroupTables, group_id: str) -> dict[tuple[str, int], 
     partitions = {(topic, index): None for topic, of_topic in committed.items() for index in of_topic}
     partitions.update(dict.fromkeys(sorted(state.offsets.pending_partitions(group_id))))
     return partitions
+
+
+def group_tombstones(state: GroupTables, group_id: str) -> Iterator[Record]:
+    """Tombstones for all offsets of a group, and then for the group, whatever its state."""
+    for topic, partition in _all_partitions(state, group_id):
+        yield offset_tombstone(group_id, topic, partition)
+    yield group_record(group_id, None)
 
 
 def tombstone_group(group: ClassicGroup, effects: Effects) -> None:

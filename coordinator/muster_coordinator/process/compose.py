@@ -27,6 +27,7 @@ from muster_coordinator.listener.pod_callers import PodCallers
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
+from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.chores.archiving import ArchiverSettings
@@ -40,10 +41,12 @@ from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
 from muster_coordinator.pod.marker_writer import MarkerWriter
+from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
 from muster_coordinator.pod.routes.fences import fence_routes
+from muster_coordinator.pod.routes.mirror import mirror_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
 from muster_coordinator.process.access import ClientAccess, WatchedFiles
@@ -55,6 +58,7 @@ from muster_coordinator.process.ports import InnerPorts
 from muster_coordinator.records import batch as records_batch
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
+from muster_coordinator.settings import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
@@ -148,9 +152,14 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    metrics = PodMetrics(listeners, manager, network).render
+    mirror = _mirror(settings, manager, view, clock, stack)
+    metrics = PodMetrics(
+        listeners, manager, network, lambda: mirror.status().partitions if mirror is not None else ()
+    ).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
+    if mirror is not None:
+        api.router.add_routes(mirror_routes(mirror.status))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
 
@@ -179,6 +188,19 @@ async def _start(
     return pod
 
 
+def _mirror(
+    settings: CoordinatorSettings, manager: ReplicaManager, view: ClusterView, clock: SystemClock, stack: AsyncExitStack
+) -> Mirror | None:
+    upstream = settings.upstream
+    if not upstream.upstream_bootstrap:
+        return None
+    answer_timeout_s = 2 * settings.shard.offsets_commit_timeout_ms / 1000
+    mirror = Mirror(upstream, answer_timeout_s, manager.shards, lambda: view.offsets_partitions, clock)
+    stack.callback(mirror.stop)
+    mirror.start()
+    return mirror
+
+
 def _inner_ports(options: ProcessOptions) -> InnerPorts:
     try:
         return InnerPorts(options)
@@ -188,12 +210,21 @@ def _inner_ports(options: ProcessOptions) -> InnerPorts:
 
 def _machines(settings: CoordinatorSettings, view: ClusterView, markers: MarkerWriter) -> Callable[[int], StateMachine]:
     """Which state machine runs a partition: the one place that asks."""
+    upstream = settings.upstream
+    prefixes = parse_prefixes(upstream.upstream_served_groups)
+
+    def serves(group_id: str) -> bool:
+        return group_id.startswith(prefixes)
+
     transactions = replace(settings.transactions, max_record_bytes=settings.groups.max_record_bytes)
 
     def new_machine(number: int) -> StateMachine:
         if number in TRANSACTIONS.numbers:
             return TransactionCoordinator(transactions, index_of(number), view, markers.of(number))
-        return GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()))
+        if not upstream.upstream_bootstrap:
+            return GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()))
+        groups = GroupCoordinator(settings.groups, view, lambda: str(uuid.uuid4()), serves)
+        return MirrorCoordinator(groups, serves)
 
     return new_machine
 

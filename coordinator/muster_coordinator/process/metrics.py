@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,8 +14,10 @@ from prometheus_client.registry import Collector
 
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.listener import KafkaListeners
+from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
+from muster_coordinator.podapi.mirror import MirroredPartition
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
 from muster_coordinator.wire.transaction_apis import ALL_APIS
@@ -31,6 +33,8 @@ _EVENT_TEXTS = {
     "transaction_markers_refused": "Attempts to write a marker that failed and are repeated.",
     "transactional_ids_expired": "Transactional ids forgotten after transactional.id.expiration.ms.",
     "producer_ids_handed_out": "Producer ids given to producers.",
+    "mirror_records_taken_in": "Records of the upstream's __consumer_offsets that were taken over.",
+    "mirror_records_left_out": "Records of the upstream about groups that this cluster coordinates.",
 }
 
 _API_NAMES = {api.key: api.name for api in ALL_APIS}
@@ -39,10 +43,17 @@ _API_NAMES = {api.key: api.name for api in ALL_APIS}
 class PodCollector(Collector):
     """Names and meanings are listed in docs/metrics.md; a test pins them."""
 
-    def __init__(self, listener: KafkaListeners, manager: ReplicaManager, network: PeerNetwork) -> None:
+    def __init__(
+        self,
+        listener: KafkaListeners,
+        manager: ReplicaManager,
+        network: PeerNetwork,
+        mirrored: Callable[[], tuple[MirroredPartition, ...]],
+    ) -> None:
         self._listener = listener
         self._manager = manager
         self._network = network
+        self._mirrored = mirrored
 
     def collect(self) -> Iterator[Metric]:
         yield from self._connections()
@@ -51,6 +62,7 @@ class PodCollector(Collector):
         yield from self._groups()
         yield from self._replication()
         yield from self._peers()
+        yield from self._mirror()
 
     def _connections(self) -> Iterator[Metric]:
         listener = self._listener.state
@@ -145,7 +157,8 @@ class PodCollector(Collector):
     def _groups(self) -> Iterator[Metric]:
         totals: Counter[str] = Counter()
         machines = [s.machine for s in self._manager.shards.values() if s.state is ShardState.ACTIVE]
-        active = [machine for machine in machines if isinstance(machine, GroupCoordinator)]
+        of_groups = [machine.groups if isinstance(machine, MirrorCoordinator) else machine for machine in machines]
+        active = [machine for machine in of_groups if isinstance(machine, GroupCoordinator)]
         for coordinator in active:
             totals.update({state.value: count for state, count in coordinator.group_counts().items()})
         groups = GaugeMetricFamily("muster_groups", "Groups of active partitions by state.", labels=["state"])
@@ -204,6 +217,24 @@ class PodCollector(Collector):
                 family.add_metric([reason], count)
             yield family
 
+    def _mirror(self) -> Iterator[Metric]:
+        mirrored = self._mirrored()
+        yield GaugeMetricFamily(
+            "muster_mirror_lag",
+            "Records of the upstream that the mirrors led here have not read yet.",
+            sum(max(each.lag, 0) for each in mirrored),
+        )
+        yield GaugeMetricFamily(
+            "muster_mirror_problems",
+            "Partitions led here of which nothing can be read from the upstream now.",
+            sum(bool(each.problem) for each in mirrored),
+        )
+        yield CounterMetricFamily(
+            "muster_mirror_read_again",
+            "Times that a partition led here was taken back, to be read from the start.",
+            sum(each.read_again for each in mirrored),
+        )
+
 
 def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
     buckets: list[tuple[str, float]] = []
@@ -218,9 +249,15 @@ def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFam
 class PodMetrics:
     """The registry of one pod; `render` is the body of GET /metrics."""
 
-    def __init__(self, listener: KafkaListeners, manager: ReplicaManager, network: PeerNetwork) -> None:
+    def __init__(
+        self,
+        listener: KafkaListeners,
+        manager: ReplicaManager,
+        network: PeerNetwork,
+        mirrored: Callable[[], tuple[MirroredPartition, ...]],
+    ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(PodCollector(listener, manager, network))
+        self._registry.register(PodCollector(listener, manager, network, mirrored))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)

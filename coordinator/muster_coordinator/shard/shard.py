@@ -24,7 +24,7 @@ from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from muster_coordinator.records.control import EndTxnMarker, Fence, encode_end_txn_marker, encode_fence
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.parked_answers import ParkedAnswers
-from muster_coordinator.shard.ports import Answer, Clock, PartitionWriter, Scheduler, ShardEvents
+from muster_coordinator.shard.ports import NO_PRODUCER, Answer, Clock, PartitionWriter, Scheduler, ShardEvents
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.timers import Timers
 from muster_coordinator.state_machine import Record, Result, SetTimer, Transaction
@@ -265,6 +265,10 @@ class Shard:
                 self._append(records, size, now_ms)
                 records, size = [], HEADER_BYTES
                 end_offset = self._append_transactional(result, result.transaction, now_ms)
+            elif result.imported:
+                self._append(records, size, now_ms)
+                records, size = [], HEADER_BYTES
+                end_offset = self._append_imported(result, now_ms)
             elif result.records:
                 before = size
                 for record in result.records:
@@ -330,6 +334,27 @@ class Shard:
         self.writer.append([(*marker, None)], self.epoch, now_ms, producer, control=True)
         self.machine.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
         return offset + 1
+
+    def _append_imported(self, result: Result, now_ms: int) -> int:
+        """Append batches of another log as they are, then the records of the result. Returns the log end."""
+        replay = self.machine.replay
+        for imported in result.imported:
+            batch = imported.batch
+            shift = self.writer.end_offset - batch.base_offset
+            producer = (batch.producer_id, batch.producer_epoch) if batch.is_transactional else NO_PRODUCER
+            self.writer.append_imported(batch, self.epoch)
+            if batch.is_control:
+                self.machine.replay_transaction_marker(
+                    *producer, imported.committed, batch.base_offset + shift, imported.coordinator_epoch
+                )
+            for read, change in imported.changes:
+                replay(change, read.offset + shift, read.timestamp_ms, *producer)
+        offset = self.writer.end_offset
+        self.writer.append(list(result.records), self.epoch, now_ms)
+        for record in result.records:
+            replay(record[2], offset, now_ms)
+            offset += 1
+        return offset
 
     def refuse_overdue(self) -> None:
         """Refuse requests that did not commit within offsets.commit.timeout.ms with COORDINATOR_NOT_AVAILABLE (Kafka:

@@ -76,6 +76,10 @@ class Reader:
             raise WireError(f"null or a negative length in place of bytes before byte {self._position}")
         return self._take(length, "bytes")
 
+    def nullable_bytes(self) -> bytes | None:
+        length = self._length()
+        return None if length == -1 else self._take(length, "bytes")
+
     def skip_nullable_bytes(self) -> None:
         length = self._length()
         if length < -1 or self._position + length > len(self._frame):
@@ -124,7 +128,7 @@ class Reader:
 
     def _take(self, length: int, what: str) -> bytes:
         end = self._position + length
-        if end > len(self._frame):
+        if length < 0 or end > len(self._frame):
             raise WireError(f"{what} of length {length} at byte {self._position} of {len(self._frame)}")
         value = self._frame[self._position : end]
         self._position = end

@@ -1,4 +1,5 @@
 """Fetch (1), versions 4 to 18, flexible from 12. Answers never hold records: a coordinator has none.
+A mirror asks brokers for theirs, in version 13.
 
 - v4: isolation_level, last stable offset and aborted transactions (KIP-98; v0 to v3 are gone: KIP-896)
 - v5: log_start_offset (KIP-107)
@@ -21,8 +22,18 @@ from __future__ import annotations
 
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests.cluster import FetchedTopic, FetchRequest, FetchResponse, FetchTopic
+from muster_coordinator.requests.upstream import (
+    FetchedRecords,
+    FetchRecordsRequest,
+    FetchRecordsResponse,
+    PartitionToFetch,
+)
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
+
+RECORDS_VERSION = 13
+"""The first version that names the topic by its id: a broker that has another topic of that name says so."""
+_DIVERGING = 0  # tag of a partition in an answer
 
 
 @guarded
@@ -104,6 +115,75 @@ def encode_response(version: int, response: FetchResponse) -> bytes:
         writer.int32(response.session_id)
     writer.array(response.topics, topic)
     return writer.done()
+
+
+def encode_request(request: FetchRecordsRequest) -> bytes:
+    """The body of a request for records to a broker, in RECORDS_VERSION."""
+    writer = Writer(API.flexible(RECORDS_VERSION))
+
+    def partition(value: PartitionToFetch) -> None:
+        writer.int32(value.partition)
+        writer.int32(value.leader_epoch)
+        writer.int64(value.offset)
+        writer.int32(value.last_epoch)
+        writer.int64(-1)  # log_start_offset, of a follower
+        writer.int32(request.partition_max_bytes)
+        writer.tagged_fields()
+
+    def topic(partitions: tuple[PartitionToFetch, ...]) -> None:
+        writer.uuid(request.topic_id)
+        writer.array(partitions, partition)
+        writer.tagged_fields()
+
+    writer.int32(-1)  # replica_id: a consumer
+    writer.int32(request.max_wait_ms)
+    writer.int32(1)  # min_bytes
+    writer.int32(request.max_bytes)
+    writer.int8(0)  # isolation_level: read_uncommitted
+    writer.int32(0)  # session_id
+    writer.int32(-1)  # session_epoch
+    writer.array((request.partitions,), topic)
+    writer.array((), writer.int32)  # forgotten_topics_data
+    writer.string("")  # rack_id
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> FetchRecordsResponse:
+    """A broker's answer of RECORDS_VERSION. Raises what `Reader` raises."""
+
+    def aborted() -> None:
+        reader.int64()
+        reader.int64()
+        reader.tagged_fields()
+
+    def partition() -> FetchedRecords:
+        index, code, high_watermark = reader.int32(), reader.int16(), reader.int64()
+        reader.int64()  # last_stable_offset
+        reader.int64()  # log_start_offset
+        reader.nullable_array(aborted)
+        reader.int32()  # preferred_read_replica
+        records = reader.nullable_bytes() or b""
+        diverging = reader.tagged_values().get(_DIVERGING)
+        return FetchedRecords(index, code, high_watermark, _epoch_and_end(diverging), records)
+
+    def topic() -> tuple[FetchedRecords, ...]:
+        reader.uuid()
+        value = reader.array(partition)
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    code = reader.int16()
+    reader.int32()  # session id
+    topics = reader.array(topic)
+    return FetchRecordsResponse(code, tuple(each for partitions in topics for each in partitions))
+
+
+def _epoch_and_end(diverging: bytes | None) -> tuple[int, int] | None:
+    if diverging is None:
+        return None
+    reader = Reader(diverging, 0, flexible=True)
+    return reader.int32(), reader.int64()
 
 
 API = Api(1, "Fetch", 4, 18, 12, decode_request, encode_response)

@@ -19,6 +19,9 @@ from muster_coordinator.requests.cluster import ListOffsetsRequest, ListOffsetsR
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+MIRROR_VERSION = 6
+"""In which a mirror asks brokers."""
+
 _Topic = tuple[str, tuple[tuple[int, int, int, int, int], ...]]
 
 
@@ -68,6 +71,45 @@ def encode_response(version: int, response: ListOffsetsResponse) -> bytes:
         writer.int32(0)
     writer.array(response.topics, topic)
     return writer.done()
+
+
+def encode_request(request: ListOffsetsRequest) -> bytes:
+    """The body of a request to a broker, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+
+    def partition(value: tuple[int, int, int]) -> None:
+        index, leader_epoch, timestamp = value
+        writer.int32(index)
+        writer.int32(leader_epoch)
+        writer.int64(timestamp)
+        writer.tagged_fields()
+
+    def topic(value: tuple[str, tuple[tuple[int, int, int], ...]]) -> None:
+        writer.string(value[0])
+        writer.array(value[1], partition)
+        writer.tagged_fields()
+
+    writer.int32(request.replica_id)
+    writer.int8(request.isolation_level)
+    writer.array(request.topics, topic)
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> ListOffsetsResponse:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+
+    def partition() -> tuple[int, int, int, int, int]:
+        value = (reader.int32(), reader.int16(), reader.int64(), reader.int64(), reader.int32())
+        reader.tagged_fields()
+        return value
+
+    def topic() -> _Topic:
+        value = (reader.string(), reader.array(partition))
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    return ListOffsetsResponse(reader.array(topic))
 
 
 API = Api(2, "ListOffsets", 1, 11, 6, decode_request, encode_response)

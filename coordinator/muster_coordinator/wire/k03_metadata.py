@@ -30,6 +30,9 @@ from muster_coordinator.requests.cluster import (
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+MIRROR_VERSION = 12
+"""In which a mirror asks brokers."""
+
 
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> MetadataRequest:
@@ -103,6 +106,49 @@ def _topic(writer: Writer, version: int, value: MetadataTopic) -> None:
     if version >= 8:
         writer.int32(value.authorized_operations)
     writer.tagged_fields()
+
+
+def encode_request(names: tuple[str, ...]) -> bytes:
+    """The body of a request to a broker for topics by their names, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+
+    def topic(name: str) -> None:
+        writer.uuid(NO_TOPIC_ID)
+        writer.string(name)
+        writer.tagged_fields()
+
+    writer.array(names, topic)
+    writer.boolean(False)  # allow_auto_topic_creation
+    writer.boolean(False)  # include_topic_authorized_operations
+    return writer.done()
+
+
+def decode_response(reader: Reader) -> MetadataResponse:
+    """A broker's answer of MIRROR_VERSION. Raises what `Reader` raises."""
+
+    def broker() -> MetadataBroker:
+        value = MetadataBroker(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
+        reader.tagged_fields()
+        return value
+
+    def partition() -> MetadataPartition:
+        code = reader.int16()
+        index, leader, epoch = reader.int32(), reader.int32(), reader.int32()
+        replicas = (reader.array(reader.int32), reader.array(reader.int32), reader.array(reader.int32))
+        reader.tagged_fields()
+        return MetadataPartition(index, leader, code, epoch, *replicas)
+
+    def topic() -> MetadataTopic:
+        code, name, topic_id = reader.int16(), reader.nullable_string(), reader.uuid()
+        internal, partitions = reader.boolean(), reader.array(partition)
+        value = MetadataTopic(name, topic_id, code, internal, partitions, reader.int32())
+        reader.tagged_fields()
+        return value
+
+    reader.int32()  # throttle time
+    brokers = reader.array(broker)
+    cluster_id, controller_id = reader.nullable_string(), reader.int32()
+    return MetadataResponse(brokers, cluster_id, controller_id, reader.array(topic))
 
 
 API = Api(3, "Metadata", 0, 13, 9, decode_request, encode_response)

@@ -70,4 +70,10 @@ def _levels(features: tuple[tuple[str, int], ...], *, finalized: bool = False) -
     return writer.done()[:-1]  # a tagged field of an array ends with its last element
 
 
+def decode_response(reader: Reader) -> tuple[tuple[int, int, int], ...]:
+    """(key, lowest, highest version) of each API, of an answer of version 0. Raises what `Reader` raises."""
+    reader.int16()  # error code: there is none in this version
+    return reader.array(lambda: (reader.int16(), reader.int16(), reader.int16()))
+
+
 API = Api(KEY, "ApiVersions", 0, 4, 3, decode_request, encode_response)

@@ -1,0 +1,247 @@
+"""State machine of an offsets partition that follows that of a Kafka cluster: the group coordinator, fed by a mirror.
+
+Groups that Muster serves are those of the group coordinator. All other groups are Kafka's: their records come from
+the topic, reads are answered from them, and writes are refused as a broker refuses what another broker coordinates.
+No timer and no expiry touches them: what Kafka has not ended goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.mirror.requests import (
+    TakeBackRequest,
+    TakeBackResponse,
+    TakeInRequest,
+    TakeInResponse,
+)
+from muster_coordinator.records.batch import CorruptBatchError, RecordBatch, read_batch
+from muster_coordinator.records.control import EndTxnMarker, decode_control
+from muster_coordinator.records.errors import RecordDecodeError
+from muster_coordinator.records.mirror_position import (
+    MirrorPosition,
+    decode_position,
+    encode_position,
+    is_position_key,
+)
+from muster_coordinator.records.retain import retain
+from muster_coordinator.records.structs import BatchRecord, UnknownRecord
+from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.state_machine import (
+    Decoder,
+    Imported,
+    Operation,
+    Record,
+    Result,
+    TimerKey,
+    Token,
+)
+
+_SNAPSHOT_VERSIONS = 1_000
+"""Added to the version of the group coordinator's snapshots, which have no position."""
+_POSITION, _STRAYS, _GROUPS = b"P", b"S", b"G"
+"""First byte of a part of a snapshot: the position, the position with strays, of the group coordinator."""
+TAKEN_BACK_AT_ONCE = 1_000
+"""Keys that one operation removes: a few milliseconds of work."""
+
+_READS = (m.OffsetFetchRequest, m.DescribeGroupRequest)
+_WRITES = (
+    m.OffsetCommitRequest,
+    m.HeartbeatRequest,
+    m.JoinGroupRequest,
+    m.SyncGroupRequest,
+    m.LeaveGroupRequest,
+    m.DeleteGroupRequest,
+    m.OffsetDeleteRequest,
+    m.TxnOffsetCommitRequest,
+)
+
+
+class MirrorCoordinator:
+    """Implements `state_machine.StateMachine`. `serves`: whether a group is Muster's; `groups` was made with it."""
+
+    def __init__(self, groups: GroupCoordinator, serves: Callable[[str], bool]) -> None:
+        self.groups = groups
+        self.position = MirrorPosition()
+        self.has_strays = False
+        """Records of Kafka's groups came after the position: the leader that appended them ended before it appended the
+        next position."""
+        self._serves = serves
+        self._decode = groups.new_decoder()
+        self._taken_in = 0
+        self._left_out = 0
+        operations = dict(groups.operations)
+        for read in _READS:
+            operations[read] = partial(self._read, operations[read])
+        for write in _WRITES:
+            operations[write] = partial(self._write, operations[write])
+        operations[m.ListGroupsRequest] = partial(self._list, operations[m.ListGroupsRequest])
+        operations[TakeInRequest] = self._take_in
+        operations[TakeBackRequest] = self._take_back
+        self.operations: Mapping[type, Operation] = operations
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def refuse(self, request: object) -> object | None:
+        return self.groups.refuse(request)
+
+    def _read(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
+        if not self.position.complete and not self._serves(request.group_id):
+            return Result(response=refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return operation(request, token, now_ms)
+
+    def _list(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
+        if not self.position.complete:
+            return Result(response=refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return operation(request, token, now_ms)
+
+    def _write(self, operation: Operation, request: Any, token: Token, now_ms: int) -> Result:
+        if not self._serves(request.group_id):
+            return Result(response=refusal(request, ErrorCode.NOT_COORDINATOR))
+        return operation(request, token, now_ms)
+
+    # -- the mirror ----------------------------------------------------------------------------------------------------
+
+    def _take_in(self, request: TakeInRequest, _token: Token, _now_ms: int) -> Result:
+        if request.from_offset != self.position.offset or self.position.clearing:
+            return Result(response=TakeInResponse(f"the position is offset {self.position.offset} meanwhile"))
+        try:
+            imported = [each for batch in request.batches if (each := self._import(request.from_offset, batch))]
+        except (CorruptBatchError, RecordDecodeError) as error:
+            return Result(response=TakeInResponse(f"a record at or after offset {request.from_offset}: {error}"))
+        count = sum(each.batch.records_count for each in imported)
+        self._taken_in += count
+        return Result((_position_record(request.position),), response=TakeInResponse(records=count), imported=imported)
+
+    def _import(self, from_offset: int, batch: RecordBatch) -> Imported | None:
+        """What is taken over of `batch`; None: nothing. Raises CorruptBatchError, RecordDecodeError: a log with such a
+        record could not be loaded any more."""
+        records = batch.records()
+        if batch.is_control:
+            return _marker(batch, records)
+        kept = {record.offset for record in records if record.offset >= from_offset}
+        changes: list[tuple[BatchRecord, Any]] = []
+        for record in records:
+            if record.offset not in kept:
+                continue
+            if is_position_key(record.key):
+                kept.discard(record.offset)  # the topic's own is none of ours
+                continue
+            change = self._decode(record.key, record.value)
+            if isinstance(change, UnknownRecord):
+                continue
+            if self._serves(change.group_id):
+                kept.discard(record.offset)
+                self._left_out += 1
+                continue
+            changes.append((record, change))
+        if not kept:
+            return None
+        if len(kept) < batch.records_count:
+            batch = read_batch(retain(batch, kept))
+        return Imported(batch, tuple(changes))
+
+    def _take_back(self, _request: TakeBackRequest, _token: Token, now_ms: int) -> Result:
+        """Tombstones for the groups that are Kafka's, a slice at a time; then the position says: from the start."""
+        records = self.groups.tombstones_of(lambda group_id: not self._serves(group_id), TAKEN_BACK_AT_ONCE)
+        done = len(records) < TAKEN_BACK_AT_ONCE
+        records.append(_position_record(MirrorPosition(since_ms=now_ms, clearing=not done)))
+        return Result(records, response=TakeBackResponse(done))
+
+    # -- replay --------------------------------------------------------------------------------------------------------
+
+    def new_decoder(self) -> Decoder:
+        return partial(_decode, self.groups.new_decoder())
+
+    def replay(
+        self, change: Any, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
+    ) -> None:
+        if type(change) is MirrorPosition:
+            self.position = change
+            self.has_strays = False
+            return
+        self.groups.replay(change, offset, timestamp_ms, producer_id, producer_epoch)
+        if not self.has_strays and not isinstance(change, UnknownRecord):
+            self.has_strays = not self._serves(change.group_id)
+
+    def replay_transaction_marker(
+        self, producer_id: int, producer_epoch: int, committed: bool, offset: int, coordinator_epoch: int
+    ) -> None:
+        self.groups.replay_transaction_marker(producer_id, producer_epoch, committed, offset, coordinator_epoch)
+        self.has_strays = True
+
+    @property
+    def snapshot_version(self) -> int:
+        return _SNAPSHOT_VERSIONS + self.groups.snapshot_version
+
+    def snapshot(self, size: int) -> Iterator[bytes]:
+        yield (_STRAYS if self.has_strays else _POSITION) + encode_position(self.position)[1]
+        for part in self.groups.snapshot(size):
+            yield _GROUPS + part
+
+    def check(self, part: bytes) -> None:
+        if part[:1] == _GROUPS:
+            self.groups.check(part[1:])
+
+    def restore(self, part: bytes) -> None:
+        if part[:1] == _GROUPS:
+            self.groups.restore(part[1:])
+        else:
+            self.position = decode_position(part[1:])
+            self.has_strays = part[:1] == _STRAYS
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def on_loaded(self, now_ms: int) -> Result:
+        return self.groups.on_loaded(now_ms)
+
+    def on_unloaded(self) -> tuple[Token, ...]:
+        return self.groups.on_unloaded()
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Result:
+        return self.groups.on_timer(key, now_ms)
+
+    def on_event(self, event: object, now_ms: int) -> Result:
+        return self.groups.on_event(event, now_ms)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self.groups.max_batch_bytes
+
+    @property
+    def key_count(self) -> int:
+        return self.groups.key_count
+
+    @property
+    def event_counts(self) -> Mapping[str, int]:
+        return {
+            **self.groups.event_counts,
+            "mirror_records_taken_in": self._taken_in,
+            "mirror_records_left_out": self._left_out,
+        }
+
+
+def _marker(batch: RecordBatch, records: list[BatchRecord]) -> Imported | None:
+    """A transaction's marker. No other control record of the topic has a meaning here, and Muster's own must not come
+    from elsewhere."""
+    if len(records) != 1:
+        return None
+    control = decode_control(records[0].key, records[0].value)
+    if not isinstance(control, EndTxnMarker):
+        return None
+    return Imported(batch, (), control.committed, control.coordinator_epoch)
+
+
+def _position_record(position: MirrorPosition) -> Record:
+    return (*encode_position(position), position)
+
+
+def _decode(decode: Decoder, key: bytes | None, value: bytes | None) -> Any:
+    return decode_position(value) if is_position_key(key) else decode(key, value)

@@ -1,0 +1,240 @@
+"""Follows all upstream partitions whose mirrors this pod leads: one task for each broker of the upstream cluster.
+
+The position stands in the log of the partition, so a new leader goes on where the last one's committed records end.
+A task fetches the partitions that its broker leads and that wait for no shard, gives what came to the shards, and waits
+for them before it fetches more. Source: docs/adr/0032.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.coordinator import MirrorCoordinator
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.followed import Followed
+from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
+from muster_coordinator.podapi.mirror import MirrorAnswer
+from muster_coordinator.requests.cluster import ListOffsetsRequest
+from muster_coordinator.requests.upstream import FetchRecordsRequest
+from muster_coordinator.settings import UpstreamSettings, parse_addresses
+from muster_coordinator.shard.ports import Clock
+from muster_coordinator.shard.shard import Shard
+from muster_coordinator.states import ShardState
+from muster_coordinator.wire import k01_fetch, k02_list_offsets
+
+logger = structlog.get_logger(__name__)
+
+PARTITION_BYTES = 128 << 10
+"""Of one answer, for each partition: a few milliseconds of work for the event loop."""
+FETCH_BYTES = 512 << 10
+_EARLIEST = -2
+_READ_UNCOMMITTED = 0
+_CONSUMER = -1
+
+
+class Mirror:
+    """`partitions`: our numbers of the offsets partitions, as the image has them."""
+
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        answer_timeout_s: float,
+        shards: Mapping[int, Shard],
+        partitions: Callable[[], range],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._pace_s = settings.upstream_fetch_wait_ms / 1000
+        self._upstream = UpstreamCluster(parse_addresses(settings.upstream_bootstrap), answer_timeout_s)
+        self._shards = shards
+        self._partitions = partitions
+        self._clock = clock
+        self._followed: dict[int, Followed] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._look_again = asyncio.Event()
+        self._problem = "the upstream was not asked yet"
+
+    def start(self) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def stop(self) -> None:
+        for task in (self._looking, *self._tasks.values()):
+            if task is not None:
+                task.cancel()
+        self._upstream.close()
+
+    def status(self) -> MirrorAnswer:
+        partitions = tuple(followed.status() for _, followed in sorted(self._current().items()))
+        return MirrorAnswer(self._settings.upstream_bootstrap, self._why_none(), partitions)
+
+    # -- who leads what ------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            self._look_again.clear()
+            try:
+                await self._upstream.look()
+                self._note("")
+                self._note_leaderless()
+            except UpstreamError as error:
+                self._note(str(error))
+                self._look_again.set()
+            self._start_tasks()
+            await asyncio.sleep(self._pace_s)
+            await self._look_again.wait()
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            logger.warning("mirror_upstream", problem=problem)
+        self._problem = problem
+
+    def _why_none(self) -> str:
+        """Why no partition can be followed; "" if nothing is wrong."""
+        topic, ours = self._upstream.topic, len(self._partitions())
+        if self._problem or topic is None or not ours or len(topic.leaders) == ours:
+            return self._problem
+        return (
+            f"the upstream has {len(topic.leaders)} partitions of {OFFSETS.name}, and this cluster {ours}: "
+            "it has to have as many"
+        )
+
+    def _note_leaderless(self) -> None:
+        topic, brokers = self._upstream.topic, self._upstream.brokers
+        for index, followed in self._current().items():
+            if topic is not None and topic.leaders.get(index, (-1, -1))[0] not in brokers:
+                followed.failed("the upstream partition has no leader")
+                self._look_again.set()
+
+    def _start_tasks(self) -> None:
+        brokers = self._upstream.brokers
+        for node_id in brokers:
+            if node_id not in self._tasks:
+                self._tasks[node_id] = asyncio.get_running_loop().create_task(self._follow(node_id))
+        for node_id in set(self._tasks) - set(brokers):
+            self._tasks.pop(node_id).cancel()
+
+    def _current(self) -> dict[int, Followed]:
+        """The partitions that this pod leads and follows now, by the number that Kafka knows."""
+        partitions = self._partitions()
+        led: dict[int, Followed] = {}
+        for number in partitions:
+            shard = self._shards.get(number)
+            machine = shard.machine if shard is not None and shard.state is ShardState.ACTIVE else None
+            if shard is None or not isinstance(machine, MirrorCoordinator):
+                continue
+            index = number - partitions.start
+            before = self._followed.get(index)
+            if before is not None and before.shard is shard and before.epoch == shard.epoch:
+                led[index] = before
+            else:
+                led[index] = Followed(index, shard, machine, self._clock, self._settings)
+        self._followed = led
+        return led
+
+    # -- one broker ----------------------------------------------------------------------------------------------------
+
+    async def _follow(self, node_id: int) -> None:
+        turn = 0
+        while True:
+            connection, topic = self._upstream.connection(node_id), self._upstream.topic
+            ready = self._ready(node_id, topic) if connection is not None and topic is not None else []
+            if connection is None or topic is None or not ready:
+                await asyncio.sleep(self._pace_s)
+                continue
+            turn += 1
+            first = turn % len(ready)  # a broker fills an answer from its first partition on
+            ready = ready[first:] + ready[:first]
+            try:
+                await self._read(connection, topic, ready)
+            except UpstreamError as error:
+                for followed in ready:
+                    if followed.busy is None:
+                        followed.failed(str(error))
+                self._look_again.set()
+            except Exception as error:
+                logger.exception("mirror_failed", node_id=node_id)
+                for followed in ready:
+                    followed.failed(f"{type(error).__name__}: {error}")
+            await self._appended(ready)
+
+    def _ready(self, node_id: int, topic: Topic) -> list[Followed]:
+        if len(topic.leaders) != len(self._partitions()):
+            return []
+        return [
+            followed
+            for index, followed in self._current().items()
+            if topic.leaders.get(index, (-1, -1))[0] == node_id and followed.is_ready
+        ]
+
+    async def _read(self, connection: UpstreamConnection, topic: Topic, ready: list[Followed]) -> None:
+        """Raises UpstreamError."""
+        reading = [
+            followed
+            for followed in ready
+            if not followed.take_back_if_needed(topic.topic_id, topic.leaders[followed.partition][1])
+        ]
+        starting = [followed for followed in reading if followed.needs_start]
+        if starting:
+            await self._begin(connection, topic, starting)
+        reading = [followed for followed in reading if not followed.needs_start]
+        if not reading:
+            return
+        request = FetchRecordsRequest(
+            topic.topic_id,
+            tuple(followed.to_fetch(topic.leaders[followed.partition][1]) for followed in reading),
+            self._settings.upstream_fetch_wait_ms,
+            FETCH_BYTES,
+            PARTITION_BYTES,
+        )
+        body = k01_fetch.encode_request(request)
+        answer = await connection.ask(k01_fetch.API, k01_fetch.RECORDS_VERSION, body, k01_fetch.decode_response)
+        if answer.error_code:
+            raise UpstreamError(f"a broker refused Fetch with error code {answer.error_code}")
+        asked = {followed.partition: followed for followed in reading}
+        current = self._current()
+        for fetched in answer.partitions:
+            followed = asked.pop(fetched.partition, None)
+            if followed is None or current.get(fetched.partition) is not followed:
+                continue  # its leadership ended meanwhile, or the broker answers what nobody has asked
+            if followed.fetched(fetched):
+                self._look_again.set()
+
+    async def _begin(self, connection: UpstreamConnection, topic: Topic, starting: list[Followed]) -> None:
+        """Find out where these partitions start. Raises UpstreamError."""
+        places = tuple((each.partition, topic.leaders[each.partition][1], _EARLIEST) for each in starting)
+        found = await list_offsets(connection, places)
+        for followed in starting:
+            code, offset = found.get(followed.partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+            if code or offset < 0:
+                followed.failed(f"the broker does not say where the partition starts: error code {code}")
+                self._look_again.set()
+            else:
+                followed.begin(topic.topic_id, offset, topic.leaders[followed.partition][1])
+
+    async def _appended(self, ready: list[Followed]) -> None:
+        """Wait until the shards have answered, but not for one that takes long."""
+        waiting = [followed.busy for followed in ready if followed.busy is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._pace_s)
+
+
+async def list_offsets(
+    connection: UpstreamConnection, places: tuple[tuple[int, int, int], ...]
+) -> dict[int, tuple[int, int]]:
+    """(error code, offset) by partition. `places`: (partition, leader epoch, timestamp). Raises UpstreamError."""
+    request = ListOffsetsRequest(_CONSUMER, _READ_UNCOMMITTED, ((OFFSETS.name, places),))
+    answer = await connection.ask(
+        k02_list_offsets.API,
+        k02_list_offsets.MIRROR_VERSION,
+        k02_list_offsets.encode_request(request),
+        k02_list_offsets.decode_response,
+    )
+    return {
+        partition: (code, offset) for _, partitions in answer.topics for partition, code, _, offset, _ in partitions
+    }

@@ -1,0 +1,94 @@
+"""The upstream cluster as its Metadata shows it: brokers, and who leads the partitions of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.requests.cluster import MetadataResponse
+from muster_coordinator.wire import k03_metadata
+
+
+@dataclass(frozen=True)
+class Topic:
+    """`leaders`: partition -> (node id, leader epoch); node id -1: it has none."""
+
+    topic_id: bytes
+    leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class UpstreamCluster:
+    """`topic`: as it was when `look` last succeeded; None before. One connection to each broker, and one to whichever
+    address answers for Metadata."""
+
+    def __init__(self, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
+        """`timeout_s`: longest wait for an answer."""
+        self._bootstrap = tuple(bootstrap)
+        self._timeout_s = timeout_s
+        self.topic: Topic | None = None
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], UpstreamConnection] = {}
+        self._asked: UpstreamConnection | None = None
+
+    async def look(self) -> None:
+        """Ask for Metadata, first where it was answered last. Raises UpstreamError if no broker knows the topic."""
+        problems: list[str] = []
+        for connection in self._to_ask():
+            try:
+                answer = await connection.ask(
+                    k03_metadata.API,
+                    k03_metadata.MIRROR_VERSION,
+                    k03_metadata.encode_request((OFFSETS.name,)),
+                    k03_metadata.decode_response,
+                )
+            except UpstreamError as error:
+                problems.append(str(error))
+                connection.close()
+                continue
+            if self._asked is not connection:
+                if self._asked is not None:
+                    self._asked.close()
+                self._asked = connection
+            self._take(answer)
+            return
+        raise UpstreamError("; ".join(problems))
+
+    def _to_ask(self) -> Iterable[UpstreamConnection]:
+        if self._asked is not None:
+            yield self._asked
+        for address in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
+            yield UpstreamConnection(*address, self._timeout_s)
+
+    def _take(self, answer: MetadataResponse) -> None:
+        """Raises UpstreamError."""
+        self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        for address in set(self._connections) - set(self._brokers.values()):
+            self._connections.pop(address).close()
+        topic = next((each for each in answer.topics if each.name == OFFSETS.name), None)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
+        if topic is None or code:
+            name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
+            raise UpstreamError(f"{OFFSETS.name} of the upstream: {name}")
+        leaders = {each.partition: (each.leader_id, each.leader_epoch) for each in topic.partitions}
+        self.topic = Topic(topic.topic_id, leaders)
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        return tuple(self._brokers)
+
+    def connection(self, node_id: int) -> UpstreamConnection | None:
+        """To this broker; None: there is none of that id."""
+        address = self._brokers.get(node_id)
+        if address is None:
+            return None
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = UpstreamConnection(*address, self._timeout_s)
+        return connection
+
+    def close(self) -> None:
+        for connection in (*self._connections.values(), *((self._asked,) if self._asked is not None else ())):
+            connection.close()
