@@ -79,7 +79,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
 	PYTHONPATH=gateway $(BIN)/lint-imports --config gateway/imports.toml
-	for script in hack/localkube/cluster hack/image hack/helm hack/compiled hack/python .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/image hack/helm hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 
@@ -120,6 +120,10 @@ image: $(STAMP) ## build the image muster:local (docker, podman, or buildah with
 .PHONY: image-pipeline
 image-pipeline: $(STAMP) ## build the image muster-pipeline:local, of Spark with the pipeline (needs a Debian mirror for Java)
 	@hack/image build pipeline
+
+.PHONY: sbom
+sbom: $(STAMP) ## what the images have of Python packages, with hashes, as CycloneDX in build/sbom; signed where cosign and COSIGN_KEY are
+	@hack/sbom build/sbom
 
 .PHONY: helm
 helm: ## compile Helm as .cache/bin/helm (Go)
