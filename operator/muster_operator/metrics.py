@@ -49,6 +49,12 @@ class OperatorMetrics:
             ["namespace", "cluster"],
             registry=self.registry,
         )
+        self.certificates_end = Gauge(
+            "muster_operator_certificates_end_timestamp_seconds",
+            "When the first certificate of the cluster ends; 0: the operator keeps none.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
 
     def render(self) -> bytes:
         """The page for Prometheus, in its text format."""

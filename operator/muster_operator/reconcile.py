@@ -163,6 +163,7 @@ class Reconciler:
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
+        self._metrics.certificates_end.labels(*key).set(state.certificates_end)
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -186,6 +187,8 @@ class Reconciler:
             volume_size=state.volume_size,
             growing=state.growing,
             growth_refused=state.growth_refused,
+            certificates=state.certificates,
+            certificates_end=state.certificates_end,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
 

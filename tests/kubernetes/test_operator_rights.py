@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import yaml
+from msgspec.structs import replace as replaced
 from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
 
 from muster_operator.api.conditions import Condition
@@ -23,8 +24,10 @@ from muster_operator.api.models import (
     ObjectMeta,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
+    Security,
 )
-from muster_operator.kube.client import KubeClient, connect
+from muster_operator.kube.certificates import Certificates
+from muster_operator.kube.client import KubeClient, KubeError, connect
 from muster_operator.kube.elector import Elector
 from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.run import sources
@@ -56,13 +59,16 @@ def operator_namespace(namespace: str) -> Iterator[str]:
     cluster_wide = f"muster-operator-{namespace}"
     objects = list(yaml.safe_load_all(rendered))
     for each in objects:
-        if each["kind"].startswith("Cluster"):  # so that an installed operator keeps its own
+        if each["kind"].startswith(("Cluster", "Validating")):  # so that an installed operator keeps its own
             each["metadata"]["name"] = cluster_wide
             if "roleRef" in each:
                 each["roleRef"]["name"] = cluster_wide
+            if "policyName" in each.get("spec", {}):
+                each["spec"]["policyName"] = cluster_wide
     kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all([*objects, *declared(namespace)]))
     yield namespace
-    kubectl("delete", "clusterrole,clusterrolebinding", cluster_wide)
+    policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    kubectl("delete", f"clusterrole,clusterrolebinding,{policies}", cluster_wide)
 
 
 @pytest_asyncio.fixture
@@ -82,16 +88,26 @@ async def operator_client(
 
 
 async def test_operator_does_all_its_work_with_its_own_rights(
-    operator_namespace: str, operator_client: KubeClient
+    operator_namespace: str, operator_client: KubeClient, tmp_path: Path
 ) -> None:
     recorder = EventRecorder(operator_client, "me")
     store = KubeStore(operator_client, lambda _: 1, events=recorder)
-    workload = KubeWorkload(operator_client, "muster:1")
+    certificates = Certificates(operator_client, tmp_path / "keys")
+    workload = KubeWorkload(operator_client, "muster:1", certificates=certificates)
     await store.load()
     await workload.load()
     records = await store.observe(ClusterKey(operator_namespace, "a"))
     assert records.cluster is not None
     assert (await workload.ensure_pods(records.cluster)).startswith("applied")
+    key = ClusterKey(operator_namespace, "a")
+    assert certificates.trouble(key) == ""
+    assert certificates.tls(key) is not None
+    again = Certificates(operator_client, tmp_path / "other")
+    await again.keep(records.cluster)
+    assert (again.trouble(key), again.end(key)) == ("", certificates.end(key)), "the next operator adopts them"
+    renewed = replaced(records.cluster, spec=replaced(records.cluster.spec, security=Security(ca_round=1)))
+    await again.keep(renewed)
+    assert again.trouble(key) == "", "it may change what it has made"
     assert await outdated_definitions(operator_client) == "", "as read with its own rights"
     await store.create_partitions(records.topics[0], [0, 1])
     records = await store.observe(ClusterKey(operator_namespace, "a"))
@@ -159,6 +175,10 @@ async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
     "question",
     [
         ("get", "secrets"),
+        ("list", "secrets"),
+        ("watch", "secrets"),
+        ("delete", "secrets"),
+        ("get", "secrets/a-pod-tls"),
         ("delete", "persistentvolumeclaims"),
         ("get", "configmaps"),
         ("create", "pods"),
@@ -173,6 +193,39 @@ def test_operator_may_not(operator_namespace: str, question: tuple[str, str]) ->
     account = f"system:serviceaccount:{operator_namespace}:muster-operator"
     answer = kubectl("auth", "can-i", *question, "--as", account, "-n", operator_namespace, check=False)
     assert answer.stdout.strip() == "no"
+
+
+async def test_operator_writes_no_secret_but_its_own(operator_namespace: str, operator_client: KubeClient) -> None:
+    """A refused patch tells nothing of what is there: so the right to patch is no right to read."""
+    path = f"/api/v1/namespaces/{operator_namespace}/secrets"
+
+    def body(name: str, kind: str = "kubernetes.io/tls", **labels: str) -> dict[str, object]:
+        metadata = {"name": name, "namespace": operator_namespace, "labels": labels}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind}
+
+    mine = ("create", "secret", "generic", "mine", "--from-literal=password=s3cret", "-n", operator_namespace)
+    admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"])
+    kubectl(*admin, *mine)
+    foreign = yaml.safe_dump({**body("x-pod-tls"), "stringData": {"tls.crt": "", "tls.key": ""}})
+    kubectl(*admin, "create", "-f", "-", stdin=foreign)
+    ours = {"app.kubernetes.io/managed-by": "muster-operator"}
+    for tried in (body("mine", "Opaque"), body("mine", "Opaque", **ours), body("x-pod-tls"), body("new", "Opaque")):
+        name = tried["metadata"]["name"]  # type: ignore[index]
+        async with asyncio.timeout(20):
+            while not (refusal := await refused(operator_client.apply(f"{path}/{name}", tried))):
+                await asyncio.sleep(0.2)  # the API server reads policies every second or so
+        assert "s3cret" not in refusal
+    token = body("t-pod-tls", "kubernetes.io/service-account-token")
+    assert await refused(operator_client.create(path, token))
+
+
+async def refused(request: Awaitable[object]) -> str:
+    """What the API server says; "": it took the request."""
+    try:
+        await request
+    except KubeError as error:
+        return str(error) if error.status in (403, 422) else ""
+    return ""
 
 
 def test_kustomize_base_is_taken_by_the_api_server(custom_resources: None) -> None:

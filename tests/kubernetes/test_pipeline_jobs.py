@@ -51,8 +51,10 @@ def adapted(text: str, cluster: MusterCluster, image: str) -> list[dict[str, Any
     """The manifests for this cluster: addresses for names (there may be no DNS), small requests, no schedule."""
     for pod in cluster.pods():
         ordinal = pod.name.rsplit("-", 1)[1]
-        text = text.replace(f"http://muster-{ordinal}.muster-pods:", f"http://{pod.address}:")
+        text = text.replace(f"https://muster-{ordinal}.muster-pods:", f"https://{pod.address}:")
     assert "muster-pods" not in text
+    text = text.replace("muster-reader-tls", f"{cluster.name}-reader-tls")
+    text = text.replace("$(POD_NAMESPACE)/muster", f"$(POD_NAMESPACE)/{cluster.name}")
     objects = list(yaml.safe_load_all(text.replace(IMAGE, image)))
     for job in (each["spec"] for each in objects if each["kind"] == "CronJob"):
         job["suspend"] = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import socket
 import ssl
@@ -16,7 +15,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 import aiohttp
-from tests.support.certificates import CLUSTER, HOUR, Authority, operator, pod, reader, unchecked_context
+from tests.support.certificates import CLUSTER, HOUR, Authority, operator, pod, reader, spoken, unchecked_context
 from tests.support.peers import until
 from tests.support.pod import PodProcess, free_ports
 
@@ -24,7 +23,7 @@ from muster_coordinator.peers.frames import encode_hello
 from muster_coordinator.podapi.client import PodApiError, PodClient, PodRefusedError, new_session
 from muster_coordinator.podapi.models import ReplicaRequest, ReplicasRequest
 from muster_coordinator.security.handshakes import HandshakeLimits
-from muster_coordinator.security.roles import Role, only
+from muster_coordinator.security.roles import ANY_POD, Role, only
 from muster_coordinator.security.tls import Tls, TlsFiles, client_context
 
 TOKEN = "s3cret-of-prometheus"
@@ -35,7 +34,7 @@ CREATE = ReplicasRequest(fencing_token=1, partitions=(ReplicaRequest(0),))
 class Target:
     """A pod's process with all its ports, and a CA that an attacker may have something of."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *more: str) -> None:
         self.root = root
         self.authority = Authority(root)
         self.probes, self.metrics = free_ports(2)
@@ -43,7 +42,7 @@ class Target:
         self.files = self.authority.write("muster-0", pod())
         options = ["--tls-dir", str(root / "muster-0"), "--cluster", CLUSTER]
         options += ["--probe-listen", f"127.0.0.1:{self.probes}", "--metrics-listen", f"127.0.0.1:{self.metrics}"]
-        options += ["--metrics-token-file", str(root / "token")]
+        options += ["--metrics-token-file", str(root / "token"), *more]
         self.operator = self.tls(self.authority.write("operator", operator()))
         self.pod = PodProcess("muster-0", root / "data", options=options, tls=self.operator)
 
@@ -61,22 +60,6 @@ async def target(tmp_path: Path) -> AsyncIterator[Target]:
     async with target.pod:
         yield target
         assert await target.answers()
-
-
-async def spoken(port: int, context: ssl.SSLContext | None, data: bytes) -> bytes:
-    """What the port answers to `data`; nothing, when it refuses or closes. 2 s of silence count as nothing."""
-    try:
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=context, server_hostname="muster-0" if context is not None else None
-        )
-        writer.write(data)
-        async with asyncio.timeout(2.0):
-            return await reader.read(65536)
-    except (OSError, ssl.SSLError, TimeoutError):
-        return b""
-    finally:
-        with contextlib.suppress(UnboundLocalError):
-            writer.transport.abort()
 
 
 STATUS = b"GET /v1/status HTTP/1.1\r\nHost: pod\r\n\r\n"
@@ -127,6 +110,16 @@ async def test_a_pod_cannot_take_the_name_of_another(target: Target) -> None:
     context = unchecked_context(target.authority.write("peer", pod("muster-1")))
     await spoken(target.pod.peer_port, context, hello("muster-2"))
     assert await target.pod.metric("muster_peer_connection_errors_total", reason="wrong_name") == 1
+
+
+async def test_pods_that_share_a_certificate_open_the_peer_port_and_no_other(target: Target) -> None:
+    """As on Kubernetes, where all pods of a StatefulSet have the same Secrets."""
+    shared = unchecked_context(target.authority.write("shared", pod(ANY_POD)))
+    assert b"muster-peer" in await spoken(target.pod.peer_port, shared, hello("muster-1"))
+    assert b"muster-peer" in await spoken(target.pod.peer_port, shared, hello("muster-2"))
+    assert await spoken(target.pod.api_port, shared, STATUS) == b""
+    elsewhere = unchecked_context(target.authority.write("elsewhere", pod(ANY_POD, OTHER)))
+    assert b"muster-peer" not in await spoken(target.pod.peer_port, elsewhere, hello("muster-1"))
 
 
 async def test_a_reader_reads_and_changes_nothing(target: Target) -> None:
@@ -247,3 +240,13 @@ async def test_a_client_that_calls_a_pod_of_another_cluster_says_nothing(target:
     async with new_session() as session:
         with pytest.raises(PodApiError, match="is not of cluster local/other"):
             await PodClient(session, "muster-0", f"127.0.0.1:{target.pod.api_port}", other).drain()
+
+
+async def test_metrics_may_be_plain_beside_an_api_with_tls(tmp_path: Path) -> None:
+    target = Target(tmp_path, "--metrics-plain")
+    async with target.pod, new_session() as session:
+        url = f"http://127.0.0.1:{target.metrics}/metrics"
+        for headers, expected in (({}, 401), ({"Authorization": f"Bearer {TOKEN}"}, 200)):
+            async with session.get(url, headers=headers) as response:
+                assert response.status == expected
+        assert await spoken(target.pod.api_port, None, STATUS) == b""

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tests.support.kafka import KafkaClient
+from tests.support.committing import Load
 from tests.support.local_cluster import LocalCluster
 
 from muster_cli.local.certificates import certificate_folder
@@ -29,41 +29,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 PODS = 3
 GROUPS = 20
 READ = '"event": "tls_files_read"'
-
-
-class Load:
-    """Groups that commit all the time, each after its last commit was answered."""
-
-    def __init__(self, ports: list[int]) -> None:
-        self._ports = ports
-        self.acked = dict.fromkeys((f"group-{n}" for n in range(GROUPS)), 0)
-        self.failed: list[str] = []
-        self.longest_s = 0.0
-        self._stop = asyncio.Event()
-
-    async def run(self) -> None:
-        await asyncio.gather(*(self._commit(group) for group in self.acked))
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    async def _commit(self, group: str) -> None:
-        clients = [await KafkaClient.connect(port) for port in self._ports]
-        at = 0
-        try:
-            while not self._stop.is_set():
-                began = time.monotonic()
-                while (code := await clients[at].commit(group, self.acked[group] + 1)) != 0:
-                    at = (at + 1) % len(clients)
-                    if time.monotonic() - began > 5.0:
-                        self.failed.append(f"{group}: {code}")
-                        return
-                self.acked[group] += 1
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
-                await asyncio.sleep(0.01)
-        finally:
-            for client in clients:
-                await client.close()
 
 
 class Rotated:
@@ -99,7 +64,7 @@ async def test_leaf_and_authority_change_three_times_under_load(tmp_path: Path) 
     data = DataDir(tmp_path)
     with LocalCluster(tmp_path, "--tls", "--partitions", "6", "--any-topic") as cluster:
         bootstrap = await asyncio.to_thread(cluster.wait_ready)
-        load = Load([int(address.rpartition(":")[2]) for address in bootstrap.split(",")])
+        load = Load(bootstrap, GROUPS)
         committing = asyncio.create_task(load.run())
         rotated, pids = Rotated(data), cluster.run_record()["pods"]
         first = certificate_folder(data, PODS).authorities()
@@ -120,7 +85,7 @@ async def test_leaf_and_authority_change_three_times_under_load(tmp_path: Path) 
         # New connections are made with the new ones only: a pod that starts again finds the others.
         os.kill(pids[0]["pid"], signal.SIGKILL)
         await asyncio.to_thread(_wait_for_whole, cluster)
-        await _nothing_is_lost(load, bootstrap)
+        await load.check_nothing_is_lost()
 
 
 def _wait_for_whole(cluster: LocalCluster) -> None:
@@ -132,12 +97,3 @@ def _wait_for_whole(cluster: LocalCluster) -> None:
             return
         assert time.monotonic() < deadline, report
         time.sleep(0.2)
-
-
-async def _nothing_is_lost(load: Load, bootstrap: str) -> None:
-    clients = [await KafkaClient.connect(int(address.rpartition(":")[2])) for address in bootstrap.split(",")]
-    for group, acked in load.acked.items():
-        found = [await client.fetch(group) for client in clients]
-        assert max(offset for offset, code in found if code == 0) == acked, (group, found)
-    for client in clients:
-        await client.close()

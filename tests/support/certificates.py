@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ssl
 import warnings
 from datetime import UTC, datetime, timedelta
@@ -61,3 +63,19 @@ def unchecked_context(files: TlsFiles | None, *, version: ssl.TLSVersion | None 
     if files is not None:
         context.load_cert_chain(files.certificate, files.key)
     return context
+
+
+async def spoken(port: int, context: ssl.SSLContext | None, data: bytes, host: str = "127.0.0.1") -> bytes:
+    """What the port answers to `data`; nothing, when it refuses or closes. 2 s of silence count as nothing."""
+    try:
+        reader, writer = await asyncio.open_connection(
+            host, port, ssl=context, server_hostname="muster-0" if context is not None else None
+        )
+        writer.write(data)
+        async with asyncio.timeout(2.0):
+            return await reader.read(65536)
+    except (OSError, ssl.SSLError, TimeoutError):
+        return b""
+    finally:
+        with contextlib.suppress(UnboundLocalError):
+            writer.transport.abort()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from muster_coordinator.security.handshakes import Listening
 from muster_coordinator.security.handshakes import listen as listen_at
-from muster_coordinator.security.roles import member_of
+from muster_coordinator.security.roles import ANY_POD, member_of
 from muster_coordinator.security.tls import Tls
 
 _P = TypeVar("_P", bound=asyncio.Protocol)
@@ -39,6 +39,8 @@ class PeerEndpoint:
 
 
 def proven_pod(transport: asyncio.BaseTransport) -> str | None:
-    """The pod that the certificate of an accepted connection names; None: the connection is plain."""
+    """The pod that the certificate of an accepted connection names; None: the connection is plain, or the certificate
+    is for every pod of the cluster."""
     certificate = transport.get_extra_info("peercert")
-    return member_of(certificate).pod if certificate else None
+    pod = member_of(certificate).pod if certificate else ANY_POD
+    return None if pod == ANY_POD else pod

@@ -31,6 +31,7 @@ class ProcessOptions:
     peer_advertise: tuple[str, int] | None  # None: the advertised host, with the port that the peer listener has
     probe_listen: tuple[str, int] | None  # None: the probes are on the API's port only
     metrics_listen: tuple[str, int] | None
+    metrics_plain: bool  # without TLS in any case
     metrics_token_file: Path | None
     tls_dir: Path | None  # None: API and peer network are plain
     cluster: str  # <namespace>/<name>, which certificates of this cluster carry
@@ -99,6 +100,12 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         help="/metrics and nothing else, by TLS where the pod API has it",
     )
     parser.add_argument(
+        "--metrics-plain",
+        action="store_true",
+        default=env.get("MUSTER_METRICS_PLAIN", "") == "1",
+        help="metrics without TLS, for whoever reaches their port (or has the token)",
+    )
+    parser.add_argument(
         "--metrics-token-file",
         default=env.get("MUSTER_METRICS_TOKEN_FILE"),
         metavar="FILE",
@@ -147,6 +154,7 @@ def parse_options(arguments: Sequence[str]) -> ProcessOptions:
         peer_advertise=_address(given.peer_advertise, "--peer-advertise") if given.peer_advertise else None,
         probe_listen=_address(given.probe_listen, "--probe-listen") if given.probe_listen else None,
         metrics_listen=_address(given.metrics_listen, "--metrics-listen") if given.metrics_listen else None,
+        metrics_plain=given.metrics_plain,
         metrics_token_file=Path(given.metrics_token_file) if given.metrics_token_file else None,
         tls_dir=Path(given.tls_dir) if given.tls_dir else None,
         cluster=given.cluster,

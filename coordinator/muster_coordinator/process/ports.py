@@ -71,7 +71,8 @@ class InnerPorts:
             await _serve(probe_app(pod), options.probe_listen, None, "probes", stack)
         if options.metrics_listen is not None:
             app = metrics_app(render, None if token is None else lambda: token.value)
-            await _serve(app, options.metrics_listen, self._metrics, "metrics", stack)
+            tls = None if options.metrics_plain else self._metrics
+            await _serve(app, options.metrics_listen, tls, "metrics", stack)
 
 
 async def _serve(

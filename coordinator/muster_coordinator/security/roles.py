@@ -2,6 +2,7 @@
 
     muster://<namespace>/<cluster>/operator
     muster://<namespace>/<cluster>/pod/<pod>
+    muster://<namespace>/<cluster>/pod/*       whichever pod of the cluster: for pods that share a Secret
     muster://<namespace>/<cluster>/reader
 
 One URI of this kind stands in the subject alternative names of a certificate. Cluster and role are part of the name, so
@@ -18,6 +19,8 @@ from enum import StrEnum
 from muster_coordinator.security.tls import Certificate, Check
 
 SCHEME = "muster://"
+ANY_POD = "*"
+"""In the place of a pod's name: the certificate is for every pod of its cluster."""
 
 
 class Role(StrEnum):
@@ -30,7 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who a certificate was given to. `cluster`: `<namespace>/<name>`. `pod`: name, of a pod only."""
+    """Who a certificate was given to. `cluster`: `<namespace>/<name>`. `pod`: name or ANY_POD, of a pod only."""
 
     cluster: str
     role: Role
@@ -74,7 +77,7 @@ def only(cluster: str, roles: Collection[Role]) -> Check:
             raise ssl.SSLCertVerificationError(f"{member.uri} is not of cluster {cluster}")
         if member.role not in roles:
             raise ssl.SSLCertVerificationError(f"{member.uri} has no business here: {' or '.join(roles)} is needed")
-        if dialled and member.pod != dialled:
+        if dialled and member.pod not in (dialled, ANY_POD):
             raise ssl.SSLCertVerificationError(f"{member.uri} answers where pod {dialled} was called")
 
     return check

@@ -143,6 +143,13 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Annotated[
         CoreObject | None, Meta(description="Where pods shall be, and beside which others (core/v1).")
     ] = None
+    security_context: Annotated[
+        CoreObject | None,
+        Meta(
+            description="Uid, gid and group of volumes (core/v1, PodSecurityContext) in the place of 65532; {} on"
+            " OpenShift, which gives each namespace a range of its own. Any uid will do; root is refused."
+        ),
+    ] = None
     priority_class_name: Annotated[
         str, Meta(max_length=253, description="PriorityClass of the pods; the default one if absent.")
     ] = ""
@@ -180,6 +187,32 @@ class Window(msgspec.Struct, frozen=True, rename="camel"):
             ),
         ),
     ] = "UTC"
+
+
+class Security(msgspec.Struct, frozen=True, rename="camel"):
+    """Certificates of the pod API and of the network between pods."""
+
+    pod_secret: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="Secret of type kubernetes.io/tls (tls.crt, tls.key, ca.crt) for the pods, with the URI"
+            " muster://NAMESPACE/NAME/pod/* in its subject alternative names. If absent, the operator makes one."
+        ),
+    ] = None
+    operator_secret: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="Likewise for the operator, with muster://NAMESPACE/NAME/operator; it needs the right to get it"
+            " (operator.secrets of the chart)."
+        ),
+    ] = None
+    ca_round: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="One more: the operator exchanges its CA and all certificates, in steps and without a restart.",
+        ),
+    ] = 0
 
 
 class Rollout(msgspec.Struct, frozen=True, rename="camel"):
@@ -319,6 +352,17 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = Resources({"cpu": "100m", "memory": "256Mi"})
     pod_template: PodTemplate = PodTemplate()
+    security: Annotated[
+        Security,
+        Meta(
+            extra_json_schema=rules(
+                (
+                    "has(self.podSecret) == has(self.operatorSecret)",
+                    "podSecret and operatorSecret go together: both come from one CA",
+                )
+            )
+        ),
+    ] = Security()
     rollout: Rollout = Rollout()
     rebalance: Annotated[
         Literal["Auto", "Manual"],

@@ -3,8 +3,8 @@
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
-partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; and `CrdOutdated`.
-A cluster and a topic always have `FullyReplicated`.
+partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`; and
+`CertificatesDue`, which says why certificates cannot be renewed. A cluster and a topic always have `FullyReplicated`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     UPGRADE_AVAILABLE = "UpgradeAvailable"
     CRD_OUTDATED = "CrdOutdated"
+    CERTIFICATES_DUE = "CertificatesDue"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     DAMAGED = "Damaged"
@@ -72,6 +73,8 @@ class Reason(StrEnum):
     """An object of the cluster's name belongs to somebody else, and is not touched."""
     CRD_OUTDATED = "CrdOutdated"
     """The API server has the definitions of another version of the operator, and drops fields that it lacks."""
+    CERTIFICATES_NOT_KEPT = "CertificatesNotKept"
+    """The operator cannot make, renew or read certificates; those in force are good until they end."""
     PODS_REFUSED = "PodsRefused"
     """The API server does not take what the spec makes of the pods; those that run stay as they are."""
     AWAITING_ADDRESSES = "AwaitingAddresses"

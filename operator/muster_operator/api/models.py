@@ -26,6 +26,7 @@ from muster_operator.api.cluster import (
     PodTemplate,
     Resources,
     Rollout,
+    Security,
     Storage,
 )
 from muster_operator.api.leadership import LeadershipRecord, Leaderships, Replica
@@ -77,6 +78,7 @@ __all__ = [
     "Resource",
     "Resources",
     "Rollout",
+    "Security",
     "Storage",
     "TopicRef",
     "partition_object_name",

@@ -7,7 +7,7 @@ authorities.json                   the CA, with its key
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class CertificateFolder:
         for member in self._members:
             directory = self.directory(member)
             leaf = leaf_for(authorities, member, self._hosts, _present(directory), self._clock())
-            self._write_leaf(directory, leaf, authorities)
+            write_leaf(directory, leaf, authorities.bundle)
 
     def renew_leaves(self) -> None:
         """A new leaf for every member, due or not. Raises OSError, ValueError."""
@@ -73,7 +73,7 @@ class CertificateFolder:
             return
         for member in self._members:
             leaf = new_leaf(authorities.current, member, self._hosts, self._clock(), LEAF_LIFETIME)
-            self._write_leaf(self.directory(member), leaf, authorities)
+            write_leaf(self.directory(member), leaf, authorities.bundle)
 
     def authorities(self) -> Authorities | None:
         """None: there are none yet. Raises OSError; ValueError for a file that is damaged."""
@@ -82,16 +82,16 @@ class CertificateFolder:
         except FileNotFoundError:
             return None
 
-    def _write_leaf(self, directory: Path, leaf: Issued, authorities: Authorities) -> None:
-        """The trusted CAs first: a reader that looks in between trusts more, and misses nothing."""
-        for name, content in _contents(leaf, authorities):
-            path = directory / name
-            if not path.exists() or path.read_bytes() != content:
-                _write(path, content)
 
+def write_leaf(directory: Path, leaf: Issued, bundle: bytes) -> None:
+    """Have a leaf in a directory, under the names of a Secret, with the CAs that are trusted (PEM). Raises OSError.
 
-def _contents(leaf: Issued, authorities: Authorities) -> Iterable[tuple[str, bytes]]:
-    return (AUTHORITIES, authorities.bundle), (KEY, leaf.key), (CERTIFICATE, leaf.certificate)
+    The trusted CAs come first: a reader that looks in between trusts more, and misses nothing.
+    """
+    for name, content in ((AUTHORITIES, bundle), (KEY, leaf.key), (CERTIFICATE, leaf.certificate)):
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            _write(path, content)
 
 
 def _present(directory: Path) -> Issued | None:

@@ -1,8 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows of an object's history.
 
-The operator posts an event when the reason of a Ready condition changes to one that lasts, and when a pod finds damage
-in a log. Passing states (placing, electing, moving) are only in the operator's log. Posting is best effort, and one
-event at a time, so that it leaves the connections to a failover's writes.
+The operator posts an event when the reason of a Ready condition changes to one that lasts, when a pod finds damage in a
+log, and when certificates cannot be renewed. Passing states (placing, electing, moving) are only in the operator's log.
+Posting is best effort, and one event at a time, so that it leaves the connections to a failover's writes.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ PASSING = frozenset(
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
-    """The condition to post as an event: damage that is new, else Ready if its reason changed to one that lasts."""
-    damage, damage_before = (find_condition(each, ConditionType.DAMAGED) for each in (after, before))
-    if damage is not None and (damage_before is None or damage_before.message != damage.message):
-        return damage
+    """The condition to post as an event: damage or trouble with certificates that is new, else Ready if its reason
+    changed to one that lasts."""
+    for kind in (ConditionType.DAMAGED, ConditionType.CERTIFICATES_DUE):
+        trouble, known = (find_condition(each, kind) for each in (after, before))
+        if trouble is not None and (known is None or known.message != trouble.message):
+            return trouble
     now = find_condition(after, ConditionType.READY)
     was = find_condition(before, ConditionType.READY)
     if now is None or now.reason in PASSING or (was is not None and was.reason == now.reason):

@@ -7,6 +7,7 @@ PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes w
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,21 +31,26 @@ PEER_PORT = 9641
 PROBE_PORT = 9642
 METRICS_PORT = 9643
 DATA_DIRECTORY = "/var/lib/muster"
-USER_ID = 65532
+TLS_DIRECTORY = "/etc/muster/tls"
+DEFAULT_USER = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
 GRACE_PERIOD_S = 30
 """How long Kubernetes lets a pod drain: `LONGEST_DRAIN_S` and some time to write."""
 
 Manifest = dict[str, Any]
 
 
-def manifests(cluster: CoordinatorCluster, default_image: str) -> tuple[tuple[str, Manifest], ...]:
-    """(collection path, object) of everything that belongs to a cluster, in the order in which to apply it."""
+def manifests(
+    cluster: CoordinatorCluster, default_image: str, *, secured: bool = False
+) -> tuple[tuple[str, Manifest], ...]:
+    """(collection path, object) of everything that belongs to a cluster, in the order in which to apply it. `secured`:
+    the pods have certificates.
+    """
     namespace = cluster.metadata.namespace
     return (
         (f"/api/v1/namespaces/{namespace}/services", headless_service(cluster)),
         (f"/api/v1/namespaces/{namespace}/services", bootstrap_service(cluster)),
         (f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", disruption_budget(cluster)),
-        (f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set(cluster, default_image)),
+        (f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set(cluster, default_image, secured=secured)),
     )
 
 
@@ -56,6 +62,16 @@ def headless_service_name(cluster: str) -> str:
 def bootstrap_service_name(cluster: str) -> str:
     """Name of the Service that clients bootstrap from."""
     return f"{cluster}-bootstrap"
+
+
+def pod_secret_name(cluster: CoordinatorCluster) -> str:
+    """Name of the Secret that all pods mount."""
+    return cluster.spec.security.pod_secret or f"{cluster.metadata.name}-pod-tls"
+
+
+def reader_secret_name(cluster: CoordinatorCluster) -> str:
+    """Name of the Secret for pipelines and whoever else reads segments."""
+    return f"{cluster.metadata.name}-reader-tls"
 
 
 def pod_dns_name(pod: str, cluster: str, namespace: str) -> str:
@@ -108,7 +124,7 @@ def disruption_budget(cluster: CoordinatorCluster) -> Manifest:
     }
 
 
-def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
+def stateful_set(cluster: CoordinatorCluster, default_image: str, *, secured: bool = False) -> Manifest:
     """All pods start at once: coordinators do not wait for one another."""
     spec = cluster.spec
     claim: Manifest = {
@@ -138,7 +154,7 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str) -> Manifest:
                     "labels": {**spec.pod_template.labels, **own_labels(cluster)},
                     "annotations": dict(spec.pod_template.annotations),
                 },
-                "spec": _pod_spec(cluster, default_image),
+                "spec": _pod_spec(cluster, default_image, secured=secured),
             },
             "volumeClaimTemplates": [{"metadata": {"name": CLAIM}, "spec": claim}],
         },
@@ -150,7 +166,8 @@ def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = Fa
     another version of the operator, which is no reason to replace a pod; or if it is to be kept in any case.
     """
     made_of = live["metadata"].get("annotations", {}).get(DECLARED, "")
-    if not keep and made_of != manifest["metadata"]["annotations"][DECLARED]:
+    gains_certificates = _is_secured_set(manifest) and not _is_secured_set(live)
+    if not keep and (made_of != manifest["metadata"]["annotations"][DECLARED] or gains_certificates):
         return manifest
     return {
         **manifest,
@@ -167,6 +184,21 @@ def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:
     return {**manifest, "spec": {**manifest["spec"], "volumeClaimTemplates": [{**claim, "spec": spec}]}}
 
 
+def is_secured(pod_spec: Manifest) -> bool:
+    """Whether these pods have certificates: their API and peer network are on mutual TLS."""
+    return any(each["name"] == "MUSTER_TLS_DIR" for each in pod_spec["containers"][0].get("env", ()))
+
+
+def _is_secured_set(stateful_set: Manifest) -> bool:
+    return is_secured(stateful_set["spec"]["template"]["spec"])
+
+
+def may_be_secured(live: Manifest | None) -> bool:
+    """Whether the pods of the `live` StatefulSet can have certificates. Plain pods and others do not hear each other,
+    so pods that run stay plain until there are none (`spec.hibernate`)."""
+    return live is None or _is_secured_set(live) or not live["spec"].get("replicas")
+
+
 def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
     """Of all that a person declares of the pod template, and of nothing that is as it is by default: a later version of
     the operator has more fields, and must not take their defaults for a change.
@@ -181,6 +213,7 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
         "secrets": mounted_secrets(cluster),
         "resources": spec.resources,
         "podTemplate": _beyond_defaults(spec.pod_template),
+        "podSecret": spec.security.pod_secret,
     }
     declared = {name: each for name, each in said.items() if each}
     return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
@@ -196,19 +229,29 @@ def _default_of(field: msgspec.structs.FieldInfo) -> object:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
-    name = cluster.metadata.name
+def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool) -> Manifest:
+    container = _container(cluster, default_image, cluster.metadata.name)
+    identity = cluster.spec.pod_template.security_context
+    secrets = dict(mounted_secrets(cluster))
+    if secured:
+        meta = cluster.metadata
+        container["env"] += [
+            {"name": "MUSTER_TLS_DIR", "value": TLS_DIRECTORY},
+            {"name": "MUSTER_CLUSTER", "value": f"{meta.namespace}/{meta.name}"},
+            # Prometheus has no certificate of the cluster; who reaches the port is up to the NetworkPolicies.
+            {"name": "MUSTER_METRICS_PLAIN", "value": "1"},
+        ]
+        container["volumeMounts"].append({"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True})
+        secrets["tls"] = pod_secret_name(cluster)
     return {
         "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_PERIOD_S,
         **_placement(cluster.spec.pod_template),
         "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
             "fsGroupChangePolicy": "OnRootMismatch",
+            **(DEFAULT_USER if identity is None else identity),
+            "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         # A node or a zone that is lost should take one replica. Preferences: a small cluster must still start.
@@ -221,17 +264,14 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str) -> Manifest:
             }
             for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
-        "containers": [_container(cluster, default_image, name)],
-        **_secret_volumes(cluster),
+        "containers": [container],
+        **_secret_volumes(secrets),
     }
 
 
-def _secret_volumes(cluster: CoordinatorCluster) -> Manifest:
-    """Directories that a kubelet exchanges in place, and the pod reads again."""
-    found = [
-        {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
-        for name, secret in mounted_secrets(cluster).items()
-    ]
+def _secret_volumes(secrets: Mapping[str, str]) -> Manifest:
+    """Directories that a kubelet exchanges in place, and the pod reads again. `secrets`: by name of the volume."""
+    found = [{"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()]
     return {"volumes": found} if found else {}
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from muster_coordinator.security.tls import Tls
 from muster_operator.kube.client import Json
 from muster_operator.kube.external import endpoints, host_and_port
-from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, pod_dns_name
+from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL, is_secured, pod_dns_name
 from muster_operator.store.port import ClusterKey
 from muster_operator.store.workload import PodInfo, PodPhase
 
@@ -42,20 +43,28 @@ def cluster_of(raw: Json) -> ClusterKey:
     return ClusterKey(raw["metadata"]["namespace"], raw["metadata"]["labels"][CLUSTER_LABEL])
 
 
-def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, Node] = {}, services: Iterable[Json] = ()) -> PodInfo:
+def pod_info(
+    raw: Json,
+    revision: str = "",
+    nodes: Mapping[str, Node] = {},
+    services: Iterable[Json] = (),
+    tls: Tls | None = None,
+) -> PodInfo:
     """A pod of a StatefulSet as the planner sees it; the node id is the ordinal in its name.
 
-    `revision`: of the declared template, "" if it is not known. `nodes`: by name. `services`: of the cluster.
+    `revision`: of the declared template, "" if it is not known. `nodes`: by name. `services`: of the cluster. `tls`:
+    for calls of pods that have certificates; None: it is not there yet, and such a pod is not called.
     """
     meta, status = raw["metadata"], raw.get("status", {})
     ip = status.get("podIP", "")
     key = cluster_of(raw)
     node = nodes.get(raw["spec"].get("nodeName", ""), Node())
+    secured = is_secured(raw["spec"])
     return PodInfo(
         name=meta["name"],
         node_id=int(meta["name"].rpartition("-")[2]),
         uid=meta["uid"],
-        api_address=_address(ip, API_PORT),
+        api_address="" if secured and tls is None else _address(ip, API_PORT),
         kafka_address=_kafka_address(raw, ip, key),
         phase=_phase(meta, status),
         node=raw["spec"].get("nodeName", ""),
@@ -65,6 +74,7 @@ def pod_info(raw: Json, revision: str = "", nodes: Mapping[str, Node] = {}, serv
         image=raw["spec"]["containers"][0].get("image", ""),
         trouble=_trouble(status),
         endpoints=endpoints(raw, services, node.address),
+        tls=tls if secured else None,
         outdated=bool(revision) and meta["labels"].get("controller-revision-hash", revision) != revision,
     )
 

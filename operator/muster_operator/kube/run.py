@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -17,6 +18,7 @@ from aiohttp import web
 
 from muster_operator.api.models import GROUP, VERSION
 from muster_operator.clock import SYSTEM_CLOCK, Clock
+from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import RESYNC_S
 from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.elector import Elector, ElectorSettings
@@ -55,6 +57,8 @@ class KubeOptions:
     """The namespace to look after; None: all."""
     image: str = ""
     """Image for clusters that name none; "": the image of this pod."""
+    tls_directory: str = ""
+    """Where this process keeps keys of its own, in memory; "": new pods have no certificates, and are plain."""
     health_host: str = "0.0.0.0"
     health_port: int = 9641
 
@@ -65,12 +69,14 @@ class KubeOptions:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KubeOptions:
-        """MUSTER_OPERATOR_POD, _NAMESPACE, _WATCH_NAMESPACE, _IMAGE, _HEALTH_PORT; all optional outside Kubernetes."""
+        """MUSTER_OPERATOR_POD, _NAMESPACE, _WATCH_NAMESPACE, _IMAGE, _TLS_DIR, _HEALTH_PORT; all optional outside
+        Kubernetes."""
         return cls(
             pod=environment.get("MUSTER_OPERATOR_POD") or socket.gethostname(),
             namespace=environment.get("MUSTER_OPERATOR_NAMESPACE") or "default",
             watch_namespace=environment.get("MUSTER_OPERATOR_WATCH_NAMESPACE") or None,
             image=environment.get("MUSTER_OPERATOR_IMAGE", ""),
+            tls_directory=environment.get("MUSTER_OPERATOR_TLS_DIR", ""),
             health_port=int(environment.get("MUSTER_OPERATOR_HEALTH_PORT") or 9641),
         )
 
@@ -128,7 +134,10 @@ async def operate(
         client, lambda namespace: leading.token(namespace), options.watch_namespace, events, clock, again.set
     )
     image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
-    workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic, again.set)
+    certificates = None
+    if options.tls_directory:
+        certificates = Certificates(client, Path(options.tls_directory), clock.monotonic)
+    workload = KubeWorkload(client, image, options.watch_namespace, clock.monotonic, again.set, certificates)
 
     async def load() -> None:
         await store.load()

@@ -13,17 +13,21 @@ from functools import partial
 import msgspec
 import structlog
 
+from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
+from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.external import external_services, surplus
 from muster_operator.kube.manifests import (
     CLUSTER_LABEL,
     bootstrap_service_name,
+    is_secured,
     manifests,
+    may_be_secured,
     with_present_claims,
     with_present_template,
 )
@@ -67,8 +71,11 @@ class KubeWorkload:
         namespace: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         list_again: Callable[[], None] = lambda: None,
+        certificates: Certificates | None = None,
     ) -> None:
-        """`list_again` is called when `load` is to be repeated soon: a list shows an older object than is known."""
+        """`list_again` is called when `load` is to be repeated soon: a list shows an older object than is known.
+        `certificates`: of the pods; None: new pods are plain.
+        """
         self._client = client
         self._default_image = default_image
         self._namespace = namespace
@@ -86,6 +93,7 @@ class KubeWorkload:
         self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
         self._claims = Claims(client, clock)
+        self._certificates = certificates
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -220,17 +228,20 @@ class KubeWorkload:
         known, changes = self._applied.get(key), self._changed_by_others[key]
         now = self._clock()
         await self._learn_nodes(known_too=False)
+        await self._keep_certificates(key, cluster)
         wanted = (uid, cluster.spec, keep_template)
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
             await self._grow_volumes(key, cluster)
             return f"StatefulSet {key.name} is as declared"
-        objects = (*external_services(cluster), *manifests(cluster, self._default_image))
+        objects = (*external_services(cluster), *self._manifests(cluster, secured=True))
         present = [await self._read(path, manifest) for path, manifest in objects]
         for (_, manifest), live in zip(objects, present, strict=True):
             if live is not None and not belongs_to(live["metadata"], cluster):
                 return self._stopped(key, self._conflicts, _in_the_way(cluster, manifest))
         self._conflicts.pop(key, None)
         await self._grow_volumes(key, cluster)
+        if not may_be_secured(present[-1]):
+            objects = (*external_services(cluster), *self._manifests(cluster, secured=False))
         if keep_template and present[-1] is None:
             return f"no StatefulSet {key.name} with settings that a pod would refuse"
         generation, written = 0, 0
@@ -260,6 +271,22 @@ class KubeWorkload:
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    def _manifests(self, cluster: CoordinatorCluster, *, secured: bool) -> tuple[tuple[str, Json], ...]:
+        return manifests(cluster, self._default_image, secured=secured and self._certificates is not None)
+
+    async def _keep_certificates(self, key: ClusterKey, cluster: CoordinatorCluster) -> None:
+        if self._certificates is not None and await self._certificates.keep(cluster):
+            self._infos.pop(key, None)
+            self._tell(key)
+
+    async def _tls(self, key: ClusterKey) -> Tls | None:
+        """For calls of its pods, as far as they have certificates."""
+        if self._certificates is None or not any(is_secured(raw["spec"]) for raw in self._pods.indexed(key)):
+            return None
+        if self._certificates.tls(key) is None:
+            await self._certificates.open(key)
+        return self._certificates.tls(key)
 
     async def _delete_surplus(self, key: ClusterKey, cluster: CoordinatorCluster) -> int:
         """Delete our Services of pods and listeners that are not declared any more; how many."""
@@ -307,11 +334,14 @@ class KubeWorkload:
             volumes.size,
             volumes.growing,
             volumes.refused,
+            self._certificates.trouble(key) if self._certificates is not None else "",
+            self._certificates.end(key) if self._certificates is not None else 0.0,
         )
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """See the port. Answers from memory. A pod with our label counts only if the cluster's StatefulSet made it."""
         if key not in self._infos:
+            tls = await self._tls(key)
             name = re.compile(rf"{re.escape(key.name)}-[0-9]+")
             live = self._stateful_sets.get(key)
             owner = live["metadata"]["uid"] if live is not None else ""
@@ -322,7 +352,7 @@ class KubeWorkload:
             )
             revision = self._stateful_sets.revision(key)
             services = self._services.indexed(key)
-            infos = (pod_info(raw, revision, self._nodes, services) for raw in ours)
+            infos = (pod_info(raw, revision, self._nodes, services, tls) for raw in ours)
             self._infos[key] = tuple(sorted(infos, key=lambda pod: pod.node_id))
         return self._infos[key]
 

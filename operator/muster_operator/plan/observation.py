@@ -118,7 +118,8 @@ class Observation:
     `invalid_settings`: what a pod would refuse in spec.settings. `outdated_definitions`: resource definitions of
     another version. `volumes`: of how many pods there are volumes, counted up to the highest (negative: nobody has
     looked yet). `volume_size`: of the largest. `growing`: volumes that are smaller than declared. `growth_refused`:
-    why they stay so. All "" if there is none.
+    why they stay so. `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds
+    since 1970). All "" if there is none.
     """
 
     namespace: str
@@ -144,3 +145,5 @@ class Observation:
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""
+    certificates: str = ""
+    certificates_end: float = 0.0

@@ -208,7 +208,7 @@ def cluster_status(
     return replace(
         before,
         observed_generation=generation,
-        conditions=_with_definitions(seen, _with_upgrade(seen, conditions, now), now),
+        conditions=_with_certificates(seen, _with_definitions(seen, _with_upgrade(seen, conditions, now), now), now),
         pods=len(seen.pods),
         ready_pods=_ready_pods(seen),
         updated_pods=sum(not pod.outdated for pod in seen.pods) if seen.applied else 0,
@@ -250,6 +250,14 @@ def _with_definitions(seen: Observation, conditions: tuple[Condition, ...], now:
     kind, generation = ConditionType.CRD_OUTDATED, seen.cluster.metadata.generation
     there_is = bool(seen.outdated_definitions)
     return flag(conditions, kind, there_is, Reason.CRD_OUTDATED, text, generation, now, only_if_true=True)
+
+
+def _with_certificates(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
+    """CertificatesDue: a person has time until the first one ends, which the metric says."""
+    assert seen.cluster is not None
+    kind, generation, why = ConditionType.CERTIFICATES_DUE, seen.cluster.metadata.generation, seen.certificates
+    text = f"certificates cannot be kept, and are tried again: {why}"
+    return flag(conditions, kind, bool(why), Reason.CERTIFICATES_NOT_KEPT, text, generation, now, only_if_true=True)
 
 
 def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:

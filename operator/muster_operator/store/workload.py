@@ -70,6 +70,8 @@ class WorkloadState:
     `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist (UNKNOWN:
     nobody has looked yet). `volume_size`: of the largest ("": nobody knows). `growing`: which volumes are smaller than
     declared, and what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
+    `certificates`: why they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of
+    them ends (seconds since 1970; 0: there is none).
     """
 
     applied: bool = True
@@ -81,6 +83,8 @@ class WorkloadState:
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""
+    certificates: str = ""
+    certificates_end: float = 0.0
 
 
 class Workload(Protocol):

@@ -42,6 +42,12 @@ class StormApi:
     async def apply(self, path: str, body: Json) -> Json:
         return self._ask("PATCH", path, body)
 
+    async def create(self, path: str, body: Json) -> Json:
+        return self._ask("POST", path, body)
+
+    async def replace(self, path: str, body: Json) -> Json:
+        return self._ask("PUT", path, body)
+
     async def delete(self, path: str, uid: str) -> None:
         try:
             self._ask("DELETE", path, {"preconditions": {"uid": uid}})
@@ -185,6 +191,7 @@ GROUPS = {
     "pods": "/api/v1",
     "persistentvolumeclaims": "/api/v1",
     "services": "/api/v1",
+    "secrets": "/api/v1",
     "statefulsets": "/apis/apps/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
 }

@@ -18,6 +18,7 @@ from muster_operator.api.models import (
     PartitionState,
     Rollout,
 )
+from muster_operator.kube.events import noteworthy
 from muster_operator.plan.actions import PublishMetadata, RestartPod, WriteClusterStatus, WriteTopicStatus
 from muster_operator.plan.observation import Connection, Observation
 from muster_operator.plan.planner import plan
@@ -258,6 +259,20 @@ def test_definitions_of_another_version_are_told_and_take_nothing_away(model: Mo
     assert "kubectl apply --server-side -k crds" in told.message
     assert ready(status).status == "True"
     assert find_condition(cluster_status(seen).conditions, "CrdOutdated") is None
+
+
+def test_certificates_that_cannot_be_renewed_are_told_and_take_nothing_away(model: Model) -> None:
+    seen = Operator(model, token=2).observe()
+    status = cluster_status(with_fields(seen, certificates="PUT /api/v1/...: 403 forbidden"))
+    told = find_condition(status.conditions, "CertificatesDue")
+    assert told is not None
+    assert (told.status, told.reason) == ("True", "CertificatesNotKept")
+    assert "403 forbidden" in told.message
+    assert ready(status).status == "True", "those in force are good until they end"
+    before = cluster_status(seen).conditions
+    assert find_condition(before, "CertificatesDue") is None
+    assert noteworthy(before, status.conditions) == told, "an event says so"
+    assert noteworthy(status.conditions, status.conditions) is None
 
 
 def test_cluster_is_not_ready_while_its_volumes_grow_and_pods_serve_on(model: Model) -> None:

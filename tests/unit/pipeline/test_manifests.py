@@ -14,7 +14,8 @@ import yaml
 from kubeflow_spark_api.models import SparkV1beta2SparkApplication
 
 from muster_cli.main import cli
-from muster_operator.kube.manifests import API_PORT, headless_service_name
+from muster_operator.api.models import CoordinatorCluster, ObjectMeta
+from muster_operator.kube.manifests import API_PORT, headless_service_name, reader_secret_name
 from muster_pipeline.source.session import SUBMITTED
 
 REPOSITORY = Path(__file__).parents[3]
@@ -63,7 +64,7 @@ def test_command_line_is_one_that_the_command_takes(arguments: list[str], master
     assert parameters["master"] == master
     assert parameters["output"] == Path("/tables/muster")
     pods = [f"muster-{ordinal}" for ordinal in range(3)]
-    assert list(parameters["logs"]) == [f"http://{pod}.{headless_service_name('muster')}:{API_PORT}" for pod in pods]
+    assert list(parameters["logs"]) == [f"https://{pod}.{headless_service_name('muster')}:{API_PORT}" for pod in pods]
 
 
 def test_all_run_as_the_account_that_has_the_rights_and_write_to_the_claim() -> None:
@@ -86,6 +87,23 @@ def test_all_run_as_the_account_that_has_the_rights_and_write_to_the_claim() -> 
         assert conf[f"{prefix}.options.claimName"] == CLAIM
         assert conf[f"{prefix}.mount.path"] == "/tables"
         assert KUBEFLOW["spec"][role_of_pod]["volumeMounts"] == [{"name": "tables", "mountPath": "/tables"}]
+
+
+def test_all_show_the_certificate_of_a_reader_of_the_cluster() -> None:
+    secret = reader_secret_name(CoordinatorCluster(ObjectMeta("muster")))
+    for pod in (POD, SUBMIT_POD):
+        assert {"name": "tls", "secret": {"secretName": secret}} in pod["volumes"]
+        environment = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+        mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+        assert environment["MUSTER_TLS_DIR"] == mounts["tls"]
+        assert environment["MUSTER_CLUSTER"] == "$(POD_NAMESPACE)/muster"
+    submitted = dict(
+        each.removeprefix("--conf=").split("=", 1) for each in SUBMIT_POD["containers"][0]["args"][:PROGRAM]
+    )
+    for conf in (KUBEFLOW["spec"]["sparkConf"], APACHE["spec"]["sparkConf"], submitted):
+        directory = conf[f"spark.kubernetes.executor.secrets.{secret}"]
+        assert conf["spark.executorEnv.MUSTER_TLS_DIR"] == directory
+        assert conf["spark.executorEnv.MUSTER_CLUSTER"].endswith("/muster")
 
 
 def test_every_pod_may_write_to_a_volume_of_its_group_and_is_one_that_restricted_namespaces_admit() -> None:

@@ -1,0 +1,345 @@
+"""A cluster on Kubernetes is closed: strangers get no answer, and certificates change under load without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.certificates import CLUSTER, Authority, operator, pod, spoken, unchecked_context
+from tests.support.committing import Load
+from tests.support.kube import kubectl
+from tests.support.muster_cluster import Pod, wait_until
+from tests.support.platform_team import TOPIC, Cared
+
+from muster_coordinator.peers.frames import encode_hello
+from muster_coordinator.podapi.client import PodClient, PodRefusedError, new_session
+from muster_coordinator.podapi.models import ReplicaRequest, ReplicasRequest
+from muster_coordinator.security.roles import ANY_POD, Member, Role, only
+from muster_coordinator.security.tls import Tls, TlsFiles, client_context
+from muster_operator.certificates.issuing import new_leaf
+from muster_operator.certificates.record import ClusterCertificates
+from muster_operator.kube.certificates import RECORDS
+from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, PROBE_PORT
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+NAMESPACE, NAME, OTHER = "muster-locked", "locked", "other"
+OPERATOR = "muster-system"
+GROUPS = 100
+RANGE = 1_000_650_000
+"""A uid as OpenShift gives them to a namespace: no image knows it."""
+STATUS = b"GET /v1/status HTTP/1.1\r\nHost: pod\r\n\r\n"
+READ = '"event": "tls_files_read"'
+
+
+@pytest.fixture(scope="module")
+def locked(operator: None) -> Iterator[Cared]:
+    """A cluster in a namespace that admits restricted pods only, with a uid of the namespace's own."""
+    kubectl("create", "namespace", NAMESPACE)
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    kubectl("label", "namespace", NAMESPACE, restricted)
+    cluster = Cared(NAMESPACE, NAME)
+    try:
+        user = {"runAsUser": RANGE, "runAsGroup": 0, "fsGroup": RANGE}
+        cluster.apply(pods=3, anyTopic=True, podTemplate={"securityContext": user})
+        cluster.wait_whole()
+        cluster.wait_at_home()
+        yield cluster
+    finally:
+        print(cluster.summary())
+        print(kubectl("logs", "-n", OPERATOR, "deployment/muster-operator", "--tail=20", check=False).stdout)
+        kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def secret(name: str) -> dict[str, bytes]:
+    found = json.loads(kubectl("get", "secret", name, "-n", NAMESPACE, "-o", "json").stdout)
+    return {file: base64.b64decode(each) for file, each in found["data"].items()}
+
+
+def written(root: Path, name: str, contents: dict[str, bytes]) -> TlsFiles:
+    directory = root / name
+    directory.mkdir(exist_ok=True)
+    for file, content in contents.items():
+        (directory / file).write_bytes(content)
+    return TlsFiles.of(directory)
+
+
+def record() -> ClusterCertificates:
+    """What the operator keeps; who can read this is the operator."""
+    return msgspec.msgpack.decode(secret(RECORDS)[NAME], type=ClusterCertificates)
+
+
+def issued(root: Path, name: str, member: Member, lifetime: timedelta = timedelta(hours=1)) -> TlsFiles:
+    """A certificate of the cluster's own CA."""
+    authorities = record().authorities
+    leaf = new_leaf(authorities.current, member, (), datetime.now(UTC), lifetime)
+    return written(root, name, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authorities.bundle})
+
+
+def hello() -> bytes:
+    return encode_hello("", f"{NAME}-1", "uid", "127.0.0.1:1", f"{NAME}-0")
+
+
+def first(cluster: Cared) -> Pod:
+    return min(cluster.pods(), key=lambda each: each.name)
+
+
+def opens(context: ssl.SSLContext | None, target: Pod) -> list[str]:
+    """The ports on which somebody with this gets an answer of more than TLS."""
+    api = asyncio.run(spoken(API_PORT, context, STATUS, target.address))
+    peers = asyncio.run(spoken(PEER_PORT, context, hello(), target.address))
+    return [name for name, said in (("api", b"HTTP/1.1 200" in api), ("peers", b"muster-peer" in peers)) if said]
+
+
+def test_no_stranger_gets_an_answer(locked: Cared, tmp_path: Path) -> None:
+    us = f"{NAMESPACE}/{NAME}"
+    stranger, past = Authority(tmp_path / "stranger"), timedelta(minutes=-1)
+    locked.kubectl("apply", "-f", "-", stdin=json.dumps(another_cluster()))
+    wait_until(lambda: f"{OTHER}-pod-tls" in locked.kubectl("get", "secrets", "-o", "name"), "another has its own")
+    tries: dict[str, tuple[ssl.SSLContext | None, list[str]]] = {
+        "plain text": (None, []),
+        "no certificate": (unchecked_context(None), []),
+        "operator of another CA": (unchecked_context(stranger.write("a", operator(us))), []),
+        "pod of another CA": (unchecked_context(stranger.write("b", pod(ANY_POD, us))), []),
+        "expired operator": (unchecked_context(issued(tmp_path, "c", operator(us), past)), []),
+        "expired pod": (unchecked_context(issued(tmp_path, "d", pod(ANY_POD, us), past)), []),
+        "another cluster's name by this CA": (unchecked_context(issued(tmp_path, "e", operator(CLUSTER))), []),
+        "pod of another cluster": (unchecked_context(written(tmp_path, "f", secret(f"{OTHER}-pod-tls"))), []),
+        "reader of another cluster": (unchecked_context(written(tmp_path, "g", secret(f"{OTHER}-reader-tls"))), []),
+        "pod": (unchecked_context(written(tmp_path, "h", secret(f"{NAME}-pod-tls"))), ["peers"]),
+        "reader": (unchecked_context(written(tmp_path, "i", secret(f"{NAME}-reader-tls"))), ["api"]),
+    }
+    target = first(locked)
+    assert {name: opens(context, target) for name, (context, _) in tries.items()} == {
+        name: expected for name, (_, expected) in tries.items()
+    }
+    assert locked.pod(target.name).restarts == 0
+
+
+def another_cluster() -> dict[str, Any]:
+    """It has certificates and no pods."""
+    meta = {"name": OTHER, "namespace": NAMESPACE}
+    spec = {"pods": 1, "hibernate": True}
+    return {"apiVersion": "muster.dev/v1alpha1", "kind": "CoordinatorCluster", "metadata": meta, "spec": spec}
+
+
+def test_a_reader_reads_and_changes_nothing(locked: Cared, tmp_path: Path) -> None:
+    files = written(tmp_path, "reader", secret(f"{NAME}-reader-tls"))
+    target = first(locked)
+
+    async def attempt() -> None:
+        check = only(f"{NAMESPACE}/{NAME}", (Role.POD,))
+        tls = Tls(files, lambda each: client_context(each, check=check))
+        async with new_session() as session:
+            client = PodClient(session, target.name, f"{target.address}:{API_PORT}", tls)
+            assert (await client.status()).started
+            with pytest.raises(PodRefusedError, match="may not call"):
+                await client.create_replicas(ReplicasRequest(fencing_token=1 << 40, partitions=(ReplicaRequest(0),)))
+
+    asyncio.run(attempt())
+
+
+def test_probes_and_metrics_are_plain_and_nothing_else_is_there(locked: Cared) -> None:
+    target = first(locked)
+
+    def answer(port: int, path: str) -> bytes:
+        request = f"GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n".encode()
+        return asyncio.run(spoken(port, None, request, target.address))
+
+    assert answer(PROBE_PORT, "/healthz/ready").startswith(b"HTTP/1.1 200")
+    assert b"muster_" in answer(METRICS_PORT, "/metrics")
+    assert answer(PROBE_PORT, "/v1/status").startswith(b"HTTP/1.1 404")
+    assert answer(METRICS_PORT, "/v1/status").startswith(b"HTTP/1.1 404")
+
+
+def test_pods_have_no_token_and_write_nowhere_but_to_their_volume(locked: Cared) -> None:
+    target = first(locked)
+    (raw,) = (each for each in locked.objects("pods") if each["metadata"]["name"] == target.name)
+    assert raw["spec"]["automountServiceAccountToken"] is False
+    mounted = [each["mountPath"] for each in raw["spec"]["containers"][0]["volumeMounts"]]
+    assert sorted(mounted) == ["/etc/muster/tls", "/var/lib/muster"]
+    said = inside(
+        locked,
+        target,
+        "import os, pathlib; print(os.getuid())\n"
+        "print(pathlib.Path('/var/run/secrets/kubernetes.io').exists())\n"
+        "for path in ('/x', '/etc/muster/tls/x', '/opt/muster/x', '/tmp/x', '/var/lib/muster/x'):\n"
+        "    try: open(path, 'w').close(); print(path)\n"
+        "    except OSError: pass",
+    )
+    assert said.split() == [str(RANGE), "False", "/var/lib/muster/x"]
+
+
+def inside(cluster: Cared, target: Pod, program: str) -> str:
+    return cluster.kubectl("exec", target.name, "--", "python3", "-c", program)
+
+
+def test_a_pod_with_forged_labels_is_not_called(locked: Cared) -> None:
+    """Whoever may make pods in the namespace gets no leader by labels: the operator knows its pods by their owner."""
+    (raw, *_) = locked.objects("pods", "-l", f"muster.dev/cluster={NAME}")
+    before = set(locked.runs())
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{NAME}-7", "labels": raw["metadata"]["labels"]},
+        "spec": {**stranger_spec(raw), "containers": [{**stranger_container(raw), "command": ["sleep", "600"]}]},
+    }
+    locked.kubectl("apply", "-f", "-", stdin=json.dumps(forged))
+    try:
+        wait_until(lambda: bool(address_of(NAMESPACE, f"{NAME}-7")), "it has an address")
+        operator_log = kubectl("logs", "-n", OPERATOR, "deployment/muster-operator").stdout
+        assert f"{NAME}-7" not in operator_log
+        assert locked.status()["pods"] == len(before)
+        assert f"{NAME}-7" not in {each.leader for each in locked.partitions().values()}
+    finally:
+        locked.kubectl("delete", "pod", f"{NAME}-7", "--grace-period=0", "--force", check=False)
+
+
+def stranger_spec(raw: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": RANGE,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def stranger_container(raw: dict[str, Any]) -> dict[str, Any]:
+    container = raw["spec"]["containers"][0]
+    return {"name": "stranger", "image": container["image"], "securityContext": container["securityContext"]}
+
+
+def address_of(namespace: str, name: str) -> str:
+    return kubectl("get", "pod", name, "-n", namespace, "-o", "jsonpath={.status.podIP}", check=False).stdout
+
+
+def test_a_pod_of_another_namespace_reaches_no_inner_port(locked: Cared) -> None:
+    """By the NetworkPolicies of config/, where the network of this cluster enforces them."""
+    (raw, *_) = locked.objects("pods", "-l", f"muster.dev/cluster={NAME}")
+    policies = (Path(__file__).parents[2] / "config" / "network-policies.yaml").read_text(encoding="utf-8")
+    locked.kubectl("apply", "-f", "-", stdin=policies.replace("muster-system", NAMESPACE))
+    elsewhere = "muster-elsewhere"
+    kubectl("create", "namespace", elsewhere)
+    try:
+        container = {**stranger_container(raw), "command": ["sleep", "600"]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "stranger"},
+            "spec": {**stranger_spec(raw), "containers": [container]},
+        }
+        kubectl("apply", "-n", elsewhere, "-f", "-", stdin=json.dumps(body))
+        kubectl("wait", "-n", elsewhere, "pod/stranger", "--for=condition=Ready", "--timeout=50s")
+        reached = [port for port in (API_PORT, PEER_PORT) if connects(elsewhere, first(locked).address, port)]
+        if reached:
+            pytest.skip(
+                "this cluster's network enforces no NetworkPolicies (localkube's bridge): TLS alone keeps the door"
+            )
+    finally:
+        kubectl("delete", "namespace", elsewhere, "--wait=false")
+        locked.kubectl("delete", "networkpolicy", "--all")
+
+
+def connects(namespace: str, address: str, port: int) -> bool:
+    program = f"import socket; socket.create_connection(('{address}', {port}), 3).close()"
+    command = ("exec", "-n", namespace, "stranger", "--", "python3", "-c", program)
+    return kubectl(*command, check=False).returncode == 0
+
+
+class Rotation:
+    """Certificates that are exchanged at once: time goes by in the operator's record, and kubelets are woken."""
+
+    def __init__(self, cluster: Cared) -> None:
+        self._cluster = cluster
+        self._kicks = 0
+
+    def leaves(self) -> None:
+        """As if half of their life were over."""
+        before = secret(f"{NAME}-pod-tls")["tls.crt"]
+        known = record()
+        old = new_leaf(known.authorities.current, Member(f"{NAMESPACE}/{NAME}", Role.POD, ANY_POD), (), *_nearly_over())
+        self._put(msgspec.structs.replace(known, pods=old, reader=old))
+        self._until(lambda: secret(f"{NAME}-pod-tls")["tls.crt"] not in (before, old.certificate))
+
+    def authority(self, number: int) -> None:
+        """All three steps; `number`: how many were asked for."""
+        self._cluster.patch(security={"caRound": number})
+        self._until(lambda: record().authorities.following is not None)
+        self._settled()
+        self._until(lambda: record().authorities.past is not None)
+        self._settled()
+        self._until(lambda: record().authorities.past is None)
+
+    def _settled(self) -> None:
+        known = record()
+        since = known.authorities.since - timedelta(hours=1)
+        self._put(msgspec.structs.replace(known, authorities=msgspec.structs.replace(known.authorities, since=since)))
+
+    def _put(self, changed: ClusterCertificates) -> None:
+        entry = base64.b64encode(msgspec.msgpack.encode(changed)).decode()
+        patch = json.dumps({"data": {NAME: entry}})
+        self._cluster.kubectl("patch", "secret", RECORDS, "--type=merge", "-p", patch)
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        """Until the operator has done it, its Secret says so, and every pod has read that."""
+        wait_until(holds, "the operator takes the next step", 90)
+        wait_until(lambda: secret(f"{NAME}-pod-tls")["ca.crt"] == record().authorities.bundle, "it is applied")
+        self._kicks += 1
+        note = f"muster.dev/test-kick={self._kicks}"
+        self._cluster.kubectl("annotate", "pods", "-l", f"muster.dev/cluster={NAME}", note, "--overwrite")
+        wanted = secret(f"{NAME}-pod-tls")
+        wait_until(lambda: all(self._has(each, wanted) for each in self._cluster.pods()), "pods have the files", 150)
+
+    def _has(self, target: Pod, wanted: dict[str, bytes]) -> bool:
+        """Its mount shows the files, and it has read them since: all four contexts, once more than before."""
+        program = "import sys; sys.stdout.write(''.join(open(f'/etc/muster/tls/{n}').read() for n in sys.argv[1:]))"
+        names = sorted(wanted)
+        shown = self._cluster.kubectl("exec", target.name, "--", "python3", "-c", program, *names, check=False)
+        return shown == b"".join(wanted[name] for name in names).decode()
+
+
+def _nearly_over() -> tuple[datetime, timedelta]:
+    return datetime.now(UTC) - timedelta(days=9), timedelta(days=14)
+
+
+def test_leaf_and_authority_change_three_times_under_load(locked: Cared, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, before = locked.runs(), record()
+    rotation = Rotation(locked)
+
+    async def under_load() -> Load:
+        load = Load(locked.bootstrap(), GROUPS, TOPIC)
+        committing = asyncio.create_task(load.run())
+        for number in (1, 2, 3):
+            await asyncio.to_thread(rotation.leaves)
+            await asyncio.to_thread(rotation.authority, number)
+        load.stop()
+        await committing
+        await load.check_nothing_is_lost()
+        return load
+
+    load = asyncio.run(under_load())
+    assert load.failed == []
+    assert min(load.acked.values()) > 20
+    assert locked.runs() == runs, "no pod was restarted"
+    after = record()
+    assert after.round == before.round + 3
+    assert after.authorities.current.certificate != before.authorities.current.certificate
+    locked.wait_whole()
+    with capsys.disabled():
+        total = sum(load.acked.values())
+        print(f"\n  {total} commits of {GROUPS} groups, none lost or failed; the longest took {load.longest_s:.2f} s")
+    # What is new is made with the new CA only: a pod that starts again finds the others, and the operator finds it.
+    lost = first(locked)
+    locked.kill_process(lost)
+    wait_until(lambda: locked.pod(lost.name).restarts == lost.restarts + 1, "the container runs again")
+    locked.wait_whole()
