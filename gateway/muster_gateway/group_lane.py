@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
 from muster_gateway.caller import Address, Caller, ConnectionLostError
+from muster_gateway.errors import UpstreamError
 from muster_gateway.group_requests import is_repeatable, refused, was_moved
 from muster_gateway.muster import Muster
 from muster_gateway.slots import Slot, framed
@@ -37,8 +38,22 @@ class Request:
         self.pod = pod
 
 
+class Sent:
+    """A request that a pod has got, and its answer to come."""
+
+    __slots__ = ("caller", "future", "pod")
+
+    def __init__(self, pod: int, caller: Caller, frame: bytes) -> None:
+        self.pod = pod
+        self.caller = caller
+        self.future = caller.call(framed(frame))
+
+
 class GroupLane:
-    """`answered(slot, answer)` is called for each request in its turn, `broken` when one cannot be answered."""
+    """`answered(slot, answer)` is called for each request in its turn, `broken` when one cannot be answered.
+
+    A request to a leader that is known and connected takes no task; whatever else happens to it, one does.
+    """
 
     def __init__(
         self,
@@ -56,76 +71,129 @@ class GroupLane:
         self._answered = answered
         self._broken = broken
         self._queue: deque[Request] = deque()
+        self._current: Request | None = None
         self._task: asyncio.Task[None] | None = None
         self._callers: dict[int, Caller] = {}
 
     def submit(self, request: Request) -> None:
         self._queue.append(request)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._current is None:
+            self._next()
 
     def close(self) -> None:
         """What waits is dropped."""
         self._queue.clear()
+        self._current = None
         if self._task is not None:
             self._task.cancel()
         for caller in self._callers.values():
             caller.close()
         self._callers.clear()
 
-    async def _run(self) -> None:
-        try:
-            while self._queue:
-                request = self._queue.popleft()
-                self._answered(request.slot, framed(await self._carry_out(request)))
-        except Exception as error:
-            self._broken(error)
-        finally:
-            self._task = None
+    # -- the common case --------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, request: Request) -> bytes:
+    def _next(self) -> None:
+        if not self._queue:
+            return
+        request = self._current = self._queue.popleft()
+        sent = self._send_at_once(request)
+        if sent is None:
+            self._start(request, None)
+            return
+        watch = asyncio.get_running_loop().call_later(LEADER_CHECK_S, self._start, request, sent)
+        sent.future.add_done_callback(lambda _: self._done(request, sent, watch))
+
+    def _send_at_once(self, request: Request) -> Sent | None:
+        pod = request.pod if request.pod is not None else self._muster.remembered(request.group_id)
+        caller = self._callers.get(pod) if pod is not None else None
+        return Sent(pod, caller, request.frame) if pod is not None and caller is not None and not caller.lost else None
+
+    def _done(self, request: Request, sent: Sent, watch: asyncio.TimerHandle) -> None:
+        watch.cancel()
+        if self._current is not request or self._task is not None:
+            return
+        if sent.future.exception() is not None:
+            self._start(request, sent)
+            return
+        answer = sent.future.result()
+        try:
+            moved = was_moved(request.slot.head, answer)
+        except UpstreamError as error:
+            self._broken(error)
+            return
+        if moved:
+            self._start(request, sent)
+        else:
+            self._finish(request, answer)
+
+    def _finish(self, request: Request, answer: bytes) -> None:
+        self._current = None
+        self._answered(request.slot, framed(answer))
+        if self._current is None:
+            self._next()
+
+    # -- all others -------------------------------------------------------------------------------------------------
+
+    def _start(self, request: Request, sent: Sent | None) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(request, sent))
+
+    async def _run(self, request: Request, sent: Sent | None) -> None:
+        try:
+            answer = await self._carry_out(request, sent)
+        except Exception as error:
+            self._task = None
+            self._broken(error)
+        else:
+            self._task = None
+            self._finish(request, answer)
+
+    async def _carry_out(self, request: Request, sent: Sent | None) -> bytes:
         """The answer without its length. Raises ConnectionLostError for a request that cannot be sent again."""
         head, loop = request.slot.head, asyncio.get_running_loop()
         until: float | None = None
         while True:
-            pod = request.pod if request.pod is not None else await self._muster.leader_of(request.group_id)
-            answer = await self._try(request, pod) if pod is not None else None
+            if sent is None:
+                sent = await self._send(request)
+            answer = await self._answer_of(request, sent) if sent is not None else None
             if answer is not None and not was_moved(head, answer):
                 return answer
-            if pod is not None:
-                self._muster.forget(request.group_id, pod)
+            if sent is not None:
+                self._muster.forget(request.group_id, sent.pod)
             now = loop.time()
             until = now + self._park_s if until is None else until
-            if now >= until or request.pod is not None or (answer is not None and not self._repeatable(request)):
+            repeatable = answer is None or is_repeatable(head, request.frame)
+            if now >= until or request.pod is not None or not repeatable:
                 return answer or refused(head, request.frame, ErrorCode.COORDINATOR_NOT_AVAILABLE)[4:]
             await asyncio.sleep(AGAIN_S)
+            sent = None
 
-    async def _try(self, request: Request, pod: int) -> bytes | None:
-        """The pod's answer; None: it has not got the request, or may get it again."""
+    async def _send(self, request: Request) -> Sent | None:
+        """None: there is no leader that can be reached."""
+        pod = request.pod if request.pod is not None else await self._muster.leader_of(request.group_id)
+        if pod is None:
+            return None
         try:
             caller = await self._caller(pod)
         except (OSError, TimeoutError):
+            self._muster.forget(request.group_id, pod)
             return None
+        return Sent(pod, caller, request.frame)
+
+    async def _answer_of(self, request: Request, sent: Sent) -> bytes | None:
+        """None: the pod has not got the request, or it may be sent again. Raises ConnectionLostError for another one
+        that is lost, also when another pod leads by now."""
+        while not sent.future.done():
+            await asyncio.wait((sent.future,), timeout=LEADER_CHECK_S)
+            if not sent.future.done() and request.pod is None:
+                leader = await self._muster.look_up(request.group_id)
+                if leader not in (None, sent.pod):
+                    sent.caller.close("another pod leads")
         try:
-            return await self._answer_of(request, pod, caller)
+            return sent.future.result()
         except ConnectionLostError:
-            if self._repeatable(request):
+            if is_repeatable(request.slot.head, request.frame):
                 return None
             raise
-
-    async def _answer_of(self, request: Request, pod: int, caller: Caller) -> bytes:
-        """Raises ConnectionLostError, also when another pod leads by now."""
-        future = caller.call(framed(request.frame))
-        while not future.done():
-            await asyncio.wait((future,), timeout=LEADER_CHECK_S)
-            if not future.done() and request.pod is None:
-                leader = await self._muster.look_up(request.group_id)
-                if leader not in (None, pod):
-                    caller.close("another pod leads")
-        return future.result()
-
-    def _repeatable(self, request: Request) -> bool:
-        return is_repeatable(request.slot.head, request.frame)
 
     async def _caller(self, pod: int) -> Caller:
         """Raises OSError, TimeoutError."""

@@ -51,9 +51,13 @@ class Muster:
                 failing = True
             await asyncio.sleep(AGAIN_S if failing else REFRESH_S)
 
+    def remembered(self, group_id: str) -> int | None:
+        """Node id of the pod that led the group's partition when somebody asked; None: nobody did."""
+        return self._leaders.get(group_id)
+
     async def leader_of(self, group_id: str) -> int | None:
         """Node id of the pod, as it was known last; None: there is none now."""
-        pod = self._leaders.get(group_id)
+        pod = self.remembered(group_id)
         return pod if pod is not None else await self.look_up(group_id)
 
     def forget(self, group_id: str, pod: int) -> None:

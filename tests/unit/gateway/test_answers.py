@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.gateway import frames
 
@@ -14,6 +14,8 @@ from muster_gateway.answers import AnswerCutter, Pass, Whole
 from muster_gateway.errors import UpstreamError
 from muster_gateway.hints import HintRewriter
 from muster_gateway.slots import framed
+
+FEW = settings(max_examples=25)
 
 LIMIT = 5000
 PLAIN = struct.pack(">i", 1) + bytes(7000)
@@ -50,6 +52,7 @@ def feed(cutter: AnswerCutter, pieces: list[bytes]) -> None:
         cutter.feed(piece)
 
 
+@FEW
 @given(data=st.data())
 def test_every_cut_of_the_stream_gives_the_same(data: st.DataObject) -> None:
     order = data.draw(st.permutations(STREAM))
@@ -61,6 +64,7 @@ def test_every_cut_of_the_stream_gives_the_same(data: st.DataObject) -> None:
     assert cutter.held == 0
 
 
+@FEW
 @given(data=st.data())
 def test_an_answer_out_of_turn_waits_and_nothing_is_lost(data: st.DataObject) -> None:
     order = data.draw(st.permutations(STREAM))

@@ -118,6 +118,7 @@ def test_a_join_without_a_member_id_is_sent_once_before_members_get_one(
     assert is_repeatable(frames.head(apis.JOIN_GROUP, version), frame) is repeatable
 
 
+@FEW
 @given(garbage=st.binary(max_size=60), data=st.data())
 @pytest.mark.parametrize("key", sorted({key for key, _ in RETRIED}))
 def test_garbage_is_an_error_of_its_sender(key: int, garbage: bytes, data: st.DataObject) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from tests.unit.gateway import frames
@@ -14,6 +14,8 @@ from tests.unit.wire import kio_oracle
 from muster_coordinator.wire.errors import WireError
 from muster_gateway import apis
 from muster_gateway.hints import HintRewriter
+
+FEW = settings(max_examples=25)
 
 REAL = "broker-7.kafka.internal.example"
 TOLD = {7: ("127.0.0.1", 19007), 8: ("127.0.0.1", 19008)}
@@ -81,6 +83,7 @@ def read(key: int, version: int, frame: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("key", "version", "written"), WRITTEN)
+@FEW
 @given(data=st.data())
 def test_every_cut_gives_the_same_bytes(key: int, version: int, written: Any, data: st.DataObject) -> None:
     frame = written(version, nodes((7, REAL, "r1"), (8, REAL, None)))
@@ -142,6 +145,7 @@ def test_records_pass_before_the_answer_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("key", "version", "written"), WRITTEN)
+@FEW
 @given(data=st.data())
 def test_garbage_is_an_error_or_passes_in_its_size(key: int, version: int, written: Any, data: st.DataObject) -> None:
     frame = bytearray(written(version, nodes((7, REAL, None))))

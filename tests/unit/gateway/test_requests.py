@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.gateway import frames
 
@@ -13,6 +13,8 @@ from muster_gateway import apis
 from muster_gateway.errors import ClientError
 from muster_gateway.requests import RequestCutter, RequestHead
 from muster_gateway.slots import framed
+
+FEW = settings(max_examples=25)
 
 LIMIT = 5000
 
@@ -72,6 +74,7 @@ READ = (
 UNKNOWN_VERSION = struct.pack(">hhih", apis.API_VERSIONS, 5, 8, -1) + b"\x00"
 
 
+@FEW
 @given(data=st.data())
 def test_every_cut_of_the_stream_gives_the_same(data: st.DataObject) -> None:
     order = data.draw(st.permutations([*PASSED, *READ, UNKNOWN_VERSION]))

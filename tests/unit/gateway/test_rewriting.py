@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from tests.unit.gateway import frames
@@ -24,6 +24,8 @@ from muster_gateway.rewriting import (
     write_api_versions,
     write_coordinators,
 )
+
+FEW = settings(max_examples=25)
 
 SHOWN = [Node(1, "gateway", 9101, "r"), Node(1_000_000, "gateway", 9500)]
 
@@ -135,6 +137,7 @@ READERS: list[tuple[int, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "reader"), READERS)
+@FEW
 @given(garbage=st.binary(max_size=200), version=st.integers(0, 4))
 def test_garbage_is_an_upstream_error_or_an_answer(key: int, reader: Any, garbage: bytes, version: int) -> None:
     try:
