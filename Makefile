@@ -108,6 +108,10 @@ bench: $(STAMP) ## Muster beside Kafka on every row, in turns (docs/performance.
 	@hack/compiled run $(BIN)/python bench/load.py
 	@hack/compiled run $(BIN)/python bench/failover.py
 
+.PHONY: bench-gateway
+bench-gateway: $(STAMP) ## MB/s, CPU per GB, small requests and memory of the gateway, beside the same without it (Java, Maven)
+	@hack/compiled run $(BIN)/python bench/gateway.py
+
 .PHONY: bench-pipeline
 bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes, per core and through Spark
 	@$(BIN)/python bench/pipeline.py
