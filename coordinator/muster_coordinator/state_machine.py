@@ -118,6 +118,11 @@ class StateMachine(Protocol):
         ...
 
     @property
+    def gauges(self) -> Mapping[tuple[str, str], int]:
+        """How much there is now, by metric name and state; "" where a metric has no states."""
+        ...
+
+    @property
     def snapshot_version(self) -> int:
         """The format of `snapshot`. A checkpoint of another version is not loaded."""
         ...

@@ -54,9 +54,10 @@ async def test_metrics_count_what_happened_and_keep_it_when_the_leadership_ends(
         assert await pod.metric("muster_offset_commits_total") == 5
         assert await pod.metric("muster_offsets") == 1
         assert await pod.metric("muster_groups", state="Empty") == 1
+        assert await pod.metric("muster_transactional_ids", state="Ongoing") == 0
         assert await pod.metric("muster_partitions", state="ACTIVE") == 2
         assert await pod.metric("muster_requests_total", api="OffsetCommit") == 5
-        assert await pod.metric("muster_load_seconds_count") == 2
+        assert await pod.metric("muster_load_seconds_count", topic="__consumer_offsets") == 2
         assert await pod.metric("muster_flush_seconds_count") >= 5
         assert await pod.metric("muster_flush_seconds_sum") > 0
         await pod.api.drain()

@@ -84,6 +84,7 @@ class CounterCoordinator:
         self.leads = False
         self._waiting: list[tuple[WaitFor, Token]] = []
         self.event_counts: Mapping[str, int] = {"additions": 0}
+        self.gauges: Mapping[tuple[str, str], int] = {}
         self.operations: Mapping[type, Operation] = {
             request: partial(handler, self) for request, handler in _HANDLERS.items()
         }

@@ -335,6 +335,11 @@ class GroupCoordinator:
         return self._state.offsets.count
 
     @property
+    def gauges(self) -> Mapping[tuple[str, str], int]:
+        counts = {("groups", state.value): count for state, count in self.group_counts().items()}
+        return counts | {("offsets", ""): self.offset_count}
+
+    @property
     def event_counts(self) -> Mapping[str, int]:
         counters = self._state.counters
         return {

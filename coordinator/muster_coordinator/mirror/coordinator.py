@@ -227,6 +227,10 @@ class MirrorCoordinator:
             "mirror_records_left_out": self._left_out,
         }
 
+    @property
+    def gauges(self) -> Mapping[tuple[str, str], int]:
+        return self.groups.gauges
+
 
 def _marker(batch: RecordBatch, records: list[BatchRecord]) -> Imported | None:
     """A transaction's marker. No other control record of the topic has a meaning here, and Muster's own must not come

@@ -12,9 +12,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.listener.listener import KafkaListeners
-from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.podapi.mirror import MirroredPartition
@@ -36,6 +34,14 @@ _EVENT_TEXTS = {
     "mirror_records_taken_in": "Records of the upstream's __consumer_offsets that were taken over.",
     "mirror_records_left_out": "Records of the upstream about groups that this cluster coordinates.",
 }
+
+_GAUGE_TEXTS: dict[str, tuple[str, list[str]]] = {
+    "groups": ("Groups of active partitions by state.", ["state"]),
+    "offsets": ("Committed offsets of active partitions.", []),
+    "transactional_ids": ("Transactional ids of active partitions by the state of their transaction.", ["state"]),
+    "transaction_markers_missing": ("Partitions of transactions whose end is decided that have no marker yet.", []),
+}
+"""Text and labels."""
 
 _API_NAMES = {api.key: api.name for api in ALL_APIS}
 
@@ -59,7 +65,7 @@ class PodCollector(Collector):
         yield from self._connections()
         yield from self._shards()
         yield from self._background()
-        yield from self._groups()
+        yield from self._machines()
         yield from self._replication()
         yield from self._peers()
         yield from self._mirror()
@@ -122,7 +128,6 @@ class PodCollector(Collector):
         ):
             yield CounterMetricFamily(name, text, value)
         for name, text, histogram in (
-            ("muster_load_seconds", "Loads of a partition.", counts.load_time),
             ("muster_load_slice_seconds", "CPU time of a load between two turns of others.", counts.load_slice_time),
             ("muster_queue_seconds", "Wait of a turn's first request until the turn.", counts.queue_time),
             ("muster_processing_seconds", "Operations of a turn.", counts.processing_time),
@@ -130,6 +135,10 @@ class PodCollector(Collector):
             ("muster_commit_seconds", "Appends until their commit by several replicas, sampled.", counts.commit_time),
         ):
             yield _histogram(name, text, histogram)
+        loads = HistogramMetricFamily("muster_load_seconds", "Loads of a partition, by its topic.", labels=["topic"])
+        for topic, histogram in sorted(counts.load_times.items()):
+            _add_histogram(loads, [topic], histogram)
+        yield loads
 
     def _background(self) -> Iterator[Metric]:
         runs = CounterMetricFamily(
@@ -154,20 +163,17 @@ class PodCollector(Collector):
             "muster_uncleanable_logs", "Logs that the cleaner cannot read and leaves as they are.", uncleanable
         )
 
-    def _groups(self) -> Iterator[Metric]:
-        totals: Counter[str] = Counter()
+    def _machines(self) -> Iterator[Metric]:
         machines = [s.machine for s in self._manager.shards.values() if s.state is ShardState.ACTIVE]
-        of_groups = [machine.groups if isinstance(machine, MirrorCoordinator) else machine for machine in machines]
-        active = [machine for machine in of_groups if isinstance(machine, GroupCoordinator)]
-        for coordinator in active:
-            totals.update({state.value: count for state, count in coordinator.group_counts().items()})
-        groups = GaugeMetricFamily("muster_groups", "Groups of active partitions by state.", labels=["state"])
-        for state, count in sorted(totals.items()):
-            groups.add_metric([state], count)
-        yield groups
-        yield GaugeMetricFamily(
-            "muster_offsets", "Committed offsets of active partitions.", sum(c.offset_count for c in active)
-        )
+        totals: Counter[tuple[str, str]] = Counter()
+        for machine in machines:
+            totals.update(machine.gauges)
+        for name, (text, labels) in _GAUGE_TEXTS.items():
+            gauge = GaugeMetricFamily(f"muster_{name}", text, labels=labels)
+            states = {state: count for (metric, state), count in totals.items() if metric == name}
+            for state, count in sorted(states.items() if labels else [("", sum(states.values()))]):
+                gauge.add_metric([state] * len(labels), count)
+            yield gauge
         events = self._manager.metrics.events(machines)
         for event, text in _EVENT_TEXTS.items():
             yield CounterMetricFamily(f"muster_{event}", text, events[event])
@@ -237,13 +243,19 @@ class PodCollector(Collector):
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, text, labels=[])
+    _add_histogram(family, [], histogram)
+    return family
+
+
+def _add_histogram(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
     buckets: list[tuple[str, float]] = []
     total = 0
     bounds = [*(str(bound_ms / 1000) for bound_ms in histogram.bounds_ms), "+Inf"]
     for bound, count in zip(bounds, histogram.counts, strict=True):
         total += count
         buckets.append((bound, total))
-    return HistogramMetricFamily(name, text, buckets, histogram.sum_ms / 1000)
+    family.add_metric(labels, buckets, histogram.sum_ms / 1000)
 
 
 class PodMetrics:

@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.partition_numbers import topic_of
 from muster_coordinator.replica.leader_writer import LeaderWriter
 from muster_coordinator.replica.load_turns import LoadTurns
 from muster_coordinator.replica.ports import Workers
@@ -219,7 +220,8 @@ class Role:
     def _loaded(self, shard: Shard, started_ms: int) -> None:
         if self.shard is shard:
             self._metrics.loads += 1
-            self._metrics.load_time.observe(self._clock.monotonic_ms() - started_ms)
+            load_time = self._metrics.load_times[topic_of(self._partition).name]
+            load_time.observe(self._clock.monotonic_ms() - started_ms)
             self._events.loaded(shard.epoch)
 
     def _load_failed(self, shard: Shard, error: Exception) -> None:

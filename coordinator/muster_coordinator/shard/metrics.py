@@ -4,7 +4,7 @@ when it is scraped."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from muster_coordinator.state_machine import StateMachine
@@ -53,7 +53,7 @@ class ShardMetrics:
         self.load_failures = 0
         self.storage_failures = 0
         self.replicas_removed = 0  # logs that left their sets, deleted
-        self.load_time = Histogram()  # of one partition
+        self.load_times: defaultdict[str, Histogram] = defaultdict(Histogram)  # of one partition, by its topic
         self.load_slice_time = Histogram()  # CPU time between two returns of a load to the event loop
         self.queue_time = Histogram()  # from the first request of a turn to the turn
         self.processing_time = Histogram()  # of the operations of a turn

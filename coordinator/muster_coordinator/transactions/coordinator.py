@@ -31,7 +31,7 @@ from muster_coordinator.transactions.markers import on_markers_written, on_trans
 from muster_coordinator.transactions.ports import MarkedTopics, MarkerWriter
 from muster_coordinator.transactions.producer_ids import BLOCK_ID
 from muster_coordinator.transactions.snapshot import SNAPSHOT_VERSION, decode_part, restore_part, snapshot_parts
-from muster_coordinator.transactions.states import AT_REST, PREPARED
+from muster_coordinator.transactions.states import AT_REST, PREPARED, STATE_NAMES
 from muster_coordinator.transactions.tables import (
     EXPIRE_TIMER,
     START_TIMER,
@@ -98,9 +98,9 @@ class TransactionCoordinator:
             if value is not None:
                 state.producer_ids.replay(value)
         elif value is None:
-            state.ids.pop(change.transactional_id, None)
+            state.store(change.transactional_id, None)
         else:
-            state.ids[change.transactional_id] = (offset, value)
+            state.store(change.transactional_id, (offset, value))
             state.producer_ids.saw(value.producer_id)
             state.producer_ids.saw(value.next_producer_id)
 
@@ -216,6 +216,13 @@ class TransactionCoordinator:
             "transactional_ids_expired": counters.expired_ids,
             "producer_ids_handed_out": counters.producer_ids,
         }
+
+    @property
+    def gauges(self) -> Mapping[tuple[str, str], int]:
+        state = self._state
+        counts = {("transactional_ids", STATE_NAMES[status]): count for status, count in state.status_counts.items()}
+        missing = sum([len(each.missing) for each in state.unmarked.values()])
+        return counts | {("transaction_markers_missing", ""): missing}
 
     def durable_state(self) -> DurableState:
         """Returns all that replay has built."""

@@ -39,4 +39,4 @@ def restore_part(state: TransactionTables, data: bytes) -> None:
     part = decode_part(data)
     state.producer_ids.restore(part.reserved_to)
     for transactional_id, offset, value in part.ids:
-        state.ids[transactional_id] = (offset, value)
+        state.store(transactional_id, (offset, value))

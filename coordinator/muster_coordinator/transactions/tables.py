@@ -6,6 +6,7 @@ from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.transaction_log import (
     TransactionLogValue,
     TransactionRecord,
+    TransactionStatus,
     encode_transaction_key,
     encode_transaction_value,
 )
@@ -64,7 +65,17 @@ class TransactionTables:
     either; `unmarked`, what is known of the markers of prepared transactions.
     """
 
-    __slots__ = ("config", "counters", "ids", "last_epochs", "marker_writer", "producer_ids", "topics", "unmarked")
+    __slots__ = (
+        "config",
+        "counters",
+        "ids",
+        "last_epochs",
+        "marker_writer",
+        "producer_ids",
+        "status_counts",
+        "topics",
+        "unmarked",
+    )
 
     def __init__(
         self, config: TransactionConfig, partition: int, topics: MarkedTopics, marker_writer: MarkerWriter
@@ -72,11 +83,21 @@ class TransactionTables:
         self.config = config
         self.topics = topics
         self.marker_writer = marker_writer
-        self.ids: dict[str, Stored] = {}
+        self.ids: dict[str, Stored] = {}  # changes in `store` only
+        self.status_counts = dict.fromkeys(TransactionStatus, 0)
         self.producer_ids = ProducerIds(partition)
         self.last_epochs: dict[str, int] = {}
         self.unmarked: dict[str, Unmarked] = {}
         self.counters = Counters()
+
+    def store(self, transactional_id: str, stored: Stored | None) -> None:
+        """None: the id is forgotten."""
+        before = self.ids.pop(transactional_id, None)
+        if before is not None:
+            self.status_counts[before[1].status] -= 1
+        if stored is not None:
+            self.ids[transactional_id] = stored
+            self.status_counts[stored[1].status] += 1
 
     def value(self, transactional_id: str) -> TransactionLogValue | None:
         stored = self.ids.get(transactional_id)

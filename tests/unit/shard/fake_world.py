@@ -97,6 +97,10 @@ class FakeMachine:
     def event_counts(self) -> dict[str, int]:
         return {"writes": len(self.state)}
 
+    @property
+    def gauges(self) -> dict[tuple[str, str], int]:
+        return {}
+
     def on_event(self, event: Any, now_ms: int) -> Result:
         """Removes `event`, a text, if the state has it."""
         return Result(records=[(b"k", None, f"-{text}") for text in self.state if text == event])

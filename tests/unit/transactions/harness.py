@@ -6,6 +6,7 @@ records, must have the same durable state, and so must one that restores a snaps
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from muster_coordinator.requests import transactions as m
 from muster_coordinator.state_machine import Record, Result, SetTimer, TimerKey
 from muster_coordinator.transactions.config import TransactionConfig
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
-from muster_coordinator.transactions.states import PREPARED
+from muster_coordinator.transactions.states import PREPARED, STATE_NAMES
 from muster_coordinator.transactions.tables import transaction_record, transaction_timer
 
 START_MS = 1_700_000_000_000
@@ -168,6 +169,12 @@ class Harness:
         durable = self.coordinator.durable_state()
         assert durable == self.follower.durable_state()
         assert durable == self.restored().durable_state()
+        counted = Counter(STATE_NAMES[value.status] for _, value in durable.ids.values())
+        for coordinator in (self.coordinator, self.follower, self.restored()):
+            by_state = {
+                state: n for (name, state), n in coordinator.gauges.items() if name == "transactional_ids" and n
+            }
+            assert by_state == counted
         for transactional_id, (_, value) in durable.ids.items():
             if ("start", "") in self.timers:
                 break

@@ -67,12 +67,16 @@ def test_partition_without_a_marker_is_asked_again(code: ErrorCode) -> None:
     written(harness, 2)
     written(harness, 4, code=code)
     assert harness.coordinator.event_counts["transaction_markers_refused"] == 1
+    assert harness.coordinator.gauges["transaction_markers_missing", ""] == 1
     harness.advance(RETRY_MS - 1)
     assert len(harness.writer.asked) == 1
     harness.advance(1)
     assert [asked.topics for asked in harness.writer.asked] == [((OFFSETS, (2, 4)),), ((OFFSETS, (4,)),)]
+    assert harness.coordinator.gauges["transactional_ids", "PrepareCommit"] == 1
     written(harness, 4)
     assert harness.status() is S.COMPLETE_COMMIT
+    gauges = {name: count for name, count in harness.coordinator.gauges.items() if count}
+    assert gauges == {("transactional_ids", "CompleteCommit"): 1}
     harness.advance(10 * RETRY_MS)
     assert len(harness.writer.asked) == 2
 
