@@ -30,6 +30,7 @@ def test_demo_shows_nothing_lost_under_a_higher_epoch_and_leaves_nothing_behind(
     output, _ = demo.communicate(timeout=90)
     assert demo.returncode == 0, output
     assert re.search(r"leads offsets partition \d+ in epoch \d+ \(before: \d+\)", output)
+    assert "committed offsets are those of the committed transactions" in output
     assert "every offset that was acknowledged before the kill is still there" in output
     assert re.search(r"The coordinator was away for [1-9]\d* ms", output)
     assert list(tmp_path.iterdir()) == []

@@ -6,12 +6,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 
 from muster_cli.demo.cluster import DemoCluster
 from muster_cli.demo.consumers import GroupConsumer, committed_offsets
 from muster_cli.demo.meter import Meter
 from muster_cli.demo.screen import DemoFailure, Screen
+from muster_cli.demo.transactions import TransactionalApplication
 from muster_cli.local.report import PartitionLine
 from muster_coordinator.records.partitioner import partition_for
 
@@ -21,6 +23,7 @@ OFFSETS_PARTITIONS = 50
 TOPIC = "orders"
 TOPIC_PARTITIONS = 6
 GROUP = "billing"
+TRANSACTIONAL_GROUP = "settlement"
 # Kafka waits 3 s for more members before the first generation of a new group, which is long for a demo.
 REBALANCE_DELAY_MS = 500
 STEP_TIMEOUT_S = 20.0
@@ -55,7 +58,7 @@ class _Demo:
         self._cluster = self._start_cluster()
 
     def play(self) -> None:
-        for step in (self._wait_ready, self._join, self._resume, self._kill_the_leader):
+        for step in (self._wait_ready, self._join, self._resume, self._commit_in_transactions, self._kill_the_leader):
             step()
             self._interrupts.check()
         for member in self._members:
@@ -158,6 +161,29 @@ class _Demo:
         self._screen.good(f"{newcomer.name} resumed {shown}")
 
     # 4
+
+    def _commit_in_transactions(self) -> None:
+        self._screen.step(
+            f"An application of group '{TRANSACTIONAL_GROUP}' commits what it has consumed in transactions"
+        )
+        application = self._screen.during(
+            "the application asks for its producer id",
+            lambda: TransactionalApplication(self._bootstrap, TRANSACTIONAL_GROUP, TOPIC, STEP_TIMEOUT_S),
+            STEP_TIMEOUT_S,
+        )
+        self._cleanup.callback(application.close)
+        first, second = {0: 100, 1: 200}, {0: 150, 1: 250}
+        rows = []
+        for offsets, commit, expected in ((first, True, first), (second, False, first), (second, True, second)):
+            transaction = partial(application.transaction, offsets, commit=commit)
+            self._screen.during("a transaction", transaction, STEP_TIMEOUT_S)
+            found = self._committed(TRANSACTIONAL_GROUP)
+            self._require(found == expected, f"{found} is committed after a transaction, instead of {expected}")
+            rows.append((_shown(offsets), "committed" if commit else "aborted", _shown(found)))
+        self._screen.table(("offsets in the transaction", "ended", "committed offsets after it"), rows)
+        self._screen.good("committed offsets are those of the committed transactions")
+
+    # 5
 
     def _kill_the_leader(self) -> None:
         partition = partition_for(GROUP, OFFSETS_PARTITIONS)
@@ -274,10 +300,10 @@ class _Demo:
     def _line(self, partition: int) -> PartitionLine:
         return self._cluster.report().partitions[partition]
 
-    def _committed(self) -> dict[int, int]:
+    def _committed(self, group: str = GROUP) -> dict[int, int]:
         return self._screen.during(
             "asking for the committed offsets",
-            lambda: committed_offsets(self._bootstrap, GROUP, TOPIC, TOPIC_PARTITIONS, STEP_TIMEOUT_S),
+            lambda: committed_offsets(self._bootstrap, group, TOPIC, TOPIC_PARTITIONS, STEP_TIMEOUT_S),
             STEP_TIMEOUT_S,
         )
 
@@ -286,6 +312,10 @@ class _Demo:
 
     def _assignment(self) -> str:
         return ", ".join(f"{member.name} has {len(member.assigned)}" for member in self._members)
+
+
+def _shown(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"{TOPIC}-{partition}: {offset}" for partition, offset in sorted(offsets.items()))
 
 
 def _progress(member: GroupConsumer, start: Mapping[int, int], partition: int) -> int:
