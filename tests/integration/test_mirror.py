@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import os
+import random
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +16,12 @@ import pytest
 import pytest_asyncio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.support.kafka import KafkaClient
+from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
-from tests.support.mirrored import groups_of, listed, until
-from tests.support.pod import SoloPod
+from tests.support.local_cluster import LocalCluster, wait_until
+from tests.support.mirrored import POLL_S, groups_of, listed, until
+from tests.support.pod import SoloPod, free_ports
+from tests.support.slow_fetches import SlowFetches
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.podapi.mirror import MirrorAnswer
@@ -138,3 +144,244 @@ async def test_groups_members_transactions_and_tombstones_are_those_of_kafka(
         assert await commit(pod.kafka_port, "simple-5", 99) == ErrorCode.NOT_COORDINATOR
         assert await commit(pod.kafka_port, "new", 1) == ErrorCode.NOT_COORDINATOR
         await assert_mirrored(broker, pod)
+
+
+async def test_what_kafka_expires_is_expired_and_nothing_else(broker: KafkaBroker, tmp_path: Path) -> None:
+    """An offset whose commit says how long it is to be kept (OffsetCommit up to version 4)."""
+    async with mirroring(tmp_path, broker) as pod:
+        assert await commit(broker.port, "long", 1) == 0
+        await commit_for(broker.port, "short", datetime.timedelta(seconds=1))
+        assert {name for name, _ in await listed(broker.port) or ()} == {"long", "short"}
+
+        async def expired() -> bool:
+            return {name for name, _ in await listed(broker.port) or ()} == {"long"}
+
+        await until(expired, "the group's end at Kafka")
+        await assert_mirrored(broker, pod)
+
+
+async def commit_for(port: int, group: str, retention: datetime.timedelta) -> None:
+    m = schema("offset_commit", 3)
+    partition = m.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    client = await KafkaClient.connect(port)
+    try:
+        answer = await client.call(
+            m.OffsetCommitRequest(
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                retention_time=retention,
+                topics=(m.OffsetCommitRequestTopic(name="t", partitions=(partition,)),),
+            )
+        )
+    finally:
+        await client.close()
+    assert int(answer.topics[0].partitions[0].error_code) == 0
+
+
+class Transactions:
+    """A transactional producer of Kafka's that commits offsets of a group that Muster serves."""
+
+    def __init__(self, kafka: KafkaClient, muster: KafkaClient, group: str) -> None:
+        self.kafka, self.muster, self.group = kafka, muster, group
+        self.producer: dict[str, Any] = {}
+
+    async def begin(self) -> None:
+        m = schema("init_producer_id", 4)
+        request = m.InitProducerIdRequest(
+            transactional_id="tx",
+            transaction_timeout=datetime.timedelta(minutes=1),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        answer = await until(lambda: self._without_error(self.kafka, request), "a producer id")
+        self.producer = {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+
+    async def _without_error(self, client: KafkaClient, request: Any) -> Any:
+        answer = await client.call(request)
+        return None if answer.error_code else answer
+
+    async def run(self, offset: int, *, commit: bool) -> None:
+        """One transaction, each step as soon as the one before lets it."""
+        add, end = schema("add_offsets_to_txn", 3), schema("end_txn", 3)
+        adding = add.AddOffsetsToTxnRequest(transactional_id="tx", group_id=self.group, **self.producer)
+        while answer := int((await self.kafka.call(adding)).error_code):
+            assert answer == ErrorCode.CONCURRENT_TRANSACTIONS
+        await self.commit_offset(offset)
+        ending = end.EndTxnRequest(transactional_id="tx", committed=commit, **self.producer)
+        assert int((await self.kafka.call(ending)).error_code) == 0
+
+    async def commit_offset(self, offset: int) -> None:
+        m = schema("txn_offset_commit", 3)
+        partition = m.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=None
+        )
+        request = m.TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=self.group,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=(m.TxnOffsetCommitRequestTopic(name="t", partitions=(partition,)),),
+            **self.producer,
+        )
+        answer = await self.muster.call(request)
+        assert int(answer.topics[0].partitions[0].error_code) == 0
+
+    async def stable_offset(self) -> int:
+        m = schema("offset_fetch", 7)
+        request = m.OffsetFetchRequest(
+            group_id=self.group,
+            topics=(m.OffsetFetchRequestTopic(name="t", partition_indexes=(0,)),),
+            require_stable=True,
+        )
+        while True:
+            found = (await self.muster.call(request)).topics[0].partitions[0]
+            if int(found.error_code) != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                assert int(found.error_code) == 0
+                return int(found.committed_offset)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.3])
+async def test_markers_of_kafka_end_transactions_of_a_group_at_muster(tmp_path: Path, delay_s: float) -> None:
+    """Transactions one after the other, as fast as Kafka lets them, also with a mirror that is late: without the
+    barrier a late marker would end the transaction after its own."""
+    (port,) = free_ports(1)
+    settings = KAFKA | {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    async with (
+        SlowFetches(port, delay_s) as way,
+        KafkaBroker(tmp_path / "upstream", settings, TOPICS) as broker,
+    ):
+        way.broker_port = broker.port
+        async with mirroring(tmp_path, broker, "muster.upstream.served.groups=muster-") as pod:
+            await until(lambda: caught_up(pod), "the mirror at the end")
+            transactions = Transactions(await KafkaClient.connect(broker.port), await pod.client(), "muster-billing")
+            await transactions.begin()
+            choice = random.Random(7)
+            expected = -1
+            for offset in range(1, 16 if delay_s else 100):
+                commit = choice.random() < 0.7
+                await transactions.run(offset, commit=commit)
+                expected = offset if commit else expected
+                if choice.random() < 0.3:
+                    assert await transactions.stable_offset() == expected
+            assert await transactions.stable_offset() == expected
+            assert "muster-billing" not in {name for name, _ in await listed(broker.port) or ()}
+            await transactions.kafka.close()
+            await transactions.muster.close()
+
+
+async def test_another_cluster_at_the_address_takes_the_place_of_the_one_before(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    for number in range(30):
+        assert await commit(broker.port, f"before-{number}", number) == 0
+    async with mirroring(tmp_path, broker) as pod:
+        await assert_mirrored(broker, pod)
+        broker.kill()
+        names = {f"before-{number}" for number in range(30)}
+        known = await groups_of(pod.kafka_port, names)
+        assert all(code == 0 for _, (code, _) in known.values()), "the mirror answers without the upstream"
+        other = KafkaBroker(tmp_path / "another", KAFKA, TOPICS)
+        other.port = broker.port
+        async with other:
+            assert await commit(other.port, "after", 3) == 0
+            await until(lambda: caught_up(pod), "the mirror at the end")
+            assert not names & await assert_mirrored(other, pod)
+            assert all(each.read_again == 1 for each in (await status(pod)).partitions)
+
+
+async def test_a_broker_that_is_started_again_is_followed_from_where_it_was(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    async with mirroring(tmp_path, broker) as pod:
+        assert await commit(broker.port, "before", 1) == 0
+        await assert_mirrored(broker, pod)
+        await broker.stop()
+        await until(lambda: has_problems(pod), "a problem that is said")
+        await broker.start()
+        assert await commit(broker.port, "after", 2) == 0
+        await assert_mirrored(broker, pod)
+        answer = await status(pod)
+        assert not answer.problem
+        assert all(not each.problem and not each.read_again for each in answer.partitions)
+        records = sum(each.records for each in answer.partitions)
+        assert records == await pod.metric("muster_mirror_records_taken_in_total")
+
+
+async def has_problems(pod: SoloPod) -> bool:
+    answer = await status(pod)
+    return bool(answer.problem) and all(each.problem for each in answer.partitions)
+
+
+async def test_an_upstream_with_another_number_of_partitions_is_not_followed(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = [f"muster.upstream.bootstrap=127.0.0.1:{broker.port}"]
+    async with SoloPod(tmp_path / "data", PARTITIONS + 1, TOPICS, settings) as pod:
+
+        async def says_so() -> bool:
+            return (
+                f"{PARTITIONS} partitions of __consumer_offsets, and this cluster {PARTITIONS + 1}"
+                in (await status(pod)).problem
+            )
+
+        await until(says_so, "a problem that is said")
+        assert all(each.position < 0 for each in (await status(pod)).partitions)
+
+
+class Committer:
+    """Commits at Kafka, one group after the other, until it is stopped."""
+
+    def __init__(self, port: int, groups: int) -> None:
+        self.count = 0
+        self._port, self._groups = port, groups
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        client = await KafkaClient.connect(self._port)
+        while True:
+            assert await client.commit(f"g-{self.count % self._groups}", self.count) == 0
+            self.count += 1
+
+    async def some(self, count: int) -> None:
+        """Wait until so many more are there."""
+        wanted = self.count + count
+        while self.count < wanted:
+            assert not self._task.done(), self._task
+            await asyncio.sleep(POLL_S)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+async def test_leaders_that_are_killed_lose_no_position(broker: KafkaBroker, tmp_path: Path) -> None:
+    """Three pods are killed one after the other, while commits go on at Kafka."""
+    options = ["--partitions", str(PARTITIONS), "--transaction-partitions", "0", "--any-topic"]
+    options += ["--config", f"muster.upstream.bootstrap=127.0.0.1:{broker.port}"]
+    with LocalCluster(tmp_path / "muster", *options) as cluster:
+        bootstrap = await asyncio.to_thread(cluster.wait_ready)
+        ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
+        committer = Committer(broker.port, 40)
+        for turn in range(3):
+            await committer.some(100)
+            os.kill(cluster.run_record()["pods"][turn]["pid"], signal.SIGKILL)
+            await committer.some(100)
+            await asyncio.to_thread(wait_until, lambda: len(led(cluster)) == PARTITIONS, "leaders")
+        committer.stop()
+        names = {name for name, _ in await listed(broker.port) or ()}
+        assert len(names) == 40
+        expected = await groups_of(broker.port, names)
+
+        async def same() -> bool:
+            found: dict[str, Any] = {}
+            for port in ports:
+                answers = await groups_of(port, names)
+                found |= {name: answer for name, answer in answers.items() if answer[0][0] == 0}
+            return found == expected
+
+        await until(same, "equal groups")
+
+
+def led(cluster: LocalCluster) -> list[Any]:
+    return [each for each in cluster.status()["partitions"] if each["leader"] is not None]

@@ -164,7 +164,8 @@ async def _start(
     api.router.add_routes(fence_routes(fencing, pod.tokens))
 
     def handlers(listener: str) -> Mapping[type, Handler]:
-        return handler_table(view, manager.shards, manager.submit_early, connections, listener)
+        barrier = mirror.barrier if mirror is not None else None
+        return handler_table(view, manager.shards, manager.submit_early, connections, listener, barrier)
 
     pods = PodCallers(settings.listener, clock, handlers(""))
     stack.callback(pods.stop)
@@ -194,8 +195,8 @@ def _mirror(
     upstream = settings.upstream
     if not upstream.upstream_bootstrap:
         return None
-    answer_timeout_s = 2 * settings.shard.offsets_commit_timeout_ms / 1000
-    mirror = Mirror(upstream, answer_timeout_s, manager.shards, lambda: view.offsets_partitions, clock)
+    commit_timeout_s = settings.shard.offsets_commit_timeout_ms / 1000
+    mirror = Mirror(upstream, commit_timeout_s, manager.shards, lambda: view.offsets_partitions, clock)
     stack.callback(mirror.stop)
     mirror.start()
     return mirror

@@ -59,7 +59,7 @@ class Pod:
         self.shards = {0: self.groups.shard, NUMBER: self.transactions.shard}
         group_handlers = GroupHandlers(self.view, self.shards, refuse_early)
         transaction_handlers = TransactionHandlers(self.view, self.shards, refuse_early)
-        self.handlers = TxnOffsetHandlers(self.view, self.shards, group_handlers, transaction_handlers, NO_PODS)
+        self.handlers = TxnOffsetHandlers(self.view, self.shards, group_handlers, transaction_handlers, NO_PODS, None)
         for world in (self.groups, self.transactions):
             world.activate()
             self.turn(world)

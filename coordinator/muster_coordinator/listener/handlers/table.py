@@ -11,7 +11,7 @@ from muster_coordinator.listener.handlers.routes import SubmitEarly
 from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
 from muster_coordinator.listener.handlers.topics import TopicHandlers
 from muster_coordinator.listener.handlers.transactions import TransactionHandlers
-from muster_coordinator.listener.handlers.txn_offsets import TxnOffsetHandlers
+from muster_coordinator.listener.handlers.txn_offsets import Barrier, TxnOffsetHandlers
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
@@ -27,13 +27,14 @@ def handler_table(
     submit_early: SubmitEarly,
     connections: PodConnections,
     listener: str = "",
+    barrier: Barrier | None = None,
 ) -> dict[type, Handler]:
     """Request type -> handler, for a listener. Every served API decodes to a type in here, which a test checks."""
     cluster = ClusterHandlers(view, listener)
     topics = TopicHandlers(view)
     groups = GroupHandlers(view, shards, submit_early)
     transactions = TransactionHandlers(view, shards, submit_early)
-    txn_offsets = TxnOffsetHandlers(view, shards, groups, transactions, connections)
+    txn_offsets = TxnOffsetHandlers(view, shards, groups, transactions, connections, barrier)
     by_id = TopicIdHandlers(view, groups.route)
     return {
         w.ApiVersionsRequest: cluster.api_versions,

@@ -9,8 +9,9 @@ Source: CoordinatorPartitionWriter#maybeStartTransactionVerification, AddPartiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -44,6 +45,15 @@ _NO_NEWS = frozenset(
 )
 
 
+class Barrier(Protocol):
+    """Of a cluster whose markers come from an upstream: `pod.mirroring.barrier`."""
+
+    def after_markers(self, partition: int, go_on: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
+        """Call `go_on` when all markers are here that were written before now, or `refuse`. `partition`: the number
+        that clients know."""
+        ...
+
+
 class TxnOffsetHandlers:
     def __init__(
         self,
@@ -52,7 +62,10 @@ class TxnOffsetHandlers:
         groups: GroupHandlers,
         transactions: TransactionHandlers,
         connections: PodConnections,
+        barrier: Barrier | None,
     ) -> None:
+        """`barrier`: where Kafka writes the markers; None: where they come to the pod that leads."""
+        self._barrier = barrier
         self._view = view
         self._shards = shards
         self._groups = groups
@@ -62,6 +75,9 @@ class TxnOffsetHandlers:
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, answer: Answer) -> None:
         """Without transaction partitions the cluster has no coordinator to ask: one elsewhere writes the markers."""
         place = self._view.partition_of_group(request.group_id)
+        if self._barrier is not None and place is not None and self._view.own_index(place[1]) in self._shards:
+            self._barrier.after_markers(place[1], partial(self._groups.route, request, answer), answer.refuse)
+            return
         if place is None or not request.group_id or not self._view.transaction_partitions:
             self._groups.route(request, answer)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -38,8 +39,15 @@ class Followed:
     """`partition`: the number that Kafka knows. `busy`: while the shard has not answered yet."""
 
     def __init__(
-        self, partition: int, shard: Shard, machine: MirrorCoordinator, clock: Clock, settings: UpstreamSettings
+        self,
+        partition: int,
+        shard: Shard,
+        machine: MirrorCoordinator,
+        clock: Clock,
+        settings: UpstreamSettings,
+        advanced: Callable[[int], None],
     ) -> None:
+        """`advanced` is called with the partition when more of it was read, and is committed."""
         self.partition = partition
         self.shard = shard
         self.epoch = shard.epoch
@@ -50,6 +58,7 @@ class Followed:
         self._machine = machine
         self._clock = clock
         self._settings = settings
+        self._advanced = advanced
         self._at_end_ms = -1
         self._asked_epoch = -1
         self._rests_until_ms = 0
@@ -58,6 +67,11 @@ class Followed:
     @property
     def position(self) -> MirrorPosition:
         return self._machine.position
+
+    @property
+    def certain_offset(self) -> int:
+        """What was read up to here is what the topic has; -1: nothing is certain."""
+        return -1 if self._machine.has_strays else self.position.offset
 
     @property
     def is_ready(self) -> bool:
@@ -159,6 +173,7 @@ class Followed:
             self.problem = ""
             if self.position.offset >= self.high_watermark:
                 self._at_end_ms = self._clock.wall_ms()
+            self._advanced(self.partition)
         self._done()
 
     def refuse(self, code: ErrorCode) -> None:

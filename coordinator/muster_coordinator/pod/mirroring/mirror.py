@@ -15,6 +15,7 @@ import structlog
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.pod.mirroring.barrier import Barrier
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
@@ -33,6 +34,7 @@ PARTITION_BYTES = 128 << 10
 """Of one answer, for each partition: a few milliseconds of work for the event loop."""
 FETCH_BYTES = 512 << 10
 _EARLIEST = -2
+_LATEST = -1
 _READ_UNCOMMITTED = 0
 _CONSUMER = -1
 
@@ -43,14 +45,15 @@ class Mirror:
     def __init__(
         self,
         settings: UpstreamSettings,
-        answer_timeout_s: float,
+        commit_timeout_s: float,
         shards: Mapping[int, Shard],
         partitions: Callable[[], range],
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._pace_s = settings.upstream_fetch_wait_ms / 1000
-        self._upstream = UpstreamCluster(parse_addresses(settings.upstream_bootstrap), answer_timeout_s)
+        self._upstream = UpstreamCluster(parse_addresses(settings.upstream_bootstrap), 2 * commit_timeout_s)
+        self.barrier = Barrier(self._end_of, self._position_of, commit_timeout_s)
         self._shards = shards
         self._partitions = partitions
         self._clock = clock
@@ -67,11 +70,34 @@ class Mirror:
         for task in (self._looking, *self._tasks.values()):
             if task is not None:
                 task.cancel()
+        self.barrier.stop()
         self._upstream.close()
 
     def status(self) -> MirrorAnswer:
         partitions = tuple(followed.status() for _, followed in sorted(self._current().items()))
         return MirrorAnswer(self._settings.upstream_bootstrap, self._why_none(), partitions)
+
+    async def _end_of(self, partition: int) -> int:
+        """Raises UpstreamError."""
+        topic = self._upstream.topic
+        leader, epoch = topic.leaders.get(partition, (-1, -1)) if topic is not None else (-1, -1)
+        connection = self._upstream.for_questions(leader)
+        if connection is None:
+            raise UpstreamError("the upstream partition has no leader")
+        try:
+            found = await list_offsets(connection, ((partition, epoch, _LATEST),))
+        except UpstreamError:
+            self._look_again.set()
+            raise
+        code, offset = found.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+        if code or offset < 0:
+            self._look_again.set()
+            raise UpstreamError(f"the broker does not say where the partition ends: error code {code}")
+        return offset
+
+    def _position_of(self, partition: int) -> int:
+        followed = self._current().get(partition)
+        return -1 if followed is None else followed.certain_offset
 
     # -- who leads what ------------------------------------------------------------------------------------------------
 
@@ -133,7 +159,7 @@ class Mirror:
             if before is not None and before.shard is shard and before.epoch == shard.epoch:
                 led[index] = before
             else:
-                led[index] = Followed(index, shard, machine, self._clock, self._settings)
+                led[index] = Followed(index, shard, machine, self._clock, self._settings, self.barrier.advanced)
         self._followed = led
         return led
 
@@ -144,6 +170,7 @@ class Mirror:
         while True:
             connection, topic = self._upstream.connection(node_id), self._upstream.topic
             ready = self._ready(node_id, topic) if connection is not None and topic is not None else []
+            self.barrier.expire()
             if connection is None or topic is None or not ready:
                 await asyncio.sleep(self._pace_s)
                 continue

@@ -21,8 +21,8 @@ class Topic:
 
 
 class UpstreamCluster:
-    """`topic`: as it was when `look` last succeeded; None before. One connection to each broker, and one to whichever
-    address answers for Metadata."""
+    """`topic`: as it was when `look` last succeeded; None before. Two connections to each broker, as Fetch holds one
+    back, and one to whichever address answers for Metadata."""
 
     def __init__(self, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
         """`timeout_s`: longest wait for an answer."""
@@ -31,6 +31,7 @@ class UpstreamCluster:
         self.topic: Topic | None = None
         self._brokers: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], UpstreamConnection] = {}
+        self._for_questions: dict[tuple[str, int], UpstreamConnection] = {}
         self._asked: UpstreamConnection | None = None
 
     async def look(self) -> None:
@@ -65,8 +66,9 @@ class UpstreamCluster:
     def _take(self, answer: MetadataResponse) -> None:
         """Raises UpstreamError."""
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        for address in set(self._connections) - set(self._brokers.values()):
-            self._connections.pop(address).close()
+        for connections in (self._connections, self._for_questions):
+            for address in set(connections) - set(self._brokers.values()):
+                connections.pop(address).close()
         topic = next((each for each in answer.topics if each.name == OFFSETS.name), None)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
         if topic is None or code:
@@ -80,15 +82,25 @@ class UpstreamCluster:
         return tuple(self._brokers)
 
     def connection(self, node_id: int) -> UpstreamConnection | None:
-        """To this broker; None: there is none of that id."""
+        """For Fetch, which may be held back; None: there is no broker of that id."""
+        return self._connection(node_id, self._connections)
+
+    def for_questions(self, node_id: int) -> UpstreamConnection | None:
+        """For what is answered at once; None: there is no broker of that id."""
+        return self._connection(node_id, self._for_questions)
+
+    def _connection(
+        self, node_id: int, connections: dict[tuple[str, int], UpstreamConnection]
+    ) -> UpstreamConnection | None:
         address = self._brokers.get(node_id)
         if address is None:
             return None
-        connection = self._connections.get(address)
+        connection = connections.get(address)
         if connection is None:
-            connection = self._connections[address] = UpstreamConnection(*address, self._timeout_s)
+            connection = connections[address] = UpstreamConnection(*address, self._timeout_s)
         return connection
 
     def close(self) -> None:
-        for connection in (*self._connections.values(), *((self._asked,) if self._asked is not None else ())):
+        asked = (self._asked,) if self._asked is not None else ()
+        for connection in (*self._connections.values(), *self._for_questions.values(), *asked):
             connection.close()
