@@ -178,5 +178,6 @@ class StateMachine(Protocol):
         ...
 
     def on_event(self, event: object, now_ms: int) -> Result:
-        """Something has happened in the pod that clients did not ask for, such as `requests.groups.TopicsDeleted`."""
+        """Something has happened in the pod that clients did not ask for, such as `requests.groups.TopicsDeleted`.
+        Every state machine of the pod is told; NOTHING if it is not about this one."""
         ...

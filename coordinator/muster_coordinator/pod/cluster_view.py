@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS, TRANSACTIONS
 from muster_coordinator.podapi.image import Broker, MetadataImage
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.records.structs import NO_TOPIC_ID
@@ -169,7 +169,8 @@ class ClusterView:
 
     def partitions_of(self, internal_topic: str) -> range:
         """Our numbers of the partitions of an internal topic; empty while they are not known, or if there are none."""
-        return self.offsets_partitions if internal_topic == OFFSETS.name else self.transaction_partitions
+        numbers = {OFFSETS.name: self.offsets_partitions, TRANSACTIONS.name: self.transaction_partitions}
+        return numbers[internal_topic]
 
     @property
     def current_partitions(self) -> tuple[int, ...]:

@@ -61,9 +61,8 @@ class Images:
         self._last_image.keep(image)
         self._give_up_replaced(image)
         if self._delete_offsets and self._view.lacks_any_of(topics):
-            for number, shard in self._manager.shards.items():
-                if number in OFFSETS.numbers:  # groups commit offsets
-                    shard.notify(TopicsDeleted(self._view.has, topic_id))
+            for shard in self._manager.shards.values():
+                shard.notify(TopicsDeleted(self._view.has, topic_id))
         return True
 
     def remember(self, image: MetadataImage) -> None:

@@ -20,7 +20,17 @@ from muster_coordinator.records.transaction_log import (
     decode_transaction_record,
 )
 from muster_coordinator.requests import transactions as m
-from muster_coordinator.state_machine import CancelTimer, Decoder, Operation, Record, Result, SetTimer, TimerKey, Token
+from muster_coordinator.state_machine import (
+    NOTHING,
+    CancelTimer,
+    Decoder,
+    Operation,
+    Record,
+    Result,
+    SetTimer,
+    TimerKey,
+    Token,
+)
 from muster_coordinator.transactions.add_partitions import add_offsets, add_partitions
 from muster_coordinator.transactions.admission import refuse
 from muster_coordinator.transactions.config import TransactionConfig
@@ -189,9 +199,8 @@ class TransactionCoordinator:
         return Result(records, timers=(SetTimer(EXPIRE_TIMER, delay_ms),))
 
     def on_event(self, event: object, now_ms: int) -> Result:
-        """`MarkersWritten`."""
-        assert isinstance(event, m.MarkersWritten), event
-        return on_markers_written(self._state, event, now_ms)
+        """`MarkersWritten`; what else happens in a pod is not about transactions."""
+        return on_markers_written(self._state, event, now_ms) if isinstance(event, m.MarkersWritten) else NOTHING
 
     @property
     def max_batch_bytes(self) -> int:

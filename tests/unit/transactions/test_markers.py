@@ -8,6 +8,7 @@ from tests.unit.transactions.harness import OFFSETS, START_MS, Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.transaction_log import TransactionStatus
+from muster_coordinator.requests.groups import TopicsDeleted
 from muster_coordinator.requests.transactions import MarkersToWrite, MarkersWritten
 from muster_coordinator.transactions.config import TransactionConfig
 
@@ -165,3 +166,14 @@ def test_request_during_the_start_of_a_leadership_has_its_markers_asked_for_once
     assert [asked.transactional_id for asked in harness.writer.asked] == ["c"]
     harness.advance()
     assert [asked.transactional_id for asked in harness.writer.asked] == ["c"]
+
+
+def test_news_about_something_else_changes_nothing() -> None:
+    """Every shard of a pod is told of topics that were deleted."""
+    harness = Harness()
+    ended(harness, 2)
+    before = harness.coordinator.durable_state()
+    harness.notify(TopicsDeleted(lambda topic, partition: False, lambda topic: bytes(16)))
+    assert harness.coordinator.durable_state() == before
+    written(harness, 2)
+    assert harness.status() is S.COMPLETE_COMMIT
