@@ -169,8 +169,7 @@ class ClientConnection(asyncio.Protocol):
             self._ask_broker(Slot(head), frame)
         elif not all(here):  # no client does that: FindCoordinator names another node for each kind
             self._answer_now(head, refused(head, frame, ErrorCode.NOT_COORDINATOR))
-        elif head.rule.key == apis.TXN_OFFSET_COMMIT:
-            # Kafka writes the end of the transaction to its own log, which nothing follows for Muster yet.
+        elif head.rule.key == apis.TXN_OFFSET_COMMIT and not self._shared.settings.transactions:
             self._answer_now(head, refused(head, frame, ErrorCode.UNSUPPORTED_VERSION))
         elif head.rule.key == apis.CONSUMER_GROUP_DESCRIBE:
             self._answer_now(head, refused(head, frame, ErrorCode.GROUP_ID_NOT_FOUND))
@@ -194,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
             self._answer_now(head, self._versions(head, announced))
 
     def _list_groups(self, head: RequestHead, frame: bytes) -> None:
-        if self._role.kind is Kind.POD:
+        if self._role.kind is Kind.POD:  # a pod that mirrors Kafka shows Kafka's groups, too
             self._ask_muster(head, frame, "", self._role.number)
         elif self._shared.routes:
             self._ask_broker(Slot(head, self._show_listed), frame)
@@ -249,10 +248,16 @@ class ClientConnection(asyncio.Protocol):
                 self._shared.nodes.pod,
                 settings.park_ms / 1000,
                 settings.max_read_bytes,
-                answered=self._answered,
+                answered=self._answered_by_muster,
                 broken=lambda error: self._fail("muster_failed", error),
             )
         self._lane.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
+
+    def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
+        if slot.head.rule.treatment is Treatment.LIST_GROUPS:
+            served_here = self._shared.routes.served_here
+            answer = listed_groups_without(slot.head.version, answer, lambda group: not served_here(group))
+        self._answered(slot, framed(answer))
 
     def _later(self, slot: Slot, answer: Coroutine[object, object, bytes]) -> None:
         async def run() -> None:

@@ -50,7 +50,8 @@ class Sent:
 
 
 class GroupLane:
-    """`answered(slot, answer)` is called for each request in its turn, `broken` when one cannot be answered.
+    """`answered(slot, answer)` is called for each request in its turn, with the answer without its length; it may raise
+    UpstreamError. `broken` is called when one cannot be answered.
 
     A request to a leader that is known and connected takes no task; whatever else happens to it, one does.
     """
@@ -128,7 +129,11 @@ class GroupLane:
 
     def _finish(self, request: Request, answer: bytes) -> None:
         self._current = None
-        self._answered(request.slot, framed(answer))
+        try:
+            self._answered(request.slot, answer)
+        except UpstreamError as error:
+            self._broken(error)
+            return
         if self._current is None:
             self._next()
 

@@ -170,6 +170,7 @@ _ERROR_OF: dict[int, Callable[[Reader, int], int]] = {
     apis.SYNC_GROUP: _after_throttle(1),
     apis.DESCRIBE_GROUPS: _of_only_described,
     apis.DELETE_GROUPS: _of_only_deleted,
+    apis.TXN_OFFSET_COMMIT: _of_first_partition(0),
     apis.OFFSET_DELETE: _of_offset_delete,
 }
 

@@ -53,6 +53,11 @@ class GatewaySettings:
     """Prefixes of the ids of groups that Muster serves, separated by commas; `*`: all groups. Kafka serves the
     others."""
 
+    transactions: int = _number("muster.transactions", 0, 0, 1)
+    """1: producers may commit offsets of groups at Muster in transactions. Only where Muster mirrors this Kafka cluster
+    (its `muster.upstream.bootstrap`): Kafka writes the end of each transaction to its own log, and without a mirror
+    these offsets would be pending for ever. 0: such commits are answered UNSUPPORTED_VERSION."""
+
     listen_host: str = _text("listen.host", "0.0.0.0")
     """The address of this machine on which the gateway listens."""
 

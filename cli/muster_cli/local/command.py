@@ -117,7 +117,7 @@ def up(
     it finds groups and offsets again, and the numbers of pods and partitions as well when they are not given.
     """
     from muster_cli.local.declare import UpOptions
-    from muster_cli.local.options import parse_settings, parse_topics, sasl_settings
+    from muster_cli.local.options import mirror_settings, parse_settings, parse_topics, sasl_settings
     from muster_cli.local.up import run_local_up
 
     options = UpOptions(
@@ -128,7 +128,9 @@ def up(
         base_port=base_port,
         topics=parse_topics(topics),
         any_topic=any_topic or upstream is not None,
-        settings=parse_settings([*sasl_settings(users_file), *settings]),
+        settings=parse_settings(
+            [*sasl_settings(users_file), *mirror_settings(upstream, muster_groups), *settings],
+        ),
         tls=tls,
         front=_front(upstream, muster_groups, gateway_port),
     )
@@ -141,8 +143,9 @@ def _front(upstream: str | None, groups: str | None, port: int) -> FrontOptions 
             raise CliUsageError("--muster-groups needs --upstream")
         return None
     from muster_cli.local.front import FrontOptions
+    from muster_cli.local.options import ALL_GROUPS
 
-    return FrontOptions(upstream, groups if groups is not None else "*", port)
+    return FrontOptions(upstream, groups or ALL_GROUPS, port)
 
 
 @local.command()

@@ -12,6 +12,7 @@ from muster_coordinator.security.scram import HASHES
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MAX_TOPIC_PARTITIONS = 100_000
+ALL_GROUPS = "*"
 
 
 def parse_topics(values: Iterable[str]) -> dict[str, int]:
@@ -39,6 +40,13 @@ def sasl_settings(users_file: Path | None) -> list[str]:
     if users_file is None:
         return []
     return [f"sasl.enabled.mechanisms={','.join(HASHES)}", f"muster.users.file={users_file}"]
+
+
+def mirror_settings(upstream: str | None, groups: str | None) -> list[str]:
+    """What `--upstream` stands for at the pods: they mirror the groups that the gateway leaves to Kafka."""
+    if upstream is None:
+        return []
+    return [f"muster.upstream.bootstrap={upstream}", f"muster.upstream.served.groups={groups or ALL_GROUPS}"]
 
 
 def parse_settings(values: Iterable[str]) -> dict[str, str]:

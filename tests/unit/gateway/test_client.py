@@ -277,3 +277,46 @@ async def test_produce_without_an_answer_does_not_wait_for_one() -> None:
         assert await client.receive() == plain(2)[4:]
         assert [key for key, _ in broker.requests] == [apis.PRODUCE, LIST_OFFSETS]
         client.close()
+
+
+def listed(*groups: str) -> bytes:
+    """Answer to ListGroups v0, after its correlation id."""
+    each = [struct.pack(">h", len(group)) + group.encode() + struct.pack(">h", 0) for group in groups]
+    return struct.pack(">hi", 0, len(groups)) + b"".join(each)
+
+
+async def test_each_group_is_listed_by_the_nodes_of_the_coordinator_that_serves_it() -> None:
+    """Kafka may have old groups with a prefix of Muster, and Muster shows those that it mirrors."""
+
+    async def both(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        return plain(correlation_id, listed("m-1", "k-1", "m-2"))
+
+    async with Server(0, both) as broker, Server(1, both) as pod, gateway(broker, pod) as (under_test, port):
+        shown = under_test.nodes.shown_pod(1)
+        for asked, expected in ((port, ("k-1",)), (shown.port, ("m-1", "m-2"))):
+            client = await Client.connect(asked)
+            client.send(apis.LIST_GROUPS, 0, 3)
+            assert await client.receive() == plain(3, listed(*expected))[4:]
+            client.close()
+
+
+@pytest.mark.parametrize(("allowed", "answered"), [("0", 35), ("1", 0)])
+async def test_transactional_commits_go_to_muster_where_that_was_allowed(allowed: str, answered: int) -> None:
+    body = struct.pack(">h1sh3sqhi", 1, b"t", 3, b"m-1", 1, 0, 1)
+    body += struct.pack(">h1siiqh", 1, b"o", 1, 0, 5, -1)
+    answer = struct.pack(">iih1siih", 0, 1, 1, b"o", 1, 0, answered)
+
+    async def commit(key: int, version: int, correlation_id: int, frame: bytes) -> bytes:
+        return plain(correlation_id, answer)
+
+    front = Server(0, echo)
+    async with (
+        front as broker,
+        Server(1, commit) as pod,
+        gateway(broker, pod, muster_transactions=allowed) as (_, port),
+    ):
+        client = await Client.connect(port)
+        client.send(apis.TXN_OFFSET_COMMIT, 0, 3, body)
+        assert await client.receive() == plain(3, answer)[4:]
+        assert len(pod.requests) == int(allowed)
+        client.close()

@@ -68,7 +68,8 @@ def test_an_answer_says_whether_the_group_moved(key: int, version: int, code: Er
     topics = getattr(request, "topics", ()) or ()
     if key == apis.OFFSET_FETCH and version < 2:
         topics = request.groups[0].topics
-    says_it = key not in (apis.OFFSET_COMMIT, apis.OFFSET_FETCH) or (key == apis.OFFSET_FETCH and version >= 2)
+    by_partition = (apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.TXN_OFFSET_COMMIT)
+    says_it = key not in by_partition or (key == apis.OFFSET_FETCH and version >= 2)
     assert moved == (code is not ErrorCode.NONE and one_group and (says_it or any(each[1] for each in topics)))
 
 

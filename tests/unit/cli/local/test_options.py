@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster_cli.errors import CliUsageError
-from muster_cli.local.options import parse_settings, parse_topics
+from muster_cli.local.options import mirror_settings, parse_settings, parse_topics
 
 
 def test_topics_with_partitions_are_read_in_order() -> None:
@@ -37,3 +37,13 @@ def test_unknown_setting_is_refused_with_the_nearest_name() -> None:
 def test_setting_that_no_pod_would_take_is_refused(value: str) -> None:
     with pytest.raises(CliUsageError, match="--config"):
         parse_settings([value])
+
+
+def test_an_upstream_is_mirrored_but_for_the_groups_that_the_gateway_gives_to_muster() -> None:
+    assert mirror_settings(None, "a-") == []
+    settings = parse_settings(mirror_settings("kafka-0:9092,kafka-1:9092", "a-,b-"))
+    assert settings == {
+        "muster.upstream.bootstrap": "kafka-0:9092,kafka-1:9092",
+        "muster.upstream.served.groups": "a-,b-",
+    }
+    assert mirror_settings("kafka-0:9092", None)[1] == "muster.upstream.served.groups=*"
