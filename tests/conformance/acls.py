@@ -19,6 +19,7 @@ SETTINGS = {
     "transaction.partition.verification.enable": "false",  # offsets of transactions that no producer has begun
 }
 ME, NOBODY = "User:ANONYMOUS", "User:nobody"
+SUPER_USERS = "super.users"
 DEADLINE_S = 30.0
 
 
@@ -78,6 +79,26 @@ async def create(port: int) -> None:
         )
         answer = await client.call(m.CreateAclsRequest(creations=creations))
         assert {result.error_code for result in answer.results} == {0}, answer
+    finally:
+        await client.close()
+
+
+async def wait_until_shown(port: int) -> None:
+    """To a super user, to whom nothing else shows them."""
+    client = await KafkaClient.connect(port)
+    everything = schema("describe_acls", 3).DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while sum(len(each.acls) for each in (await client.call(everything)).resources) != len(ACLS):
+                await asyncio.sleep(0.05)
     finally:
         await client.close()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from muster_coordinator.listener.access.table import guarded_table
 from muster_coordinator.listener.connection import peer_host
+from muster_coordinator.listener.handlers.security import SecurityHandlers
 from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import Handler
@@ -72,6 +73,16 @@ class ClientAccess:
         if acls is None:
             return handlers
         return guarded_table(handlers, lambda: acls.value, self._view.name_of)
+
+    def shown(self, settings: CoordinatorSettings) -> SecurityHandlers:
+        """What administrators are told of users and ACLs."""
+        acls, users = self._acls, self._users
+        return SecurityHandlers(
+            (lambda: acls.value.acls) if acls is not None else None,
+            (lambda: users.value) if users is not None else None,
+            settings.access.acls_file,
+            settings.sasl.users_file,
+        )
 
     def knows(self, identity: Identity) -> bool:
         """Whether there is still such a user. Who came by a token is known to the provider, until the token ends; who

@@ -165,7 +165,8 @@ async def _start(
 
     def handlers(listener: str) -> Mapping[type, Handler]:
         barrier = mirror.barrier if mirror is not None else None
-        return handler_table(view, manager.shards, manager.submit_early, connections, listener, barrier)
+        shown = access.shown(settings)
+        return handler_table(view, manager.shards, manager.submit_early, connections, listener, barrier, shown)
 
     pods = PodCallers(settings.listener, clock, handlers(""))
     stack.callback(pods.stop)

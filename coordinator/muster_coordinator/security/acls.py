@@ -113,7 +113,7 @@ class Acl:
 
 
 class Authorizer:
-    """Decides by a fixed set of ACLs. `super_users` are principals."""
+    """Decides by a fixed set of ACLs, `acls`. `super_users` are principals."""
 
     def __init__(
         self, acls: Iterable[Acl], super_users: frozenset[str] = frozenset(), *, allow_without_acl: bool = False
@@ -122,7 +122,8 @@ class Authorizer:
         self._allow_without_acl = allow_without_acl
         self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
         self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
-        for acl in acls:
+        self.acls = tuple(acls)
+        for acl in self.acls:
             patterns = self._prefixed if acl.pattern is PatternType.PREFIXED else self._literal
             patterns.setdefault((acl.resource_type, acl.name), []).append(acl)
         self._prefix_lengths = sorted({len(name) for _, name in self._prefixed})

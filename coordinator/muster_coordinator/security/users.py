@@ -5,6 +5,8 @@ Values are as Kafka writes SCRAM credentials; no password stands in the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from muster_coordinator.security.scram import HASHES, ScramCredential, read_credential
@@ -29,6 +31,13 @@ class Users:
 
     def __contains__(self, name: object) -> bool:
         return name in self._credentials
+
+    def names(self) -> Iterable[str]:
+        return self._credentials.keys()
+
+    def iterations(self, name: str) -> dict[str, int]:
+        """By SCRAM mechanism, of those that the user has a credential for."""
+        return {mechanism: each.iterations for mechanism, each in self._credentials.get(name, {}).items()}
 
     def scram(self, name: str, mechanism: str) -> ScramCredential | None:
         return self._credentials.get(name, {}).get(mechanism)

@@ -1,6 +1,7 @@
 """The scripts, one module for each area; importing this package registers all of them."""
 
 from tests.conformance.scripts import (
+    acls_shown,
     administration,
     authentication,
     authorization,
@@ -29,6 +30,7 @@ from tests.conformance.scripts import (
 )
 
 __all__ = [
+    "acls_shown",
     "administration",
     "authentication",
     "authorization",

@@ -16,6 +16,7 @@ from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import security as s
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.acls import Acl, Authorizer, Operation, PatternType, Permission, ResourceType
 from muster_coordinator.security.identity import Identity
@@ -362,3 +363,30 @@ def test_fetch_of_hidden_topics_only_is_answered_at_once() -> None:
 def test_produce_needs_to_write_though_it_is_always_refused() -> None:
     response = asked_of_a_pod(w.ProduceRequest(1, (("no", (0,)), ("yes", (0,)))), (TOPIC, "yes", WRITE))
     assert response.topics == (("yes", ((0, 42),)), ("no", ((0, 29),)))
+
+
+# -- ACLs and credentials ---------------------------------------------------------------------------------------------
+
+ANY_ACL = s.AclFilter(1, None, 1, None, None, 1, 1)
+AN_ACL = s.AclBinding(3, "g", 3, ME, "*", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "needed"),
+    [
+        (s.DescribeAclsRequest(ANY_ACL), DESCRIBE),
+        (s.DescribeUserScramCredentialsRequest(None), DESCRIBE),
+        (s.DescribeClientQuotasRequest(), Operation.DESCRIBE_CONFIGS),
+        (s.CreateAclsRequest((AN_ACL,)), Operation.ALTER),
+        (s.DeleteAclsRequest((ANY_ACL,)), Operation.ALTER),
+        (s.AlterUserScramCredentialsRequest(("alice",)), Operation.ALTER),
+    ],
+)
+def test_acls_and_credentials_are_of_the_cluster(request_: Any, needed: Operation) -> None:
+    for rights in ([], [(ResourceType.CLUSTER, "kafka-cluster", Operation.CREATE)]):
+        asked = ask(request_, *rights)
+        (answer,) = asked.got
+        codes = {each.error_code for each in getattr(answer, "results", ())} | {getattr(answer, "error_code", 31)} - {0}
+        assert (codes, asked.handed) == ({31}, [])
+    asked = ask(request_, (ResourceType.CLUSTER, "kafka-cluster", needed), coordinator="answer")
+    assert asked.got == ["answer"]

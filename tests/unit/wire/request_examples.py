@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as g
+from muster_coordinator.requests import security as s
 
 CLIENT_ID, CLIENT_HOST = "rdkafka-ü", "/127.0.0.1"
 
@@ -550,6 +551,57 @@ def describe_other_protocol(r: Any) -> dict[str, Any]:
     }
 
 
+ACL_CODES = (st.integers(1, 7), st.integers(1, 4), st.integers(1, 14), st.integers(1, 3))  # as far as kio knows them
+
+
+def acl_fields(kind: Any, text: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    resource, pattern, operation, permission = ACL_CODES
+    return st.builds(
+        kind,
+        resource_type=resource,
+        name=text,
+        pattern=pattern,
+        principal=text,
+        host=text,
+        operation=operation,
+        permission=permission,
+    )
+
+
+def describe_filter(r: Any) -> dict[str, Any]:
+    return {
+        "resource_type_filter": r.resource_type,
+        "resource_name_filter": r.name,
+        "pattern_type_filter": r.pattern,
+        "principal_filter": r.principal,
+        "host_filter": r.host,
+        "operation": r.operation,
+        "permission_type": r.permission,
+    }
+
+
+def describe_creation(r: Any) -> dict[str, Any]:
+    return {
+        "resource_type": r.resource_type,
+        "resource_name": r.name,
+        "resource_pattern_type": r.pattern,
+        "principal": r.principal,
+        "host": r.host,
+        "operation": r.operation,
+        "permission_type": r.permission,
+    }
+
+
+def describe_alter_users(r: Any) -> dict[str, Any]:
+    """The decoder takes names only, deletions first."""
+    half = len(r.users) // 2
+    credential = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"secret"}
+    return {
+        "deletions": [{"name": name, "mechanism": 2} for name in r.users[:half]],
+        "upsertions": [{"name": name, **credential} for name in r.users[half:]],
+    }
+
+
 REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[..., dict[str, Any]]]] = {
     0: (produce, describe_produce),
     1: (fetch, describe_fetch),
@@ -571,12 +623,44 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
     18: (api_versions, describe_api_versions),
     27: (write_txn_markers, describe_write_txn_markers),
     28: (txn_offset_commit, describe_txn_offset_commit),
+    29: (
+        lambda v: st.builds(s.DescribeAclsRequest, filter=acl_fields(s.AclFilter, MAYBE_TEXT)),
+        lambda r: describe_filter(r.filter),
+    ),
+    30: (
+        lambda v: st.builds(s.CreateAclsRequest, creations=some(acl_fields(s.AclBinding, TEXT))),
+        lambda r: {"creations": [describe_creation(each) for each in r.creations]},
+    ),
+    31: (
+        lambda v: st.builds(s.DeleteAclsRequest, filters=some(acl_fields(s.AclFilter, MAYBE_TEXT))),
+        lambda r: {"filters": [describe_filter(each) for each in r.filters]},
+    ),
     36: (
         lambda v: st.builds(w.SaslAuthenticateRequest, auth_bytes=st.binary(max_size=200)),
         lambda r: {"auth_bytes": r.auth_bytes},
     ),
     42: (delete_groups, describe_delete_groups),
     47: (offset_delete, describe_offset_delete),
+    48: (
+        lambda v: st.just(s.DescribeClientQuotasRequest()),
+        lambda r: {
+            "components": [
+                {"entity_type": "user", "match_type": 0, "match": "a"},
+                {"entity_type": "ip", "match_type": 2, "match": None},
+            ],
+            "strict": True,
+        },
+    ),
+    50: (
+        lambda v: st.builds(s.DescribeUserScramCredentialsRequest, users=st.none() | some(TEXT)),
+        lambda r: {"users": None if r.users is None else [{"name": name} for name in r.users]},
+    ),
+    51: (
+        lambda v: st.builds(
+            s.AlterUserScramCredentialsRequest, users=st.lists(TEXT, max_size=4, unique=True).map(tuple)
+        ),
+        describe_alter_users,
+    ),
     60: (describe_cluster, describe_describe_cluster),
     68: (other_protocol, describe_other_protocol),
     76: (other_protocol, describe_other_protocol),

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.unit.wire.request_examples import BLOB, I16, I32, I64, MAYBE_TEXT, TEXT, UUID, key_of, some, topics
+from tests.unit.wire.request_examples import (
+    BLOB,
+    I16,
+    I32,
+    I64,
+    MAYBE_TEXT,
+    TEXT,
+    UUID,
+    acl_fields,
+    key_of,
+    some,
+    topics,
+)
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as g
+from muster_coordinator.requests import security as s
 
 ERROR = st.sampled_from([int(code) for code in ErrorCode])
 RESULTS = topics(st.tuples(I32, ERROR))
@@ -429,6 +443,52 @@ def describe_other_protocol(member_id: str | None) -> Callable[[Any, int], Descr
     }
 
 
+ACL_CHANGE = st.builds(s.AclChange, error_code=ERROR, error_message=MAYBE_TEXT)
+
+
+def user_credentials(credentials: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(s.UserCredentials, user=TEXT, error_code=ERROR, error_message=MAYBE_TEXT, credentials=credentials)
+
+
+def describe_acls(v: int) -> st.SearchStrategy[Any]:
+    """As the handler gives them: those of a resource together."""
+    acls = some(acl_fields(s.AclBinding, st.sampled_from(["a", "b", "ü"])), 6)
+    return st.builds(
+        s.DescribeAclsResponse,
+        error_code=ERROR,
+        error_message=MAYBE_TEXT,
+        acls=acls.map(lambda found: tuple(sorted(found, key=_resource))),
+    )
+
+
+def _resource(acl: Any) -> tuple[int, str, int]:
+    return acl.resource_type, acl.name, acl.pattern
+
+
+def describe_describe_acls(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "error_message": r.error_message,
+        "resources": [
+            {
+                "resource_type": resource_type,
+                "resource_name": name,
+                "pattern_type": pattern,
+                "acls": [
+                    {
+                        "principal": e.principal,
+                        "host": e.host,
+                        "operation": e.operation,
+                        "permission_type": e.permission,
+                    }
+                    for e in acls
+                ],
+            }
+            for (resource_type, name, pattern), acls in itertools.groupby(r.acls, _resource)
+        ],
+    }
+
+
 RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[Any, int], Description]]] = {
     0: (lambda v: st.builds(w.ProduceResponse, topics=RESULTS, error_message=MAYBE_TEXT), describe_produce),
     1: (fetch, describe_fetch),
@@ -466,6 +526,19 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
         lambda r, v: {"markers": [{"producer_id": p, "topics": results(topics_)} for p, topics_ in r.markers]},
     ),
     28: (lambda v: st.builds(g.TxnOffsetCommitResponse, topics=RESULTS), describe_txn_offset_commit),
+    29: (describe_acls, describe_describe_acls),
+    30: (
+        lambda v: st.builds(s.CreateAclsResponse, results=some(ACL_CHANGE)),
+        lambda r, v: {"results": [{"error_code": e.error_code, "error_message": e.error_message} for e in r.results]},
+    ),
+    31: (
+        lambda v: st.builds(s.DeleteAclsResponse, results=some(ACL_CHANGE)),
+        lambda r, v: {
+            "filter_results": [
+                {"error_code": e.error_code, "error_message": e.error_message, "matching_acls": []} for e in r.results
+            ]
+        },
+    ),
     36: (
         lambda v: st.builds(
             w.SaslAuthenticateResponse,
@@ -490,6 +563,43 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
     47: (
         lambda v: st.builds(g.OffsetDeleteResponse, error_code=ERROR, topics=RESULTS),
         lambda r, v: {"error_code": r.error_code, "topics": results(r.topics)},
+    ),
+    48: (
+        lambda v: st.builds(s.DescribeClientQuotasResponse, error_code=ERROR, error_message=MAYBE_TEXT),
+        lambda r, v: {
+            "error_code": r.error_code,
+            "error_message": r.error_message,
+            "entries": None if r.error_code else [],
+        },
+    ),
+    50: (
+        lambda v: st.builds(
+            s.DescribeUserScramCredentialsResponse,
+            error_code=ERROR,
+            error_message=MAYBE_TEXT,
+            results=some(user_credentials(some(st.tuples(st.integers(1, 2), I32)))),
+        ),
+        lambda r, v: {
+            "error_code": r.error_code,
+            "error_message": r.error_message,
+            "results": [
+                {
+                    "user": e.user,
+                    "error_code": e.error_code,
+                    "error_message": e.error_message,
+                    "credential_infos": [{"mechanism": m, "iterations": i} for m, i in e.credentials],
+                }
+                for e in r.results
+            ],
+        },
+    ),
+    51: (
+        lambda v: st.builds(s.AlterUserScramCredentialsResponse, results=some(user_credentials(st.just(())))),
+        lambda r, v: {
+            "results": [
+                {"user": e.user, "error_code": e.error_code, "error_message": e.error_message} for e in r.results
+            ]
+        },
     ),
     60: (describe_cluster, describe_describe_cluster),
     68: (other_protocol, describe_other_protocol(None)),

@@ -8,6 +8,7 @@ from typing import Any
 from muster_coordinator.listener.access import cluster, groups, offsets, topics, transactions
 from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
+from muster_coordinator.listener.access.security import GUARDS
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -61,6 +62,7 @@ def _guards(name_of: NameOf) -> dict[type, Guard]:
         w.DescribeGroupsRequest: groups.describe_groups,
         w.DeleteGroupsRequest: groups.delete_groups,
         m.ListGroupsRequest: groups.list_groups,
+        **GUARDS,
         m.JoinGroupRequest: groups.one_group(Operation.READ, groups.no_member),
         m.SyncGroupRequest: reads_group,
         m.HeartbeatRequest: reads_group,

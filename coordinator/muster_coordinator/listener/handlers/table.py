@@ -8,6 +8,7 @@ from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.listener.handlers.groups import GroupHandlers
 from muster_coordinator.listener.handlers.producers import ProducerHandlers
 from muster_coordinator.listener.handlers.routes import SubmitEarly
+from muster_coordinator.listener.handlers.security import SecurityHandlers
 from muster_coordinator.listener.handlers.topic_ids import TopicIdHandlers
 from muster_coordinator.listener.handlers.topics import TopicHandlers
 from muster_coordinator.listener.handlers.transactions import TransactionHandlers
@@ -17,8 +18,12 @@ from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests import security as s
 from muster_coordinator.requests import transactions as t
 from muster_coordinator.shard.shard import Shard
+
+NO_SECURITY = SecurityHandlers()
+"""Of a pod without files of ACLs and users."""
 
 
 def handler_table(
@@ -28,6 +33,7 @@ def handler_table(
     connections: PodConnections,
     listener: str = "",
     barrier: Barrier | None = None,
+    security: SecurityHandlers = NO_SECURITY,
 ) -> dict[type, Handler]:
     """Request type -> handler, for a listener. Every served API decodes to a type in here, which a test checks."""
     cluster = ClusterHandlers(view, listener)
@@ -53,6 +59,12 @@ def handler_table(
         w.DeleteGroupsRequest: groups.delete_groups,
         w.WriteTxnMarkersRequest: groups.write_txn_markers,
         w.DescribePartitionsProducersRequest: ProducerHandlers(view, shards).describe_producers,
+        s.DescribeAclsRequest: security.describe_acls,
+        s.CreateAclsRequest: security.create_acls,
+        s.DeleteAclsRequest: security.delete_acls,
+        s.DescribeClientQuotasRequest: security.describe_quotas,
+        s.DescribeUserScramCredentialsRequest: security.describe_users,
+        s.AlterUserScramCredentialsRequest: security.alter_users,
         m.ListGroupsRequest: groups.list_groups,
         m.JoinGroupRequest: groups.route,
         m.SyncGroupRequest: groups.route,

@@ -1,0 +1,129 @@
+"""Requests of administrators about ACLs and credentials: what is in force is told, and changed in its file only
+(ADR 36).
+
+Source: org.apache.kafka.server.AclApis, org.apache.kafka.image.ScramImage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.requests import security as s
+from muster_coordinator.security.acl_filter import Filter
+from muster_coordinator.security.acls import Acl
+from muster_coordinator.security.users import Users
+
+SCRAM_CODES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's codes (ScramMechanism)."""
+
+_DISABLED = ErrorCode.SECURITY_DISABLED
+
+
+class SecurityHandlers:
+    """`acls` gives those in force; None: nobody is asked what clients may do. `users`: None: there is no file of users.
+    `acls_file`, `users_file`: where they are changed, for people."""
+
+    def __init__(
+        self,
+        acls: Callable[[], tuple[Acl, ...]] | None = None,
+        users: Callable[[], Users] | None = None,
+        acls_file: str = "",
+        users_file: str = "",
+    ) -> None:
+        self._acls = acls
+        self._users = users or Users
+        self._acls_file = acls_file
+        self._users_file = users_file
+
+    def describe_acls(self, request: s.DescribeAclsRequest, exchange: Exchange) -> None:
+        if self._acls is None:
+            exchange.answer(s.DescribeAclsResponse(_DISABLED, "No Authorizer is configured on the broker"))
+            return
+        asked = _filter(request.filter)
+        found = sorted({_binding(acl) for acl in self._acls() if asked.selects(acl)}, key=_place)
+        exchange.answer(s.DescribeAclsResponse(acls=tuple(found)))
+
+    def create_acls(self, request: s.CreateAclsRequest, exchange: Exchange) -> None:
+        """What is in force already is a success, as in Kafka."""
+        present = None if self._acls is None else {_binding(acl) for acl in self._acls()}
+        results = [
+            s.AclChange(0, "") if present is not None and each in present else self._refused(present)
+            for each in request.creations
+        ]
+        exchange.answer(s.CreateAclsResponse(tuple(results)))
+
+    def delete_acls(self, request: s.DeleteAclsRequest, exchange: Exchange) -> None:
+        """A filter that selects nothing is a success, as in Kafka."""
+        present = None if self._acls is None else self._acls()
+        results = [
+            s.AclChange()
+            if present is not None and not any(_filter(each).selects(acl) for acl in present)
+            else self._refused(present)
+            for each in request.filters
+        ]
+        exchange.answer(s.DeleteAclsResponse(tuple(results)))
+
+    def _refused(self, present: object) -> s.AclChange:
+        if present is None:
+            return s.AclChange(_DISABLED, "No Authorizer is configured.")
+        text = f"ACLs are kept in the pods' file {self._acls_file}: change it there ({_ON_KUBERNETES}.aclsSecret)."
+        return s.AclChange(ErrorCode.POLICY_VIOLATION, text)
+
+    def describe_quotas(self, request: s.DescribeClientQuotasRequest, exchange: Exchange) -> None:
+        exchange.answer(s.DescribeClientQuotasResponse())
+
+    def describe_users(self, request: s.DescribeUserScramCredentialsRequest, exchange: Exchange) -> None:
+        users = self._users()
+        asked = request.users or sorted(users.names())
+        results = [self._described(users, name, asked.count(name) > 1) for name in dict.fromkeys(asked)]
+        exchange.answer(s.DescribeUserScramCredentialsResponse(results=tuple(results)))
+
+    def _described(self, users: Users, name: str, twice: bool) -> s.UserCredentials:
+        if twice:
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            return s.UserCredentials(name, ErrorCode.DUPLICATE_RESOURCE, text)
+        if name not in users:
+            text = f"Attempt to describe a user credential that does not exist: {name}"
+            return s.UserCredentials(name, ErrorCode.RESOURCE_NOT_FOUND, text)
+        found = [(SCRAM_CODES[mechanism], iterations) for mechanism, iterations in users.iterations(name).items()]
+        return s.UserCredentials(name, credentials=tuple(sorted(found)))
+
+    def alter_users(self, request: s.AlterUserScramCredentialsRequest, exchange: Exchange) -> None:
+        where = f"the pods' file {self._users_file}" if self._users_file else "a file, muster.users.file"
+        text = f"Users are kept in {where}: change them there ({_ON_KUBERNETES}.usersSecret)."
+        results = [s.UserCredentials(name, ErrorCode.POLICY_VIOLATION, text) for name in request.users]
+        exchange.answer(s.AlterUserScramCredentialsResponse(tuple(results)))
+
+
+_ON_KUBERNETES = "on Kubernetes: the Secret that the CoordinatorCluster names in spec.access"
+
+
+def _binding(acl: Acl) -> s.AclBinding:
+    return s.AclBinding(
+        int(acl.resource_type),
+        acl.name,
+        int(acl.pattern),
+        acl.principal,
+        acl.host,
+        int(acl.operation),
+        int(acl.permission),
+    )
+
+
+def _filter(asked: s.AclFilter) -> Filter:
+    return Filter(
+        asked.resource_type,
+        asked.name,
+        asked.pattern,
+        asked.principal,
+        asked.host,
+        asked.operation,
+        asked.permission,
+    )
+
+
+def _place(acl: s.AclBinding) -> tuple[int, str, int, str, str, int, int]:
+    """Those of one resource and pattern stand together."""
+    return acl.resource_type, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission
