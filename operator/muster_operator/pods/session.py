@@ -111,7 +111,7 @@ class PodSession:
             name=info.name,
             node_id=status.node_id,
             connection=connection,
-            kafka_address=status.kafka_address,
+            kafka_address=status.kafka_address or info.kafka_address,  # it answers at the same one when it is back
             ready=status.ready,
             draining=info.phase in _ENDING or status.draining,
             gone=info.phase is PodPhase.GONE,

@@ -116,6 +116,16 @@ async def test_pod_that_is_down_leads_nothing_in_the_image_and_stays_named(town:
         assert [broker.node_id for broker in town.pods[0].images[-1].brokers] == [0, 1, 2]
 
 
+async def test_new_operator_names_a_pod_that_it_has_never_seen_up(town: World) -> None:
+    async with town.operator():
+        await town.until_ready()
+    await town.stop_pod(1)
+    before = len(town.pods[0].images)
+    async with town.operator():
+        await eventually(lambda: len(town.pods[0].images) > before)
+        assert all({b.node_id for b in each.brokers} == {0, 1, 2} for each in town.pods[0].images[before:])
+
+
 async def test_restart_that_is_faster_than_the_operator_is_noticed_by_its_epochs(town: World) -> None:
     async with town.operator():
         await town.until_ready()
