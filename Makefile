@@ -39,6 +39,10 @@ test-fast: $(STAMP) ## unit and golden tests, but for those marked as long (unde
 test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
 	@$(BIN)/python hack/run_tests.py --only kubernetes
 
+.PHONY: test-kubernetes-long
+test-kubernetes-long: $(STAMP) ## operators killed 20 times, and 11 minutes in which nothing may be written (20 minutes)
+	@$(BIN)/python hack/run_tests.py --only kubernetes-long
+
 .PHONY: test-pipeline-kubernetes
 test-pipeline-kubernetes: $(STAMP) ## the pipeline's CronJob and executors on a real Kubernetes; builds its image (some minutes)
 	@$(BIN)/python hack/run_tests.py --only pipeline-kubernetes
@@ -111,6 +115,10 @@ bench: $(STAMP) ## Muster beside Kafka on every row, in turns (docs/performance.
 .PHONY: bench-gateway
 bench-gateway: $(STAMP) ## MB/s, CPU per GB, small requests and memory of the gateway, beside the same without it (Java, Maven)
 	@hack/compiled run $(BIN)/python bench/gateway.py
+
+.PHONY: bench-operators
+bench-operators: $(STAMP) ## CPU and memory of an operator with 20 clusters of 50 partitions, against one (pods simulated)
+	@PYTHONPATH=. $(BIN)/python bench/operators.py
 
 .PHONY: bench-pipeline
 bench-pipeline: $(STAMP) ## offset commits per second that the pipeline decodes, per core and through Spark

@@ -34,6 +34,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
+LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),
     *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),
@@ -194,6 +195,15 @@ def run_kubernetes(outcome: Outcome) -> None:
         outcome.error = str(error)
 
 
+def run_kubernetes_long(outcome: Outcome) -> None:
+    """The tests that take their time only here: 20 kills of operators, and 11 minutes in which nothing happens."""
+    try:
+        with machine.running_cluster() as environment:
+            pytest(outcome, "-s", *LONG_ON_KUBERNETES, environment={**environment, "MUSTER_TEST_LONG": "1"})
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
 def run_pipeline_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(pipeline=True) as environment:
@@ -209,6 +219,7 @@ STAGES = (
     Stage("processes", run_processes, list),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
+    Stage("kubernetes-long", run_kubernetes_long, machine.missing, by_default=False),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace as with_fields
 from typing import Any
 
 import structlog
@@ -125,7 +126,7 @@ class Reconciler:
         if memory is None:
             memory = self._memory[key] = Memory(Attempts(self._random), Failovers(self._metrics))
         seen = await self._observe(key, memory)
-        actions = plan(seen, self._clock.wall())
+        actions = self._plan(seen, memory)
         self._follow_rollout(seen, actions)
         memory.failovers.follow(seen.partitions, actions, self._clock.monotonic(), self._clock.wall())
         context = Context(
@@ -148,6 +149,17 @@ class Reconciler:
                 log.info("step", key=str(key), step=step.__name__, code=outcome.code, text=outcome.text, ms=took_ms)
         if seen.cluster is None and not seen.topics:
             del self._memory[key]
+
+    def _plan(self, seen: Observation, memory: Memory) -> tuple[Action, ...]:
+        """The plan. What has changed in nothing since a plan that had no actions is not planned again: such looks, at
+        all clusters, would be most of what many clusters cost.
+        """
+        settled = _settled(seen)
+        if settled is not None and settled == memory.calm:
+            return ()
+        actions = plan(seen, self._clock.wall())
+        memory.calm = settled if not actions else None
+        return actions
 
     async def _observe(self, key: ClusterKey, memory: Memory) -> Observation:
         records, infos, token = await asyncio.gather(
@@ -257,6 +269,16 @@ class Reconciler:
         """End the loop with a bug's exception. An operator that went on with a part of its work would look healthy."""
         if self._crashed is not None and not self._crashed.done():
             self._crashed.set_exception(error)
+
+
+def _settled(seen: Observation) -> Observation | None:
+    """The observation without how long pods have been up; None if that, or how long they are away, matters yet."""
+    if seen.cluster is None:
+        return None
+    young_s = parse_duration(seen.cluster.spec.failover.rebalance_after)
+    if not all(pod.is_up and pod.steady_s >= young_s for pod in seen.pods):
+        return None
+    return with_fields(seen, pods=tuple(with_fields(pod, steady_s=0.0) for pod in seen.pods))
 
 
 def _next_steady(cluster: CoordinatorCluster | None, pods: tuple[PodView, ...]) -> float | None:

@@ -26,8 +26,8 @@ from tests.unit.podapi.fake_server import Server, start
 from tests.unit.podapi.fake_volume import FakeVolume
 
 from muster_operator.api.durations import format_time
-from muster_operator.api.models import GROUP, VERSION
-from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL
+from muster_operator.api.models import GROUP, VERSION, CoordinatorClusterSpec
+from muster_operator.kube.manifests import API_PORT, CLAIM, CLUSTER_LABEL
 
 RESOURCES = {
     "/api/v1": ["pods", "services", "namespaces"],
@@ -171,6 +171,11 @@ class FakeKubernetes:
             "containerStatuses": [{"state": {"running": {}}}],
         }
         self.objects.handle("PUT", f"{path}/{name}/status", {}, {"metadata": {}, "status": status})
+        size = {"storage": CoordinatorClusterSpec().storage.size}
+        claim = {"name": f"{CLAIM}-{name}", "labels": {CLUSTER_LABEL: cluster.name}}
+        spec, bound = {"resources": {"requests": size}}, {"phase": "Bound", "capacity": size}
+        claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
+        self.create(claims, {"metadata": claim, "spec": spec, "status": bound})
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ epoch is ever issued to two pods (ADR 21).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -40,31 +41,45 @@ class LeadershipRecord(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The record as text, without what is empty."""
-        fields = {
-            "leader": self.leader,
-            "replicas": _joined(self.replicas),
-            "previous": _joined(self.previous_replicas),
-            "learners": _joined(self.learners),
-            "left": _joined(self.left),
-            "uid": self.uid,
-        }
-        told = (f"{name}={value}" for name, value in fields.items() if value)
-        return " ".join((f"epoch={self.epoch}", f"led={self.led_epoch}", *told))
+        return _line(self)
 
     @classmethod
     def parse(cls, line: str) -> LeadershipRecord:
         """The record of a line that has the pattern of `Leaderships`."""
-        fields = dict(field.split("=", 1) for field in line.split(" "))
-        return cls(
-            leader=fields.get("leader"),
-            epoch=int(fields["epoch"]),
-            led_epoch=int(fields["led"]),
-            replicas=_split(fields.get("replicas", "")),
-            previous_replicas=_split(fields.get("previous", "")),
-            learners=_split(fields.get("learners", "")),
-            left=_split(fields.get("left", "")),
-            uid=fields.get("uid", ""),
-        )
+        return _parsed(line)
+
+
+KNOWN = 10_000
+"""Records and lines that are remembered: every plan asks for those of all partitions, and they seldom change."""
+
+
+@lru_cache(maxsize=KNOWN)
+def _line(record: LeadershipRecord) -> str:
+    fields = {
+        "leader": record.leader,
+        "replicas": _joined(record.replicas),
+        "previous": _joined(record.previous_replicas),
+        "learners": _joined(record.learners),
+        "left": _joined(record.left),
+        "uid": record.uid,
+    }
+    told = (f"{name}={value}" for name, value in fields.items() if value)
+    return " ".join((f"epoch={record.epoch}", f"led={record.led_epoch}", *told))
+
+
+@lru_cache(maxsize=KNOWN)
+def _parsed(line: str) -> LeadershipRecord:
+    fields = dict(field.split("=", 1) for field in line.split(" "))
+    return LeadershipRecord(
+        leader=fields.get("leader"),
+        epoch=int(fields["epoch"]),
+        led_epoch=int(fields["led"]),
+        replicas=_split(fields.get("replicas", "")),
+        previous_replicas=_split(fields.get("previous", "")),
+        learners=_split(fields.get("learners", "")),
+        left=_split(fields.get("left", "")),
+        uid=fields.get("uid", ""),
+    )
 
 
 def _joined(replicas: Iterable[Replica]) -> str:

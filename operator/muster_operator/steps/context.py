@@ -48,6 +48,8 @@ class Memory:
     """Statuses of the last plan that are still to be written, by name, in that order."""
     showing: set[str] | None = None
     """The partitions whose statuses are being written; None while no pass is under way."""
+    calm: Observation | None = None
+    """What was seen when the last plan had no actions; None: it had some, or time alone may change the next one."""
     steady_in_s: float | None = None
     """Seconds until a pod has been up, or away, for long enough to matter."""
     told_at: dict[str, float] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.operator.fakes import World, cluster, topic, world
+from tests.unit.operator.fakes import KEY, World, cluster, topic, world
 from tests.unit.podapi.fake_pod import FakePod
 from tests.unit.podapi.fake_server import eventually
 from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
@@ -17,8 +17,10 @@ from tests.unit.podapi.fake_volume import FakeReplica, FakeVolume
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.podapi.models import Election
 from muster_coordinator.states import ShardState
-from muster_operator.api.models import FailoverRecord, LeadershipRecord, OffsetsTopic, PartitionState
-from muster_operator.plan.observation import Connection, PodView
+from muster_operator.api.models import Failover, FailoverRecord, LeadershipRecord, OffsetsTopic, PartitionState
+from muster_operator.plan.actions import Action
+from muster_operator.plan.observation import Connection, Observation, PodView
+from muster_operator.plan.planner import plan
 from muster_operator.reconcile import _next_steady
 from muster_operator.store.port import ClusterKey
 
@@ -374,6 +376,33 @@ async def test_two_operators_at_once_never_give_one_epoch_to_two_pods(town: Worl
         await town.until_ready()
     accepted = Counter(each for pod in town.pods.values() for each in pod.accepted)
     assert max(accepted.values()) == 1
+
+
+async def test_cluster_at_which_nothing_changes_is_not_planned_again(
+    town: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[Observation] = []
+
+    def counted(seen: Observation, now: float) -> tuple[Action, ...]:
+        planned.append(seen)
+        return plan(seen, now)
+
+    monkeypatch.setattr("muster_operator.reconcile.plan", counted)
+    steady = Failover(rebalance_after="10ms")
+    await town.store.apply(cluster(failover=steady))
+    async with town.operator() as reconciler:
+        await town.until_ready()
+        await eventually(lambda: (reconciler.enqueue(KEY), reconciler._memory[KEY].calm)[1])
+        before = len(planned)
+        for _ in range(3):
+            await reconciler.reconcile(KEY)
+        assert len(planned) == before
+        await town.store.apply(cluster(failover=steady, any_topic=True))
+        await eventually(lambda: town.pods[0].images[-1].any_topic)
+        await eventually(lambda: (reconciler.enqueue(KEY), reconciler._memory[KEY].calm)[1])
+        before = len(planned)
+        await town.stop_pod(2)
+        await eventually(lambda: len(planned) > before)
 
 
 async def test_metrics_count_elections_and_leaderless_partitions(town: World) -> None:
