@@ -20,6 +20,11 @@ HEAD = """# Settings of a coordinator pod
 Rendered from the code by `hack/render_configuration.py`; a test holds this page true. Settings go into
 `CoordinatorCluster.spec.settings` on Kubernetes, and are given as `--config NAME=VALUE` to `muster local up` and
 `muster-coordinator`. Names are Kafka's; a setting that Kafka does not have starts with `muster.`.
+
+A pod reads its settings when it starts: a change of `spec.settings` replaces the pods one at a time, leaders first
+moved. These fields of a CoordinatorCluster change while all pods run on: `topics`, `anyTopic`, `failover` but for
+`nominateAfter`, `rebalance`, `rollout`, `storage.size`, `deletionPolicy`, `deletionProtection`, `suspend`. Files of
+users, ACLs and certificates are read again when they change.
 """
 
 

@@ -27,6 +27,8 @@ PENDING_EVENTS = 200
 NOTE_LIMIT = 1024
 """Characters of a note: the API server's limit."""
 
+_NORMAL = ((ConditionType.READY, "True"), (ConditionType.REBALANCING, "True"))
+
 PASSING = frozenset(
     {
         Reason.NOT_SEEN,
@@ -51,6 +53,17 @@ def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> C
     if now is None or now.reason in PASSING or (was is not None and was.reason == now.reason):
         return None
     return now
+
+
+def rebalance_news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
+    """That replicas begin to move, are deferred, or have all moved: what to post of it as an event."""
+    was, now = (find_condition(each, ConditionType.REBALANCING) for each in (before, after))
+    if now is not None:
+        return now if was is None or was.reason != now.reason else None
+    ready = find_condition(after, ConditionType.READY)
+    if was is None or ready is None or ready.status != "True":
+        return None
+    return Condition(ConditionType.READY, "True", Reason.REBALANCED, "every pod has its share of the replicas")
 
 
 class EventRecorder:
@@ -99,7 +112,7 @@ class EventRecorder:
                 "namespace": meta.namespace,
                 "uid": meta.uid,
             },
-            "type": "Normal" if (condition.type, condition.status) == (ConditionType.READY, "True") else "Warning",
+            "type": "Normal" if (condition.type, condition.status) in _NORMAL else "Warning",
             "action": "Reconcile",
             "reason": condition.reason,
             "note": condition.message[:NOTE_LIMIT],

@@ -28,7 +28,7 @@ from muster_operator.api.models import (
 from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.dropped import Dropped
-from muster_operator.kube.events import EventRecorder, noteworthy
+from muster_operator.kube.events import EventRecorder, noteworthy, rebalance_news
 from muster_operator.kube.objects import collection_path, new_partition, object_path, status_body, status_path
 from muster_operator.kube.objects_seen import RESOURCES, ObjectsSeen
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, Unwatch
@@ -174,9 +174,9 @@ class KubeStore:
     def _tell_people(
         self, resource: type[T], seen: T, before: tuple[Condition, ...], after: tuple[Condition, ...]
     ) -> None:
-        condition = noteworthy(before, after)
-        if condition is not None and self._events is not None:
-            self._events.put(resource.__name__, seen.metadata, condition)
+        for condition in (noteworthy(before, after), rebalance_news(before, after)):
+            if condition is not None and self._events is not None:
+                self._events.put(resource.__name__, seen.metadata, condition)
 
     def _tell_of_removals(self, seen: OffsetsPartition, status: OffsetsPartitionStatus) -> None:
         """Of logs that were to be deleted and are gone; not of those that are in use again."""

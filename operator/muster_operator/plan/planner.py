@@ -46,7 +46,7 @@ from muster_operator.plan.reshard import dropped, indexes, is_retired, is_under_
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import copies_of, removable
-from muster_operator.plan.spread import Share, firsts, shares
+from muster_operator.plan.spread import Share, firsts, shares, verdict_of_moves
 from muster_operator.plan.status import (
     cluster_status,
     damage_of,
@@ -124,6 +124,9 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     facts = [_facts(seen, topic, tally, emptying) for topic in topics]
     calm = _is_calm(seen, topics, facts[0])
     moving = _shares(seen, topics, objects, begin=calm)
+    told_of_moves = verdict_of_moves(
+        moving, {} if calm else _shares(seen, topics, objects, begin=True), objects.recorded
+    )
     facts = [with_fields(each, shares=moving) for each in facts]
     if calm and not moving:
         objects = _with_shares_of_leaders(objects, seen.pods)
@@ -159,7 +162,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         *refusals,
         *(write for each in plans for write in _told(each, time)),
         *others,
-        *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, ordered), time, identity),
+        *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, ordered), time, identity, told_of_moves),
     )
 
 
@@ -386,7 +389,8 @@ def _cluster(
     of_topic: Verdict | None,
     time: str,
     identity: Identity,
+    rebalance: Verdict | None = None,
 ) -> Iterator[Action]:
-    status = cluster_status(seen, partitions, of_topic, identity, time)
+    status = cluster_status(seen, partitions, of_topic, identity, time, rebalance)
     if status != cluster.status:
         yield WriteClusterStatus(cluster, status)

@@ -11,8 +11,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, PartitionState
 from muster_operator.plan.observation import PodView
+from muster_operator.plan.verdict import Verdict
 
 MOST_AT_ONCE = 2
 """Partitions that move a replica at the same time: each copies a log while everybody works."""
@@ -46,6 +48,21 @@ def shares(
             index, share = best
             found[index] = _taken(share, free.pop(index), held, first)
     return found
+
+
+def verdict_of_moves(
+    moving: Mapping[int, Share], wanted: Mapping[int, Share], partitions: Mapping[int, OffsetsPartition]
+) -> Verdict | None:
+    """What to say of replicas that move, or else of those that would if nothing else went on; None: there are none."""
+    told = moving or wanted
+    if not told:
+        return None
+    names = (f"{partitions[index].metadata.name} from {told[index].leaves} to {told[index].joins}" for index in told)
+    text = f"a replica of {', '.join(names)}"
+    if moving:
+        return Verdict(Reason.MOVING_REPLICAS, f"moves now: {text}")
+    waits = f"waits until pods and partitions are settled (spec.failover.rebalanceAfter); then moves first: {text}"
+    return Verdict(Reason.REBALANCE_DEFERRED, waits)
 
 
 def firsts(partitions: Mapping[int, OffsetsPartition], pods: Sequence[PodView]) -> Mapping[int, str]:

@@ -193,7 +193,9 @@ def cluster_status(
     of_topic: Verdict | None,
     identity: Identity,
     now: str,
+    rebalance: Verdict | None = None,
 ) -> CoordinatorClusterStatus:
+    """`rebalance`: what is to be said of replicas that move, or are to move, to pods that hold less."""
     assert seen.cluster is not None
     before, generation = seen.cluster.status, seen.cluster.metadata.generation
     led = _count(partitions, PartitionState.LED)
@@ -205,6 +207,7 @@ def cluster_status(
         # The operator has just started: that pods have not answered yet is no reason to change the status.
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
     conditions = _with_copies(conditions_of(before.conditions, verdict, generation, now), partitions, generation, now)
+    conditions = _with_rebalance(conditions, rebalance, generation, now)
     return replace(
         before,
         observed_generation=generation,
@@ -238,6 +241,15 @@ def _with_upgrade(seen: Observation, conditions: tuple[Condition, ...], now: str
     text = f"pods run {image}; to upgrade them, one at a time: " + patch("coordinatorcluster", meta, {"image": newer})
     kind, reason = ConditionType.UPGRADE_AVAILABLE, Reason.UPGRADE_AVAILABLE
     return flag(conditions, kind, there_is, reason, text, meta.generation, now, only_if_true=True)
+
+
+def _with_rebalance(
+    conditions: tuple[Condition, ...], rebalance: Verdict | None, generation: int, now: str
+) -> tuple[Condition, ...]:
+    if rebalance is None:
+        return without_condition(conditions, ConditionType.REBALANCING)
+    told = Condition(ConditionType.REBALANCING, "True", rebalance.reason, rebalance.message, "", generation)
+    return with_condition(conditions, told, now)
 
 
 def _with_definitions(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:

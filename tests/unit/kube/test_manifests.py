@@ -209,6 +209,28 @@ async def test_manifests_are_applied_again_when_the_spec_or_the_object_is_anothe
     assert len(server.applied) == 12
 
 
+@pytest.mark.parametrize(
+    ("spec", "restarts"),
+    [
+        ({"topics": [{"name": "orders", "partitions": 3}]}, False),
+        ({"anyTopic": True}, False),
+        ({"failover": {"suspectAfter": "2s", "rebalanceAfter": "1m", "replaceAfter": "1h"}}, False),
+        ({"failover": {"nominateAfter": "30s"}}, True),
+        ({"rebalance": "Auto"}, False),
+        ({"rollout": {"paused": True, "window": {"start": "01:00", "end": "02:00"}}}, False),
+        ({"storage": {"size": "20Gi"}}, False),
+        ({"deletionPolicy": "Delete", "deletionProtection": True}, False),
+        ({"suspend": True}, False),
+        ({"settings": {"group.max.size": "5"}}, True),
+        ({"listeners": [{"name": "internal", "port": 9999}]}, True),
+    ],
+)
+def test_change_replaces_pods_or_is_live_as_the_page_of_settings_says(spec: dict[str, Any], restarts: bool) -> None:
+    (before,) = built("StatefulSet", cluster())
+    (after,) = built("StatefulSet", cluster(**spec))
+    assert (before["spec"]["template"] != after["spec"]["template"]) is restarts
+
+
 def test_times_of_failover_that_pods_keep_reach_them_unless_a_setting_says_otherwise() -> None:
     assert (
         "muster.self.nomination.after.ms=2500"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace as with_fields
 from typing import Literal
 
 import pytest
@@ -12,10 +13,12 @@ from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
 from tests.unit.podapi.fake_pod import FakePod
 
-from muster_operator.api.conditions import find_condition
+from muster_operator.api.conditions import Condition, find_condition
 from muster_operator.api.models import OffsetsPartition, PartitionState, Replica
-from muster_operator.plan.actions import Elect
+from muster_operator.kube.events import rebalance_news
+from muster_operator.plan.actions import Elect, WriteClusterStatus
 from muster_operator.plan.observation import Connection, PodView
+from muster_operator.plan.planner import plan
 from muster_operator.plan.spread import MOST_AT_ONCE, firsts, shares
 
 
@@ -103,6 +106,46 @@ def test_topic_stays_ready_and_the_partition_says_what_happens() -> None:
             ready = find_condition(each.status.conditions, "Ready")
             said |= {ready.message.partition("; ")[2]} if ready is not None else set()
     assert any("gets a replica" in text for text in said)
+
+
+def rebalancing(model: Model) -> Condition | None:
+    return find_condition(model.cluster.status.conditions, "Rebalancing")
+
+
+def test_moves_that_go_on_or_wait_are_told_until_all_is_even() -> None:
+    model = grown(1, 3, 4, partitions=8)
+    operator = Operator(model, token=2)
+    seen = operator.observe()
+    young = with_fields(seen, pods=tuple(with_fields(pod, steady_s=0.0) for pod in seen.pods))
+    (status,) = (each.status for each in plan(young, 1.0) if isinstance(each, WriteClusterStatus))
+    deferred = find_condition(status.conditions, "Rebalancing")
+    assert deferred is not None
+    assert (deferred.reason, "to c-3" in deferred.message) == ("RebalanceDeferred", True)
+
+    told = set()
+    for _ in range(400):
+        if not operator.replan():
+            break
+        while operator.todo:
+            operator.act()
+        if (now := rebalancing(model)) is not None:
+            told.add(now.reason)
+    assert told == {"MovingReplicas"}
+    assert rebalancing(model) is None
+
+
+def test_event_tells_that_moves_begin_wait_and_are_over() -> None:
+    ready = Condition("Ready", "True", "AllPartitionsLed", "all led")
+    moving = Condition("Rebalancing", "True", "MovingReplicas", "moves now")
+    waits = Condition("Rebalancing", "True", "RebalanceDeferred", "waits")
+    assert rebalance_news((ready,), (ready, moving)) == moving
+    assert rebalance_news((ready, moving), (ready, moving)) is None
+    assert rebalance_news((ready, moving), (ready, waits)) == waits
+    done = rebalance_news((ready, moving), (ready,))
+    assert done is not None
+    assert done.reason == "Rebalanced"
+    not_ready = Condition("Ready", "False", "Suspended", "")
+    assert rebalance_news((ready, moving), (not_ready,)) is None, "nobody looks any more"
 
 
 def test_partitions_that_a_person_has_placed_stay() -> None:
