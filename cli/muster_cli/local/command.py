@@ -19,13 +19,13 @@ def _data_dir(_context: click.Context, _parameter: click.Parameter, value: Path 
     return DataDir(value if value is not None else default_data_dir())
 
 
-_DATA_DIR = click.option(
+DATA_DIR = click.option(
     "--data-dir",
     "data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     callback=_data_dir,
-    show_default="$MUSTER_DATA_DIR or ~/.local/share/muster/local",
+    show_default="$MUSTERDATA_DIR or ~/.local/share/muster/local",
     help="Where the instance keeps everything; names the instance.",
 )
 
@@ -63,7 +63,7 @@ def local() -> None:
     default=9092,
     help="Kafka port of the first pod; the others follow. 0: free ports.",
 )
-@_DATA_DIR
+@DATA_DIR
 @click.option(
     "--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="A topic that groups may consume. Repeatable."
 )
@@ -86,7 +86,8 @@ def local() -> None:
 @click.option(
     "--upstream",
     metavar="HOST:PORT,...",
-    help="Brokers of a Kafka cluster: a gateway serves it to clients, with groups at Muster. Accepts every topic name.",
+    help="Brokers of a Kafka cluster: a gateway serves it to clients, with groups at Muster; pods mirror its groups. "
+    "Accepts every topic name.",
 )
 @click.option("--muster-groups", metavar="PREFIX,...", help="With --upstream: groups that Muster serves; default: all.")
 @click.option(
@@ -172,7 +173,7 @@ def user(file: Path, name: str, remove: bool) -> None:
 
 
 @local.command()
-@_DATA_DIR
+@DATA_DIR
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def status(data: DataDir, as_json: bool) -> None:
     """Show pods and partitions. Exit code 1 when nothing runs there."""
@@ -184,7 +185,7 @@ def status(data: DataDir, as_json: bool) -> None:
 @local.command()
 @click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
 @click.option("--pods", type=click.IntRange(1, 100), default=1, help="Pods to spread the partitions over.")
-@_DATA_DIR
+@DATA_DIR
 def adopt(logs: tuple[str, ...], pods: int, data: DataDir) -> None:
     """Make a data directory from logs, to be started with `muster local up`.
 

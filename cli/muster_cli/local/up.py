@@ -55,6 +55,10 @@ async def _up(data: DataDir, options: UpOptions, networks: Sequence[PodNetwork])
     store = SqliteStore(data.store)
     try:
         before = await store.observe(CLUSTER)
+        if options.settings.get("muster.upstream.bootstrap"):
+            from muster_cli.local.upstream import fitted_to_upstream
+
+            options = await fitted_to_upstream(options, before)
         cluster = declared_cluster(options, before)
         topics = declared_topics(options, before, cluster.spec.pods)
         ports = choose_ports(options.base_port, cluster.spec.pods)

@@ -22,6 +22,8 @@ from muster_coordinator.requests.cluster import (
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+MIRROR_VERSION = 4
+"""In which a mirror asks brokers."""
 _MESSAGES = {
     ErrorCode.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent "
@@ -79,6 +81,14 @@ def _message(value: Coordinator) -> str:
         return value.error_message
     code = ErrorCode(value.error_code)
     return _MESSAGES.get(code, code.name)
+
+
+def encode_request(keys: tuple[str, ...]) -> bytes:
+    """The body of a request to a broker for the coordinators of groups, in MIRROR_VERSION."""
+    writer = Writer(API.flexible(MIRROR_VERSION))
+    writer.int8(KEY_TYPE_GROUP)
+    writer.array(keys, writer.string)
+    return writer.done()
 
 
 API = Api(10, "FindCoordinator", 0, 6, 3, decode_request, encode_response)

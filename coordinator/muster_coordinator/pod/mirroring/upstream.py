@@ -12,6 +12,10 @@ from muster_coordinator.requests.cluster import MetadataResponse
 from muster_coordinator.wire import k03_metadata
 
 
+class TopicMissingError(UpstreamError):
+    """The cluster has no `__consumer_offsets`, or is about to make it."""
+
+
 @dataclass(frozen=True)
 class Topic:
     """`leaders`: partition -> (node id, leader epoch); node id -1: it has none."""
@@ -73,7 +77,8 @@ class UpstreamCluster:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
         if topic is None or code:
             name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
-            raise UpstreamError(f"{OFFSETS.name} of the upstream: {name}")
+            kind = TopicMissingError if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else UpstreamError
+            raise kind(f"{OFFSETS.name} of the upstream: {name}")
         leaders = {each.partition: (each.leader_id, each.leader_epoch) for each in topic.partitions}
         self.topic = Topic(topic.topic_id, leaders)
 

@@ -1,0 +1,64 @@
+"""What `--upstream` says about an instance that is made: as many partitions as there are in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from muster_cli.errors import CliError
+from muster_cli.local.declare import UpOptions
+from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.upstream import TopicMissingError, UpstreamCluster
+from muster_coordinator.settings import parse_addresses
+from muster_coordinator.wire import k10_find_coordinator
+from muster_operator.store.port import ClusterRecords
+
+ANSWER_TIMEOUT_S = 5.0
+ATTEMPTS = 50
+AGAIN_S = 0.2
+
+
+async def fitted_to_upstream(options: UpOptions, before: ClusterRecords) -> UpOptions:
+    """The options of an instance that mirrors an upstream: as many partitions as it has, and no transaction coordinator
+    of its own, as markers come from there. What was asked for, or was there before, stays. Raises CliError."""
+    upstream = options.settings.get("muster.upstream.bootstrap", "")
+    if not upstream or before.topics:
+        return options
+    if options.transaction_partitions is None:
+        options = replace(options, transaction_partitions=0)
+    if options.partitions is None:
+        options = replace(options, partitions=await _offsets_partitions(upstream))
+    return options
+
+
+async def _offsets_partitions(upstream: str) -> int:
+    """Of its `__consumer_offsets`, which a broker makes when it is first asked for a coordinator."""
+    addresses = parse_addresses(upstream)
+    cluster = UpstreamCluster(addresses, ANSWER_TIMEOUT_S)
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                await cluster.look()
+            except TopicMissingError:
+                await _ask_for_a_coordinator(*addresses[0])
+                await asyncio.sleep(AGAIN_S)
+                continue
+            assert cluster.topic is not None
+            return len(cluster.topic.leaders)
+    except UpstreamError as error:
+        raise CliError(f"the upstream does not say how many partitions its groups have: {error}") from error
+    finally:
+        cluster.close()
+    raise CliError(
+        f"the upstream {upstream} has no topic for groups, and makes none when it is asked for a coordinator"
+    )
+
+
+async def _ask_for_a_coordinator(host: str, port: int) -> None:
+    connection = UpstreamConnection(host, port, ANSWER_TIMEOUT_S)
+    version = k10_find_coordinator.MIRROR_VERSION
+    try:
+        body = k10_find_coordinator.encode_request(("muster-mirror",))
+        await connection.ask(k10_find_coordinator.API, version, body, lambda _answer: None)
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""`muster mirror`: how far a Kafka cluster's groups have been read."""
