@@ -90,10 +90,11 @@ def _brokers(seen: Observation, cluster: CoordinatorCluster) -> tuple[Broker, ..
     """The pods that clients are told of: also those that are down, for `rebalanceAfter`. A client of librdkafka that
     remembers a coordinator on a pod which Metadata names no more waits for it for good, past all its time-outs
     (https://github.com/confluentinc/librdkafka/issues/5511). Not for longer, as with Kafka's
-    broker.session.timeout.ms of 9 s: Kafka's commands ask every pod that is named, and fail where one is down.
+    broker.session.timeout.ms of 9 s: Kafka's commands ask every pod that is named, and fail where one is down. A pod
+    that only the operator does not reach may lead and serve.
     """
     told_s = parse_duration(cluster.spec.failover.rebalance_after)
-    away = {pod.node_id for pod in seen.pods if not pod.is_up and pod.steady_s >= told_s}
+    away = {pod.node_id for pod in seen.pods if pod.connection is Connection.DOWN and pod.steady_s >= told_s}
     before = seen.image.brokers if seen.image is not None else ()
     told = {each.node_id: each for each in before if each.node_id < cluster.spec.pods}
     told.update({pod.node_id: _broker(pod) for pod in seen.pods if ":" in pod.kafka_address})

@@ -546,6 +546,13 @@ def test_clients_are_told_of_a_pod_that_is_down_for_rebalance_after(
     assert 0 not in {each.node_id for each in published.image.leaders}
 
 
+def test_pod_that_only_the_operator_does_not_reach_stays_named_however_long_and_leads(model: Model) -> None:
+    silent = {**SILENT, "steady_s": 3600.0}
+    (published,) = [each for each in plan(seen(model, c_0=silent), 1.0) if isinstance(each, PublishMetadata)]
+    assert [each.node_id for each in published.image.brokers] == [0, 1, 2]
+    assert 0 in {each.node_id for each in published.image.leaders}
+
+
 def test_clients_are_told_of_a_pod_whose_object_is_away_where_it_was(model: Model) -> None:
     observation = Operator(model, token=2).observe()
     (before,) = [each for each in plan(observation, 1.0) if isinstance(each, PublishMetadata)]
