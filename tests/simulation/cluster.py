@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from tests.simulation.checker import Checker
 from tests.simulation.history import FenceHistory, History
@@ -12,8 +13,9 @@ from tests.simulation.pods.process import HostedPod
 from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.pods.statements import Statements
 from tests.simulation.transactions.model import Model
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 
+from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.replication.sets import Sets
 
@@ -102,12 +104,20 @@ class Cluster:
         world.listeners["data_loss_accepted"] = [
             lambda event: self.partition(event["partition"]).checker.accepts_loss(event["epoch"])
         ]
+        world.listeners["replica_failed"] = [self._gives_up]
         for pod in self.pods.values():
             pod.peers = [other for other in self.pods.values() if other is not pod]
             pod.start()
 
     def partition(self, number: int) -> Partition:
         return next(one for one in self.partitions if one.index == number)
+
+    def _gives_up(self, event: MutableMapping[str, Any]) -> None:
+        """A host begins anew from what is durable after any error; one that is not the disk's is a defect."""
+        error = event["exc_info"]
+        if not isinstance(error, OSError | DamagedLogError | Violation):
+            with self.world.noting():
+                raise Violation(f"a replica of partition {event['partition']} gives up: {error!r}")
 
     def first_sets(self, partition: Partition) -> tuple[str, Sets]:
         """(pod that leads first, sets) of a new partition."""

@@ -10,7 +10,7 @@ from tests.simulation.simulator import Failure, simulate
 
 __all__ = ["minimise"]
 
-QUIET: tuple[dict[str, int | float | bool], ...] = (
+QUIET: tuple[dict[str, int | float | bool | str], ...] = (
     {"disaster": False},
     {"restore_every_ms": 0},
     {"lose_status_every_ms": 0},
@@ -19,6 +19,7 @@ QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"errors_every_ms": 0},
     {"promise_every_ms": 0},
     {"old_duplicates": 0.0},
+    {"old_copies": 0.0},
     {"corrupt": 0.0},
     {"slow_link_every_ms": 0},
     {"away_every_ms": 0},
@@ -45,6 +46,7 @@ QUIET: tuple[dict[str, int | float | bool], ...] = (
     {"wipe_every_ms": 0},
     {"full_every_ms": 0},
     {"slow_every_ms": 0},
+    {"slow_files": "any"},
     {"freeze_every_ms": 0},
     {"partition_every_ms": 0},
     {"all_crash_every_ms": 0},

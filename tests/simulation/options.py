@@ -31,6 +31,7 @@ class Options:
     duplicates: float = 0.02
     disk_ms_max: int = 3
     slow_disk_ms: int = 60
+    slow_files: str = "any"  # of a slow disk: the syncs of these, which so come behind what was begun after them
     crash_every_ms: int = 2_500
     crash_in_effects: float = 0.0005  # between two effects
     power_loss: float = 0.3  # of a crash: also what flush os had not synced
@@ -75,6 +76,7 @@ class Options:
     errors_every_ms: int = 0  # some calls to some files of one disk fail, or are short
     promise_every_ms: int = 0  # a promise file is damaged
     old_duplicates: float = 0.0  # of a message: some earlier one comes again
+    old_copies: float = 0.0  # of a message: some earlier part of a full copy comes again
     corrupt: float = 0.0  # of a message: a bit of it flips
     slow_link_every_ms: int = 0  # one direction between two pods gets slow
     away_every_ms: int = 0  # a pod is away for long

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.simulation.options import Options, draw_options, for_operating
 
-Profile = Mapping[str, int | float | bool]
+Profile = Mapping[str, int | float | bool | str]
 
 DUEL: Profile = {
     "safety_ms": 4_000,
@@ -146,6 +146,36 @@ LATE_LOSSES: Profile = {
     "old_duplicates": 0.4,
     "rogue_every_ms": 600,
 }
+STALLS: Profile = {
+    **CUTS,
+    "replicas": 3,
+    "clients": 24,
+    "rogue_every_ms": 15,
+    "partition_every_ms": 40,
+    "partition_ms_max": 120,
+    "slow_every_ms": 60,
+    "slow_disk_ms": 400,
+    "slow_files": "journal",
+}
+LATE_COPIES: Profile = {
+    **LATE,
+    "replicas": 3,
+    "spares": 0,
+    "safety_ms": 6_000,
+    "old_copies": 0.1,
+    "append_bytes_max": 100_000,  # a copy in one part
+    "clean_every_ms": 50,
+    "delay_ms_max": 4,
+    "disk_ms_max": 3,
+    "flip_every_ms": 400,
+    "crash_every_ms": 700,
+    "restart_ms_max": 100,
+    "crash_in_effects": 0.0,
+    "rogue_every_ms": 4_000,
+    **dict.fromkeys(("move_every_ms", "resign_every_ms", "change_every_ms", "remove_every_ms"), 0),
+    **dict.fromkeys(("all_crash_every_ms", "broken_every_ms", "errors_every_ms", "full_every_ms"), 0),
+    "flush_os": False,
+}
 RESHARDS: Profile = {
     **STALE,
     "writes": 0.7,
@@ -180,6 +210,11 @@ while messages of before arrive late; operators that are away; partitions that a
 groups."""
 
 
+RARE: Mapping[str, Profile] = {"stalls": STALLS, "late copies": LATE_COPIES}
+"""Cuts while the journal's writes take long; full copies of logs that were damaged, which come again after restarts."""
+RARE_SHARE = 1 / 12
+
+
 OPERATED = 10
 """One of so many seeds runs real operators. It takes as long as five others."""
 
@@ -209,7 +244,7 @@ def _with_transactions(options: Options) -> Options:
 
 
 def _draw(seed: int) -> Options:
-    """Two of three seeds without real operators are of a profile."""
+    """Two of three seeds without real operators are of a profile, and one of twelve of each rare one."""
     if seed % OPERATED == OPERATED - 1:
         return for_operating(draw_options(seed))
     random = Random(f"profile {seed}")
@@ -234,8 +269,12 @@ def _draw(seed: int) -> Options:
         fence_every_ms=some(0, 0, 1_000),
         static=random.choice((0.0, 0.5)),
     )
-    if random.random() < 2 / 3:
+    kind = random.random()
+    if kind < 2 / 3:
         options = replace(options, **PROFILES[random.choice(list(PROFILES))])  # type: ignore[arg-type]
+    for number, profile in enumerate(RARE.values(), 1):
+        if 1 - number * RARE_SHARE <= kind < 1 - (number - 1) * RARE_SHARE:
+            options = replace(options, **profile)  # type: ignore[arg-type]
     if options.remove_every_ms:  # a removal that a disk refuses is gone on with by the next process only
         quiet = dict.fromkeys(("flip_every_ms", "full_every_ms", "broken_every_ms", "errors_every_ms"), 0)
         options = replace(options, **quiet, promise_every_ms=0, crash_in_effects=0.0)  # type: ignore[arg-type]

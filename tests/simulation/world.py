@@ -47,6 +47,7 @@ class World:
         self._digest = blake2b(digest_size=8)
         self._violation: Violation | None = None
         self._sent: dict[tuple[str, str], list[Callable[[], None]]] = {}  # some of all that was sent
+        self._copies: dict[tuple[str, str], list[Callable[[], None]]] = {}  # all parts of full copies
         self.slow: dict[tuple[str, str], tuple[int, int]] = {}  # (from, to) -> (until when, how much)
 
     @property
@@ -110,8 +111,11 @@ class World:
 
     # -- network ------------------------------------------------------------------------------------------------------
 
-    def send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
-        """Lost, delayed, doubled, overtaken; or not at all, while ``target`` is cut off from ``source``."""
+    def send(self, source: str, target: str, deliver: Callable[[], None], *, copies_log: bool = False) -> None:
+        """Lost, delayed, doubled, overtaken; or not at all, while ``target`` is cut off from ``source``.
+
+        ``copies_log``: it is part of a full copy.
+        """
         options, random = self.options, self.random
         if self.blocked.get((source, target), -1) > self.now_ms:
             both = self.blocked.get((target, source), -1) > self.now_ms
@@ -126,8 +130,12 @@ class World:
                 self.injected[Injected.DUPLICATE] += 1
                 copies = 2
             if random.random() < options.old_duplicates:
-                self._send_again(source, target)
+                self._send_again(self._sent.get((source, target)))
+            if options.old_copies and random.random() < options.old_copies:
+                self._send_again(self._copies.get((source, target)))
         self._keep(source, target, deliver)
+        if copies_log and options.old_copies:
+            self._copies.setdefault((source, target), []).append(deliver)
         for _ in range(copies):
             delay = random.randint(0, options.delay_ms_max) + self._slowness(source, target)
             if self.faults and random.random() < options.long_delay:
@@ -145,8 +153,7 @@ class World:
             else:
                 kept[self.random.randrange(KEPT)] = deliver
 
-    def _send_again(self, source: str, target: str) -> None:
-        kept = self._sent.get((source, target))
+    def _send_again(self, kept: list[Callable[[], None]] | None) -> None:
         if kept:
             self.injected[Injected.OLD_DUPLICATE] += 1
             self.at(self.random.randint(0, self.options.long_delay_ms), self.random.choice(kept))

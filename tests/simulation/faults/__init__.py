@@ -9,7 +9,7 @@ from tests.simulation.faults.host import HOST_FAULTS
 from tests.simulation.faults.operators import OPERATOR_FAULTS
 from tests.simulation.faults.protocol import RULE_FAULTS
 
-__all__ = ["FAULTS", "HARMLESS", "HOST_FAULTS", "OPERATOR_FAULTS", "RULE_FAULTS", "SOUGHT", "table"]
+__all__ = ["FAULTS", "HARMLESS", "HOST_FAULTS", "OPERATOR_FAULTS", "RULE_FAULTS", "table"]
 
 FAULTS = RULE_FAULTS | HOST_FAULTS | OPERATOR_FAULTS
 
@@ -33,14 +33,8 @@ HARMLESS = {
 }
 
 
-SOUGHT = {
-    "a cut does not wait for what was appended": "not caught yet, in 45 duels and cuts",
-}
-"""Of these it is not known within how many seeds they are caught."""
-
-
 def table() -> str:
     """In Markdown."""
-    rows = [f"| {name} | {SOUGHT.get(name, fault.seeds)} |" for name, fault in FAULTS.items()]
+    rows = [f"| {name} | {fault.seeds} |" for name, fault in FAULTS.items()]
     rows += ["", "| not planted | because |", "|---|---|", *(f"| {name} | {why} |" for name, why in HARMLESS.items())]
     return "\n".join(["| planted fault | caught within so many seeds |", "|---|---|", *rows, ""])

@@ -19,6 +19,7 @@ from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.writer import JournalWriter
 from muster_coordinator.pod.chores.archiving import Archiver
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
+from muster_coordinator.pod.opening import Opening
 from muster_coordinator.pod.storage_health import StorageHealth
 from muster_coordinator.records.group_metadata import GroupMetadataRecord
 from muster_coordinator.replica import promise_file as promise_module
@@ -91,6 +92,11 @@ def _without_promise(self: Any, reason: str, settings: Any) -> None:
     self.open_log(settings)
 
 
+def _empty_lost_nothing(self: Opening, host: Any) -> bool:
+    return _has_noted(self, host) or (host.replica.is_open and host.replica.never_used)
+
+
+_has_noted = Opening._has_noted
 _swap_in = StoredReplica.swap_in
 
 
@@ -202,7 +208,7 @@ HOST_FAULTS = {
     ),
     "a checkpoint forgets open transactions": Fault(200, snapshot_module, "_parts", _without_pending),
     "a cut is not told to the journal": Fault(1000, StoredReplica, "stage_truncation", _untold),
-    "a cut does not wait for what was appended": Fault(1000, storage_work_module, "all_durable", _at_once),
+    "a cut does not wait for what was appended": Fault(300, storage_work_module, "all_durable", _at_once),
     "promise is not stored": Fault(5, StoredReplica, "store_promise", _nothing),
     "promise is reported before it is stored": Fault(5, StorageWork, "begin", _begin_and_report),
     "promise is written without a sync": Fault(60, promise_module, "write_fully_durably", write_fully),
@@ -213,6 +219,7 @@ HOST_FAULTS = {
     "recovery of the storage does nothing": Fault(60, JournalWriter, "recover", _at_once),
     "damaged log begins anew and does not say so": Fault(200, StoredReplica, "begin_anew", _without_promise),
     "power loss under flush os is not noted": Fault(100, FlushState, "lost_power", property(lambda self: False)),
+    "a log that a power loss emptied lost nothing": Fault(20, Opening, "_has_noted", _empty_lost_nothing),
     "copy is swapped in without its horizon": Fault(200, StoredReplica, "swap_in", _without_horizon),
     "checkpoint does not wait for the commit": Fault(5, Checkpointer, "_at_hand", _at_hand),
     "answers do not wait for the commit": Fault(5, ParkedAnswers, "turn_ended", _turn_committed),

@@ -116,6 +116,15 @@ def _hears_any_incarnation(self: Leader, peer: ReplicaProgress, answer: Ack | Mi
     return _heard(self, peer, replace(answer, incarnation=max(answer.incarnation, peer.incarnation)))
 
 
+_extend_copy = Follower._extend_copy
+_UNCHECKED = Fault(0, Context, "check_cut", lambda self, end, loss_epoch: None)
+
+
+def _takes_any_copy(self: Follower, copy: Any, message: Append) -> None:
+    with _UNCHECKED.plant():
+        _extend_copy(self, copy, message)
+
+
 RULE_FAULTS = {
     "no seal": Fault(5, Rules, "is_sealed", lambda self, replicas, sealed: True),
     "older-epoch records counted as committed": Fault(5, Rules, "first_counted", lambda self, start: 0),
@@ -128,7 +137,10 @@ RULE_FAULTS = {
     "append of a higher epoch does not raise it": Fault(20, Rules, "leader_message", _does_not_raise),
     "leader goes on after its own higher promise": Fault(10, Rules, "promise_ends_leadership", lambda self: False),
     "late duplicate truncates": Fault(5, Rules, "cut_at", _late_duplicate_cuts),
-    "late duplicate of a copy replaces the log": Fault(60, Follower, "_shortens", lambda self, copy: False),
+    "late duplicate of a copy replaces the log": Fault(60, Follower, "_shortens", lambda self, copy, loss: False),
+    "a copy is compared neither with the log nor with the commit point": Fault(
+        60, Follower, "_shortens", lambda self, copy, loss: False, ((Follower, "_extend_copy", _takes_any_copy),)
+    ),
     "ack = own log end": Fault(600, Rules, "acked_end", lambda self, verified, durable, log_end: min(durable, log_end)),
     "ack before fsync": Fault(5, Rules, "acked_end", lambda self, verified, durable, log_end: verified),
     "led again in the same epoch after a restart": Fault(20, Rules, "may_lead", _leads_again),

@@ -70,13 +70,13 @@ class ProcessDisk:
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._fake, name)
-        pod, run, syncs = self._pod, self._run, name in SYNCS
+        pod, fake, run, syncs = self._pod, self._fake, self._run, name in SYNCS
 
         def call(*arguments: Any, **options: Any) -> Any:
             if pod.run != run or not pod.is_running:
                 raise OSError(errno.EIO, "the process has ended")
             if syncs:
-                pod.waits_for_disk()
+                pod.waits_for_disk(fake.path_of(arguments[0]))
             result = operation(*arguments, **options)
             if name == "rename":
                 pod.renamed(arguments[1])
@@ -128,11 +128,11 @@ class DiskFaults:
             return False
         return FILES[broken.files](path) and self._random.random() < broken.share
 
-    def latency_ms(self) -> int:
+    def latency_ms(self, path: Path) -> int:
         """Of one sync."""
         options, random = self._world.options, self._random
         took = random.randint(0, options.disk_ms_max) if options.disk_ms_max else 0
-        if self._world.now_ms < self.slow_until:
+        if self._world.now_ms < self.slow_until and FILES[options.slow_files](path):
             self._world.injected[Injected.SLOW_DISK] += 1
             took += random.randint(0, options.slow_disk_ms)
         return took

@@ -52,7 +52,8 @@ class ProcessNetwork:
             target.hears(sent)
             manager.receive(partition, sent)
 
-        world.send(pod.name, target.pod.name, lambda: target.pod.call(receive))
+        copies_log = isinstance(message, Append) and message.sync > 0
+        world.send(pod.name, target.pod.name, lambda: target.pod.call(receive), copies_log=copies_log)
 
 
 def _damaged(message: Message, random: Random) -> Message:

@@ -316,8 +316,8 @@ class HostedPod:
 
     # -- the disk -----------------------------------------------------------------------------------------------------
 
-    def waits_for_disk(self) -> None:
-        self.clock.spent_ms += self.faults.latency_ms()
+    def waits_for_disk(self, path: Path) -> None:
+        self.clock.spent_ms += self.faults.latency_ms(path)
 
     def _thread_delay_s(self) -> float:
         """How long the function that a thread has just run took."""

@@ -197,6 +197,10 @@ class FakeDisk:
         inode.sync()
         put(inode.medium, position, bytes(inode.cached[position : position + 1]))
 
+    def path_of(self, target: int | Path) -> Path:
+        """Of an open file, by its descriptor; that of a name itself."""
+        return target if isinstance(target, Path) else self._open[target][0]
+
     def content(self, path: Path) -> bytearray:
         """To be changed by a test; `write` puts it back."""
         return bytearray(self.names[path].cached)
