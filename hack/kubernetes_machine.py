@@ -92,7 +92,10 @@ def localkube_cluster(images: list[str]) -> Iterator[dict[str, str]]:
         for image in images:
             with image_archive(image) as archive:
                 call(LOCALKUBE, "load", archive)
-        yield {"MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG")} | our_kubectl()
+        yield {
+            "MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG"),
+            "MUSTER_TEST_AUDIT": localkube_setting("AUDIT"),
+        } | our_kubectl()
     finally:
         if not was_up:
             call(LOCALKUBE, "down")

@@ -31,7 +31,7 @@ from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, PR
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
-NAMESPACE, NAME, OTHER = "muster-locked", "locked", "other"
+NAMESPACE, NAME, OTHER, FORGED = "muster-locked", "locked", "other", "locked-forged"
 OPERATOR = "muster-system"
 GROUPS = 100
 RANGE = 1_000_650_000
@@ -183,24 +183,24 @@ def inside(cluster: Cared, target: Pod, program: str) -> str:
 
 
 def test_a_pod_with_forged_labels_is_not_called(locked: Cared) -> None:
-    """Whoever may make pods in the namespace gets no leader by labels: the operator knows its pods by their owner."""
+    """By labels alone a pod gets nothing from the operator, which knows its pods by their owner."""
     (raw, *_) = locked.objects("pods", "-l", f"muster.dev/cluster={NAME}")
     before = set(locked.runs())
     forged = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"{NAME}-7", "labels": raw["metadata"]["labels"]},
+        "metadata": {"name": FORGED, "labels": raw["metadata"]["labels"]},
         "spec": {**stranger_spec(raw), "containers": [{**stranger_container(raw), "command": ["sleep", "600"]}]},
     }
     locked.kubectl("apply", "-f", "-", stdin=json.dumps(forged))
     try:
-        wait_until(lambda: bool(address_of(NAMESPACE, f"{NAME}-7")), "it has an address")
+        wait_until(lambda: bool(address_of(NAMESPACE, FORGED)), "it has an address")
         operator_log = kubectl("logs", "-n", OPERATOR, "deployment/muster-operator").stdout
-        assert f"{NAME}-7" not in operator_log
+        assert FORGED not in operator_log
         assert locked.status()["pods"] == len(before)
-        assert f"{NAME}-7" not in {each.leader for each in locked.partitions().values()}
+        assert FORGED not in {each.leader for each in locked.partitions().values()}
     finally:
-        locked.kubectl("delete", "pod", f"{NAME}-7", "--grace-period=0", "--force", check=False)
+        locked.kubectl("delete", "pod", FORGED, "--grace-period=0", "--force", check=False)
 
 
 def stranger_spec(raw: dict[str, Any]) -> dict[str, Any]:

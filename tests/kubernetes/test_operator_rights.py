@@ -6,8 +6,10 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -56,19 +58,27 @@ def declared(namespace: str) -> list[dict[str, object]]:
 def operator_namespace(namespace: str) -> Iterator[str]:
     """A namespace with the operator's service account, roles and bindings, as config/rbac.yaml has them."""
     rendered = (REPOSITORY / "config/rbac.yaml").read_text(encoding="utf-8").replace("muster-system", namespace)
+    with installed(namespace, list(yaml.safe_load_all(rendered))):
+        yield namespace
+
+
+@contextmanager
+def installed(namespace: str, rights: list[dict[str, Any]]) -> Iterator[None]:
+    """These objects, and a cluster and its topic."""
     cluster_wide = f"muster-operator-{namespace}"
-    objects = list(yaml.safe_load_all(rendered))
-    for each in objects:
+    for each in rights:
         if each["kind"].startswith(("Cluster", "Validating")):  # so that an installed operator keeps its own
             each["metadata"]["name"] = cluster_wide
-            if "roleRef" in each:
+            if each.get("roleRef", {}).get("kind") == "ClusterRole":
                 each["roleRef"]["name"] = cluster_wide
             if "policyName" in each.get("spec", {}):
                 each["spec"]["policyName"] = cluster_wide
-    kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all([*objects, *declared(namespace)]))
-    yield namespace
-    policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-    kubectl("delete", f"clusterrole,clusterrolebinding,{policies}", cluster_wide)
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all([*rights, *declared(namespace)]))
+    try:
+        yield
+    finally:
+        policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+        kubectl("delete", f"clusterrole,clusterrolebinding,{policies}", cluster_wide, "--ignore-not-found")
 
 
 @pytest_asyncio.fixture
@@ -148,7 +158,7 @@ async def posted_event(recorder: EventRecorder, namespace: str) -> None:
     posting.cancel()
 
 
-async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
+async def told_by_watch(store: KubeStore, workload: KubeWorkload, within: str | None = None) -> None:
     """Every watch stream delivers at least what is listed."""
     seen: set[str] = set()
     arrived = asyncio.Event()
@@ -163,7 +173,7 @@ async def told_by_watch(store: KubeStore, workload: KubeWorkload) -> None:
         replace(source, deliver=lambda event, raw, plural=source.plural: spy(plural))
         for source in sources(store, workload)
     )
-    watcher = Watcher(spied, None, lambda: None)
+    watcher = Watcher(spied, within, lambda: None)
     watcher.start()
     try:
         await asyncio.wait_for(arrived.wait(), 20)

@@ -133,7 +133,7 @@ async def operate(
     store = KubeStore(
         client, lambda namespace: leading.token(namespace), options.watch_namespace, events, clock, again.set
     )
-    image = options.image or await _until_it_works("own_image", lambda: _own_image(client, options))
+    image = options.image or await _until_it_works("own_image", lambda: own_image(client, options))
     certificates = None
     if options.tls_directory:
         certificates = Certificates(client, Path(options.tls_directory), clock.monotonic)
@@ -182,7 +182,8 @@ async def _until_it_works(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(RETRY_S)
 
 
-async def _own_image(client: KubeClient, options: KubeOptions) -> str:
+async def own_image(client: KubeClient, options: KubeOptions) -> str:
+    """The image of this pod. Raises StoreError."""
     pod = await client.get(f"/api/v1/namespaces/{options.namespace}/pods/{options.pod}")
     return str(pod["spec"]["containers"][0]["image"])
 

@@ -1,0 +1,213 @@
+"""Least rights: what the operator does, by the audit log of the API server, is all that it may do, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+from tests.kubernetes.test_operator_rights import declared, installed, operator_client, posted_event, told_by_watch
+from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
+
+from muster_operator.api.conditions import Condition
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    CoordinatorClusterStatus,
+    LeadershipRecord,
+    Listener,
+    OffsetsPartitionStatus,
+    OffsetsTopicStatus,
+    Security,
+    Storage,
+)
+from muster_operator.clock import SYSTEM_CLOCK
+from muster_operator.kube.certificates import Certificates
+from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.elector import Elector
+from muster_operator.kube.events import EventRecorder
+from muster_operator.kube.invalid import InvalidObjects
+from muster_operator.kube.run import KubeOptions, own_image
+from muster_operator.kube.store import KubeStore
+from muster_operator.kube.workload import KubeWorkload
+from muster_operator.store.port import ClusterKey, ConflictError
+
+__all__ = ["custom_resources", "namespace", "operator_client"]
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
+
+AUDIT = os.environ.get("MUSTER_TEST_AUDIT", "")
+BUILT_HELM = REPOSITORY / ".cache" / "bin" / "helm"
+HELM = str(BUILT_HELM) if BUILT_HELM.exists() else shutil.which("helm")
+EVERYWHERE, ONE = "all namespaces", "one namespace"
+
+Right = tuple[str, str, str, str]
+"""Group, resource, verb, name of the object ("": any)."""
+
+if not AUDIT:
+    pytest.skip("needs the audit log of an API server: hack/localkube, or MUSTER_TEST_AUDIT", allow_module_level=True)
+
+
+@pytest.fixture(params=[EVERYWHERE, ONE])
+def mode(request: pytest.FixtureRequest) -> str:
+    if request.param == ONE and HELM is None:
+        pytest.skip("needs helm: make helm")
+    return str(request.param)
+
+
+@pytest.fixture
+def rights(mode: str, namespace: str) -> list[Json]:
+    """The objects of the base, or of the chart for one namespace."""
+    if mode == EVERYWHERE:
+        rendered = (REPOSITORY / "config/rbac.yaml").read_text(encoding="utf-8").replace("muster-system", namespace)
+    else:
+        chosen = ["--show-only", "templates/rbac.yaml", "--set", f"operator.watchNamespace={namespace}"]
+        command = [str(HELM), "template", "muster", str(REPOSITORY / "charts/muster"), "-n", namespace, *chosen]
+        rendered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return [each for each in yaml.safe_load_all(rendered) if each]
+
+
+@pytest.fixture
+def operator_namespace(rights: list[Json], namespace: str) -> Iterator[str]:
+    with installed(namespace, rights):
+        yield namespace
+
+
+def granted(rights: list[Json]) -> set[Right]:
+    return {
+        (group, resource, verb, name)
+        for each in rights
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def used(namespace: str) -> set[Right]:
+    """What the account was let do, with and without names. An apply that made its object has created it as well."""
+    account, found = f"system:serviceaccount:{namespace}:muster-operator", set[Right]()
+    for line in Path(AUDIT).read_text(encoding="utf-8").splitlines():
+        if account not in line:
+            continue
+        event = json.loads(line)
+        about = event.get("objectRef")
+        if event["user"]["username"] != account or not about:
+            continue
+        if event["annotations"].get("authorization.k8s.io/decision") != "allow":
+            continue
+        resource = "/".join(part for part in (about["resource"], about.get("subresource", "")) if part)
+        verbs = [event["verb"]]
+        if event["verb"] == "patch" and event.get("responseStatus", {}).get("code") == 201:
+            verbs.append("create")
+        for verb in verbs:
+            found |= {(about.get("apiGroup", ""), resource, verb, name) for name in ("", about.get("name", ""))}
+    return found
+
+
+def admin(*arguments: str, stdin: str | None = None) -> str:
+    return kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], *arguments, stdin=stdin).stdout
+
+
+async def test_every_right_that_is_granted_is_used(
+    mode: str, rights: list[Json], operator_namespace: str, operator_client: KubeClient, tmp_path: Path
+) -> None:
+    work = Work(operator_client, operator_namespace, operator_namespace if mode == ONE else None, tmp_path)
+    await work.with_pods()
+    await work.with_records()
+    await work.with_others()
+    await told_by_watch(work.store, work.workload, work.within)
+    assert granted(rights) - used(operator_namespace) == set(), "granted, and nothing has used it"
+
+
+class Work:
+    """All that an operator does, by its own code; `within`: the only namespace that it watches."""
+
+    def __init__(self, client: KubeClient, namespace: str, within: str | None, folder: Path) -> None:
+        self.client = client
+        self.within = within
+        self.key = ClusterKey(namespace, "a")
+        self.recorder = EventRecorder(client, "me")
+        self.store = KubeStore(client, lambda _: 1, within, self.recorder)
+        certificates = Certificates(client, folder)
+        self.workload = KubeWorkload(client, "muster:1", within, certificates=certificates)
+
+    async def cluster(self, **changes: Any) -> CoordinatorCluster:
+        records = await self.store.observe(self.key)
+        assert records.cluster is not None
+        return replace(records.cluster, spec=replace(records.cluster.spec, **changes))
+
+    async def with_pods(self) -> None:
+        """Own image; objects of a cluster made, changed, deleted; nodes, volumes, a pod restarted."""
+        namespace = self.key.namespace
+        container = {"name": "pod", "image": "docker.io/library/pause:local", "imagePullPolicy": "Never"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "me"}, "spec": {"containers": [container]}}
+        admin("apply", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
+        assert await own_image(self.client, KubeOptions("me", namespace)) == container["image"]
+        await self.store.load()
+        await self.workload.load()
+        outside = Listener("outside", 9094, type="NodePort")
+        with_outside = await self.cluster(listeners=(Listener("internal"), outside))
+        await self.workload.ensure_pods(with_outside)
+        await self.workload.ensure_pods(await self.cluster())
+        await self._until(lambda: admin("get", "pvc", "-n", namespace, "-o", "jsonpath={..phase}") == "Bound")
+        await self.workload.load()
+        await self.workload.ensure_pods(await self.cluster(storage=Storage(size="20Gi")))
+        (pod_info,) = await self.workload.pods(self.key)
+        await self.workload.restart_pod(self.key, pod_info.name, pod_info.uid)
+
+    async def with_records(self) -> None:
+        """Partitions, statuses, and what is read anew after a conflict."""
+        records = await self.store.observe(self.key)
+        await self.store.create_partitions(records.topics[0], [0])
+        for kind in ("offsetstopics", "offsetspartitions"):  # changed by somebody, and no watch has told
+            admin("annotate", kind, "--all", "-n", self.key.namespace, "by=somebody")
+        records = await self.store.observe(self.key)
+        line = {"0": LeadershipRecord("a-0", 1).line}
+        with pytest.raises(ConflictError):
+            await self.store.record_leadership(records.topics[0], line)
+        with pytest.raises(ConflictError):
+            await self.store.write_partition_status(records.partitions[0], OffsetsPartitionStatus(epoch=1))
+        records = await self.store.observe(self.key)
+        recorded = await self.store.record_leadership(records.topics[0], line)
+        await self.store.write_partition_status(records.partitions[0], OffsetsPartitionStatus(epoch=1))
+        await self.store.write_topic_status(recorded, OffsetsTopicStatus(1))
+        ready = (Condition("Ready", "True", "AllPartitionsLed", "all led", "2026-01-01T00:00:00Z", 1),)
+        await self.store.write_cluster_status(await self.cluster(), CoordinatorClusterStatus(1, ready))
+        await posted_event(self.recorder, self.key.namespace)
+
+    async def with_others(self) -> None:
+        """Another CA, another cluster, an object that nobody understands, and the Lease."""
+        await self.workload.ensure_pods(await self.cluster(security=Security(ca_round=1)))
+        second = declared(self.key.namespace)[0]
+        second["metadata"] = {"name": "b", "namespace": self.key.namespace}
+        admin("apply", "-f", "-", stdin=json.dumps(second))
+        await self.store.load()
+        records = await self.store.observe(ClusterKey(self.key.namespace, "b"))
+        assert records.cluster is not None
+        await self.workload.ensure_pods(records.cluster)
+        name = f"coordinatorclusters.muster.dev/{records.cluster.metadata.name}"
+        raw = json.loads(admin("get", name, "-n", self.key.namespace, "-o", "json"))
+        InvalidObjects(self.client, SYSTEM_CLOCK).report(CoordinatorCluster, raw, "by a test")
+        await self._until(lambda: "InvalidSpec" in admin("get", name, "-n", self.key.namespace, "-o", "json"))
+        led = asyncio.Event()
+
+        async def lead() -> None:
+            led.set()
+
+        await Elector(self.client, self.key.namespace, "muster-operator", "me").run(lead)
+        assert led.is_set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not await asyncio.to_thread(holds):
+                await asyncio.sleep(0.2)
