@@ -70,7 +70,7 @@ kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times a
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## damaged frames and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
+fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)
 	@HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/unit tests/golden
 

@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz run [--seconds N] [--seed N]`: frames and log files in turn, until the time is over.
+"""`python -m tests.fuzz run [--seconds N] [--seed N]`: frames, logins and log files in turn, until the time is
+over.
 `python -m tests.fuzz replay FILE`: send the saved frames of a failure again.
 
 What failed is saved under .cache/fuzz and named. Exit codes: 0 nothing was found, 1 something was.
@@ -17,6 +18,7 @@ from random import SystemRandom
 
 from tests.fuzz import frames, logs
 from tests.fuzz.checkpoints import CheckpointFuzz, CutJournalFuzz, disk_with_checkpoints
+from tests.fuzz.entrances import EntranceFuzz, entrances
 from tests.support.pod import SoloPod
 
 SAVED = Path(__file__).parents[2] / ".cache" / "fuzz"
@@ -67,6 +69,23 @@ async def fuzz_frames(seed: int, until: float) -> bool:
     return True
 
 
+async def fuzz_entrances(seed: int, until: float) -> bool:
+    with tempfile.TemporaryDirectory() as directory:
+        async with entrances(Path(directory)) as pod:
+            fuzz = EntranceFuzz(pod, seed)
+            try:
+                while time.monotonic() < until:
+                    await fuzz.run_round()
+                await fuzz.check()
+            except Exception:
+                traceback.print_exc()
+                again = f"`run --seed {seed}` does the same again"
+                print(f"FAILED: entrances, seed {seed}, round {fuzz.rounds}: {again}", file=sys.stderr)
+                return False
+            print(f"entrances, seed {seed}: {fuzz.connections} connections, nothing found", flush=True)
+    return True
+
+
 async def fuzz_logs(seed: int, until: float) -> bool:
     return await fuzz_files("log files", logs.LogFuzz(await logs.written_disk(), seed), seed, until)
 
@@ -91,7 +110,7 @@ async def fuzz_files(what: str, fuzz: logs.LogFuzz, seed: int, until: float) -> 
     return True
 
 
-FUZZERS = (fuzz_frames, fuzz_logs, fuzz_frames, fuzz_checkpoints, fuzz_frames, fuzz_cut_journals)
+FUZZERS = (fuzz_frames, fuzz_logs, fuzz_entrances, fuzz_checkpoints, fuzz_frames, fuzz_cut_journals)
 
 
 def failed(what: str, path: Path) -> bool:

@@ -312,6 +312,21 @@ def _nearly_over() -> tuple[datetime, timedelta]:
     return datetime.now(UTC) - timedelta(days=9), timedelta(days=14)
 
 
+def test_no_key_is_in_logs_events_statuses_or_metrics(locked: Cared) -> None:
+    authorities = record().authorities
+    keys = [secret(f"{NAME}-pod-tls")["tls.key"], secret(f"{NAME}-reader-tls")["tls.key"], authorities.current.key]
+    lines = {line for key in keys for line in key.decode().splitlines() if "-----" not in line}
+    told = [locked.kubectl("logs", each.name) for each in locked.pods()]
+    told.append(kubectl("logs", "-n", OPERATOR, "deployment/muster-operator").stdout)
+    kinds = "coordinatorclusters,offsetstopics,offsetspartitions,statefulsets,pods,services,events,configmaps"
+    told.append(locked.kubectl("get", kinds, "-o", "yaml"))
+    request = b"GET /metrics HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"
+    told.append(asyncio.run(spoken(METRICS_PORT, None, request, first(locked).address)).decode())
+    assert all(told)
+    assert len(lines) == 9
+    assert [line for line in lines if any(line in text for text in told)] == []
+
+
 def test_leaf_and_authority_change_three_times_under_load(locked: Cared, capsys: pytest.CaptureFixture[str]) -> None:
     runs, before = locked.runs(), record()
     rotation = Rotation(locked)

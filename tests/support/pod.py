@@ -155,9 +155,11 @@ class SoloPod(PodProcess):
         any_topic: bool = False,
         transaction_partitions: int = 0,
         epoch: int = 0,
+        options: Sequence[str] = (),
+        tls: Tls | None = None,
     ) -> None:
-        """`epoch`: the highest one in which the partitions were led before."""
-        super().__init__("pod-0", data_dir, config)
+        """`epoch`: the highest one in which the partitions were led before. `options`, `tls`: as of PodProcess."""
+        super().__init__("pod-0", data_dir, config, options=options, tls=tls)
         self.any_topic = any_topic
         self.partitions = partitions
         self.transaction_partitions = transaction_partitions
