@@ -105,6 +105,31 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
 
 
 @needs_helm
+def test_one_namespace_is_a_role_in_it_and_no_rights_elsewhere() -> None:
+    rendered = helm_template("--set", "operator.watchNamespace=teams,operator.secrets={company-operator}")
+    people = {"muster-operator-view", "muster-operator-edit"}
+    assert {name for kind, name in rendered if kind == "ClusterRole"} == people
+    assert not [name for kind, name in rendered if kind == "ClusterRoleBinding"]
+    role, binding = rendered["Role", "muster-operator-clusters"], rendered["RoleBinding", "muster-operator-clusters"]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "teams"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"][0]["namespace"] == "muster-system"
+    reached = {resource for rule in role["rules"] for resource in rule["resources"]}
+    assert reached.isdisjoint({"nodes", "customresourcedefinitions", "configmaps", "namespaces"})
+    readable = [rule for rule in role["rules"] if rule["resources"] == ["secrets"] and "get" in rule["verbs"]]
+    names = [rule["resourceNames"] for rule in readable]
+    assert sorted(names) == [["company-operator"], ["muster-operator-certificates"]]
+
+
+@needs_helm
+def test_image_is_pinned_by_its_digest() -> None:
+    digest = "sha256:" + "0" * 64
+    rendered = helm_template("--set", f"image.digest={digest},image.repository=registry/muster")
+    (container,) = rendered["Deployment", "muster-operator"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry/muster@{digest}"
+
+
+@needs_helm
 def test_chart_of_the_definitions_renders_them() -> None:
     assert HELM is not None
     rendered = objects(output(HELM, "template", "crds", str(REPOSITORY / "charts" / "muster-crds")))
@@ -133,7 +158,14 @@ def test_chart_adds_a_transaction_topic_where_it_is_asked_for() -> None:
 
 @needs_helm
 @pytest.mark.parametrize(
-    "value", ["image.pullPolicy=Sometimes", "operator.replicas=-1", "cluster.offsetsTopic.partitions=0", "imgae.tag=x"]
+    "value",
+    [
+        "image.pullPolicy=Sometimes",
+        "image.digest=latest",
+        "operator.replicas=-1",
+        "cluster.offsetsTopic.partitions=0",
+        "imgae.tag=x",
+    ],
 )
 def test_wrong_value_is_refused_by_the_values_schema(value: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
