@@ -99,11 +99,18 @@ def opens(context: ssl.SSLContext | None, target: Pod) -> list[str]:
     return [name for name, said in (("api", b"HTTP/1.1 200" in api), ("peers", b"muster-peer" in peers)) if said]
 
 
-def test_no_stranger_gets_an_answer(locked: Cared, tmp_path: Path) -> None:
-    us = f"{NAMESPACE}/{NAME}"
-    stranger, past = Authority(tmp_path / "stranger"), timedelta(minutes=-1)
+@pytest.fixture
+def another(locked: Cared) -> Iterator[None]:
+    """Another cluster of the namespace, with certificates and no pods."""
     locked.kubectl("apply", "-f", "-", stdin=json.dumps(another_cluster()))
     wait_until(lambda: f"{OTHER}-pod-tls" in locked.kubectl("get", "secrets", "-o", "name"), "another has its own")
+    yield
+    locked.kubectl("delete", "coordinatorcluster", OTHER)
+
+
+def test_no_stranger_gets_an_answer(locked: Cared, another: None, tmp_path: Path) -> None:
+    us = f"{NAMESPACE}/{NAME}"
+    stranger, past = Authority(tmp_path / "stranger"), timedelta(minutes=-1)
     tries: dict[str, tuple[ssl.SSLContext | None, list[str]]] = {
         "plain text": (None, []),
         "no certificate": (unchecked_context(None), []),
@@ -125,7 +132,6 @@ def test_no_stranger_gets_an_answer(locked: Cared, tmp_path: Path) -> None:
 
 
 def another_cluster() -> dict[str, Any]:
-    """It has certificates and no pods."""
     meta = {"name": OTHER, "namespace": NAMESPACE}
     spec = {"pods": 1, "hibernate": True}
     return {"apiVersion": "muster.dev/v1alpha1", "kind": "CoordinatorCluster", "metadata": meta, "spec": spec}

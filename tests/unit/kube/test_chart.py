@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
 from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT
+from muster_operator.metrics import OperatorMetrics
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts" / "muster"
@@ -122,6 +124,22 @@ def test_one_namespace_is_a_role_in_it_and_no_rights_elsewhere() -> None:
 
 
 @needs_helm
+def test_alert_asks_for_a_metric_that_there_is() -> None:
+    assert "PrometheusRule" not in {kind for kind, _ in helm_template()}
+    rendered = helm_template("--set", "alerts.enabled=true,alerts.certificateDays=30,alerts.labels.release=prometheus")
+    rule = rendered["PrometheusRule", "muster-operator"]
+    (group,) = rule["spec"]["groups"]
+    (alert,) = group["rules"]
+    metrics = OperatorMetrics()
+    metrics.certificates_end.labels("ns", "c").set(1)
+    page = metrics.render().decode()
+    assert all(f"\n{name}{{" in page for name in re.findall(r"muster_\w+", alert["expr"]))
+    assert alert["expr"].endswith("< 30 * 86400")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert "$labels.cluster" in alert["annotations"]["summary"]
+
+
+@needs_helm
 def test_image_is_pinned_by_its_digest() -> None:
     digest = "sha256:" + "0" * 64
     rendered = helm_template("--set", f"image.digest={digest},image.repository=registry/muster")
@@ -160,11 +178,8 @@ def test_chart_adds_a_transaction_topic_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "image.pullPolicy=Sometimes",
-        "image.digest=latest",
-        "operator.replicas=-1",
-        "cluster.offsetsTopic.partitions=0",
-        "imgae.tag=x",
+        *("image.pullPolicy=Sometimes", "image.digest=latest", "operator.replicas=-1"),
+        *("cluster.offsetsTopic.partitions=0", "imgae.tag=x"),
     ],
 )
 def test_wrong_value_is_refused_by_the_values_schema(value: str) -> None:
