@@ -57,6 +57,7 @@ class LocalGateway:
             "upstream.bootstrap.servers": options.upstream,
             "muster.bootstrap.servers": bootstrap,
             "muster.groups": options.groups,
+            "muster.transactions": "1",  # the pods mirror the cluster
             "listen.host": LOOPBACK,
             "advertised.host": LOOPBACK,
             "bootstrap.port": str(port),

@@ -1,0 +1,171 @@
+"""Exactly once through the gateway: Kafka coordinates the transactions, Muster has the group's offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.local_cluster import LocalCluster, wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(why_no_kafka_yet()), reason=why_no_kafka_yet() or "there is Kafka"),
+    pytest.mark.timeout(400),
+]
+
+GROUP, INPUT, OUTPUT, PARTITIONS = "transformers", "in", "out", 2
+RECORDS, BATCH, ABORTED = 2000, 50, 0.2
+KILLS = int(os.environ.get("KILLS", "2"))
+DEADLINE_S = 180.0
+
+
+def use_a_group(bootstrap: str) -> None:
+    """Kafka makes the topic for markers when it is first asked for a group's coordinator."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
+    consumer.committed([TopicPartition(INPUT, 0)], timeout=60)
+    consumer.close()
+
+
+def fill(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
+    for number in range(RECORDS):
+        producer.produce(INPUT, str(number), partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+class Transformer:
+    """Consumes, produces and commits in transactions until all of the input is committed. One in five is aborted, and
+    so is each that met an error."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.committed = self.aborted = self.errors = 0
+        self._bootstrap = bootstrap
+        self._chance = random.Random(5)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([INPUT])
+        self._producer = self._new_producer()
+
+    def run(self) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while self._done() < RECORDS:
+            assert time.monotonic() < deadline, f"{self._done()} of {RECORDS} after {DEADLINE_S} s"
+            try:
+                self._transaction()
+            except KafkaException as error:
+                self.errors += 1
+                self._recover(error)
+        self._consumer.close()
+
+    def _transaction(self) -> None:
+        messages = [each for each in self._consumer.consume(BATCH, 0.5) if each.error() is None]
+        if not messages:
+            return
+        self._producer.begin_transaction()
+        for message in messages:
+            self._producer.produce(OUTPUT, message.value())
+        positions = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
+        metadata = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(positions, metadata, 20)
+        if self._chance.random() < ABORTED:
+            self._producer.abort_transaction(20)
+            self.aborted += 1
+            self._rewind()
+        else:
+            self._producer.commit_transaction(20)
+            self.committed += 1
+
+    def _recover(self, error: KafkaException) -> None:
+        try:
+            if error.args[0].fatal():
+                raise error
+            self._producer.abort_transaction(20)
+        except KafkaException:
+            self._producer = self._new_producer()  # it fences the one before, and ends its transaction
+        self._rewind()
+
+    def _new_producer(self) -> Producer:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": "transformer", "log_level": 0})
+        producer.init_transactions(30)
+        return producer
+
+    def _rewind(self) -> None:
+        """Back to what is committed."""
+        assignment = self._consumer.assignment()
+        for each in self._offsets(assignment):
+            self._consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+
+    def _done(self) -> int:
+        partitions = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
+        return sum(max(each.offset, 0) for each in self._offsets(partitions))
+
+    def _offsets(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self._consumer.committed(partitions, timeout=10)
+            except KafkaException:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+
+def output(bootstrap: str) -> Counter[str]:
+    """Values in the output, as a reader of committed records sees them."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
+    topic = consumer.list_topics(OUTPUT).topics[OUTPUT]
+    consumer.assign([TopicPartition(OUTPUT, number, 0) for number in topic.partitions])
+    found: Counter[str] = Counter()
+    quiet_since = time.monotonic()
+    while time.monotonic() < quiet_since + 3:
+        for message in consumer.consume(500, 0.2):
+            assert message.error() is None
+            found[(message.value() or b"").decode()] += 1
+            quiet_since = time.monotonic()
+    consumer.close()
+    return found
+
+
+async def test_each_record_is_transformed_once_also_when_the_gateway_is_killed(tmp_path: Path) -> None:
+    topics = {INPUT: PARTITIONS, OUTPUT: PARTITIONS}
+    options = ["--partitions", "5", "--config", "group.initial.rebalance.delay.ms=100", "--gateway-port", "0"]
+    async with KafkaCluster(tmp_path / "kafka", topics, brokers=1) as kafka:
+        await asyncio.to_thread(use_a_group, kafka.bootstrap)
+        with LocalCluster(tmp_path / "muster", *options, "--upstream", kafka.bootstrap) as muster:
+            line = await asyncio.to_thread(muster.wait_line, "gateway bootstrap=")
+            bootstrap = line.split()[1].removeprefix("bootstrap=")
+            await asyncio.to_thread(wait_until, lambda: any(line.startswith("ready") for line in muster.lines), "ready")
+            await asyncio.to_thread(fill, bootstrap)
+            transformer = Transformer(bootstrap)
+            running = asyncio.create_task(asyncio.to_thread(transformer.run))
+            for number in range(KILLS):
+                wanted = 5 * (number + 1)
+                await asyncio.to_thread(
+                    wait_until, lambda wanted=wanted: transformer.committed >= wanted or running.done(), "transactions"
+                )
+                os.kill(json.loads((muster.data / "run.json").read_text())["gateway"]["process"]["pid"], signal.SIGKILL)
+            await running
+            found = await asyncio.to_thread(output, bootstrap)
+            code, listed = await run_tool(*group_command(kafka.bootstrap, ["--list"]))
+    print(f"{transformer.committed} committed, {transformer.aborted} aborted, {transformer.errors} errors")
+    assert {value: count for value, count in found.items() if count != 1} == {}
+    assert len(found) == RECORDS
+    assert transformer.aborted > 0
+    assert (code, GROUP in listed.split()) == (0, False)
