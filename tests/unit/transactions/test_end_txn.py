@@ -173,6 +173,19 @@ def test_v2_epoch_before_is_fenced_where_nothing_was_ended(status: S) -> None:
     assert harness.end((7, 3), version=5) == (E.PRODUCER_FENCED, *NOBODY)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_v2_producer_that_a_producer_of_version_1_has_fenced_is_not_told_of_the_others_end(committed: bool) -> None:
+    """The second instance had its transaction in the next epoch, and keeps that. Kafka 4.3 takes this for a repetition,
+    and gives the first one the epoch of the second."""
+    harness = at(replace(COMPLETE, client_version=2))
+    assert harness.init().producer_epoch == 5
+    assert harness.add((7, 5), version=3) == E.NONE
+    assert harness.end((7, 5), committed, version=4)[0] == E.NONE
+    harness.finish()
+    for asked in (True, False):
+        assert harness.end((7, 4), asked, version=5) == (E.PRODUCER_FENCED, *NOBODY)
+
+
 def test_v2_waits_for_markers_whatever_the_producer_says() -> None:
     """It may be at its next transaction already, with another epoch or producer id."""
     harness = at(ONGOING)
