@@ -221,6 +221,33 @@ OPERATED = 10
 
 TRANSACTIONAL = 4
 """One of so many of the seeds without real operators has transactional producers."""
+CHANGES_IN_TRANSACTIONS: Profile = {
+    "safety_ms": 2_500,
+    "op_every_ms": 12,
+    "groups": 1,
+    "clients": 2,
+    "members": 0,
+    "partitions": 2,
+    "long_delay": 0.15,
+    "long_delay_ms": 800,
+    "loss": 0.05,
+    "move_every_ms": 400,
+    "resign_every_ms": 0,
+    "rogue_every_ms": 0,
+    "crash_every_ms": 0,
+    "freeze_every_ms": 0,
+    "partition_every_ms": 0,
+    "operator_crash_every_ms": 0,
+    "flip_every_ms": 0,
+    "wipe_every_ms": 0,
+    "full_every_ms": 0,
+    "broken_every_ms": 0,
+    "errors_every_ms": 0,
+    "slow_every_ms": 0,
+    "fence_every_ms": 0,
+    "promise_every_ms": 0,
+}
+"""Of every second one of these: many transactions, while leaders change and what they sent before comes late."""
 
 
 def draw(seed: int) -> Options:
@@ -233,6 +260,8 @@ def _with_transactions(options: Options) -> Options:
     random = Random(f"transactions {options.seed}")
     if options.operating or random.randrange(TRANSACTIONAL):
         return options
+    if random.random() < 0.5:
+        options = replace(options, **CHANGES_IN_TRANSACTIONS)  # type: ignore[arg-type]
     return replace(
         options,
         coordinators=random.choice((1, 1, 2)),

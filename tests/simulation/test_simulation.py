@@ -67,6 +67,7 @@ def _hashes(**environment: str) -> list[str]:
     return run.stdout.splitlines()[-1].split()  # before that, what killed processes log when they are collected
 
 
+@pytest.mark.timeout(600)
 def test_equal_seeds_are_equal_runs_in_any_process() -> None:
     one, other = (_hashes(PYTHONHASHSEED=number) for number in ("1", "2"))
     assert one == other
@@ -109,6 +110,14 @@ def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
         if not missing:
             return
     assert [kind.value for kind in missing] == []
+
+
+def test_one_of_four_seeds_without_real_operators_has_producers_that_commit_and_abort() -> None:
+    drawn = [options for options in map(draw, range(400)) if not options.operating]
+    assert 1 / 5 < sum(options.coordinators > 0 for options in drawn) / len(drawn) < 1 / 3
+    outcome = simulate(next(options for options in drawn if options.coordinators))
+    assert outcome.transactions_committed > 5
+    assert outcome.transactions_aborted > 5
 
 
 def test_drawn_options_cover_one_three_and_five_replicas_and_more_than_four_epochs() -> None:

@@ -1,5 +1,6 @@
 """`make simulate-faults`: the first seed of `make simulate` that catches each planted fault. 0 if each is caught within
-its number of seeds. A fault of operators is looked for in the seeds that have real ones, any other one in the others.
+its number of seeds. A fault of operators is looked for in the seeds that have real ones, one of transactions in those
+with transactional producers, any other one in all without real operators.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import warnings
 from multiprocessing.pool import Pool
 
 import structlog
-from tests.simulation.faults import FAULTS, OPERATOR_FAULTS
+from tests.simulation.faults import FAULTS, OPERATOR_FAULTS, TRANSACTION_FAULTS
+from tests.simulation.options import Options
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import Failure, simulate
 
@@ -25,12 +27,18 @@ def first_seed(name: str) -> tuple[int, str]:
     fault = FAULTS[name]
     with fault.plant():
         for options in map(draw, range(fault.seeds)):
-            if options.operating is (name in OPERATOR_FAULTS):
+            if _may_catch(name, options):
                 try:
                     simulate(options)
                 except Failure as failure:
                     return options.seed, failure.reason
     return -1, ""
+
+
+def _may_catch(name: str, options: Options) -> bool:
+    if name in TRANSACTION_FAULTS:
+        return options.coordinators > 0
+    return options.operating is (name in OPERATOR_FAULTS)
 
 
 def _timed(name: str) -> tuple[str, int, str, float]:

@@ -241,12 +241,12 @@ class _Instance:
                 return (yield from self._end(transaction, False))
             if code != ErrorCode.NONE:
                 return code
+            if random.random() < 0.05:
+                yield self._world.options.transaction_timeout_ms * 2
         how = random.random()
         if how < 0.03:
             self._world.injected[Injected.PRODUCER_GONE] += 1
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        if how < 0.08:
-            yield self._world.options.transaction_timeout_ms * 2
         commits = random.random() < 0.75
         transaction.asked = commits
         return (yield from self._end(transaction, commits))
