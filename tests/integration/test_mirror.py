@@ -67,7 +67,8 @@ async def assert_mirrored(broker: KafkaBroker, pod: SoloPod) -> set[str]:
         await until(lambda: equal(broker, pod, names), "equal groups", 20)
     except AssertionError:
         assert await groups_of(pod.kafka_port, names) == await groups_of(broker.port, names)
-    assert await listed(pod.kafka_port) == of_kafka
+    # A group whose only transaction was aborted is soon removed at Kafka, also between two questions.
+    assert await listed(pod.kafka_port) in (of_kafka, await listed(broker.port))
     return names
 
 

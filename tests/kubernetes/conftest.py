@@ -22,6 +22,7 @@ def operator(custom_resources: None) -> None:
 @pytest.fixture(scope="session")
 def muster_cluster(operator: None) -> Iterator[MusterCluster]:
     """The sample cluster, Ready. On failure the reason that its resources give is printed."""
+    install_operator()  # tests of the store may have sent it away since
     namespace = "muster-end-to-end"
     kubectl("create", "namespace", namespace)
     cluster = MusterCluster(namespace, "sample")

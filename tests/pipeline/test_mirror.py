@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 from tests.integration.test_mirror import KAFKA, TOPICS, assert_mirrored, mirroring, transact
 from tests.support.kafka import KafkaClient
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
@@ -62,9 +60,7 @@ def offsets_at(source: str, at_ms: int | None) -> Offsets:
     return {row["group"]: row["committed_offset"] for row in local_offsets((source,), at_ms, ()).to_pylist()}
 
 
-async def test_offsets_at_every_moment_are_those_of_kafka(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_offsets_at_every_moment_are_those_of_kafka(tmp_path: Path, muster: CliRunner) -> None:
     """The mirror begins when half is written already, so times are Kafka's and not those of the mirror."""
     ledger: list[tuple[int, Offsets]] = []
     async with KafkaBroker(tmp_path / "upstream", KAFKA, TOPICS) as broker:
@@ -82,16 +78,14 @@ async def test_offsets_at_every_moment_are_those_of_kafka(
     ]
     assert wrong == []
     assert offsets_at(source, None) == ledger[-1][1]
-    for module in ("command", "queries"):
-        monkeypatch.setattr(f"muster_cli.pipeline.{module}.spark", lambda _: nullcontext(spark))
-    commands(source, str(tmp_path / "tables"), ledger)
+    commands(muster, source, str(tmp_path / "tables"), ledger)
 
 
-def commands(source: str, tables: str, ledger: list[tuple[int, Offsets]]) -> None:
+def commands(muster: CliRunner, source: str, tables: str, ledger: list[tuple[int, Offsets]]) -> None:
     """As a person asks, without a word about the mirror."""
 
     def output(*arguments: str) -> str:
-        done = CliRunner().invoke(cli, ["pipeline", *arguments])
+        done = muster.invoke(cli, ["pipeline", *arguments])
         assert done.exit_code == 0, done.output
         return done.stdout
 

@@ -55,7 +55,9 @@ class FakeCluster:
         self._servers: dict[int, Server] = {}
 
     def address(self, ordinal: int) -> str:
-        return f"127.{100 + self._number}.0.{ordinal + 1}"
+        """No other process that runs tests has pods there: each takes the number that the test runner gave it."""
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        return f"127.{100 + self._number}.{worker}.{ordinal + 1}"
 
     async def run_pod(self, ordinal: int) -> None:
         """On its volume, which outlives it."""

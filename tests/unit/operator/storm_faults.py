@@ -113,7 +113,7 @@ STORM_FAULTS = {
     "a foreign object is adopted": Fault(1, workload, "belongs_to", lambda meta, cluster: True),
     "an epoch is not above the promise": Fault(1, PartitionView, "highest_epoch", _as_recorded),
     "a rollout restarts whatever is outdated": Fault(1, planner, "restart", _any_outdated),
-    "a minority of the logs is enough": Fault(20, adopt, "_is_majority", _one_is_enough),
+    "a minority of the logs is enough": Fault(27, adopt, "_is_majority", _one_is_enough),
     "a rollout goes on beside a partition that lacks something": Fault(69, planner, "_is_settled", _rolls_on),
     "copies that are declared and lack are no reason": Fault(8, planner, "incomplete_sets", _nothing_is_incomplete),
 }
