@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,8 +22,24 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run kubectl; its output is text."""
-    return subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=check, timeout=60)
+    """Run kubectl; its output is text. What it says of a failure is printed. Raises CalledProcessError."""
+    done = subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=60)
+    if check and done.returncode:
+        print(done.stderr, file=sys.stderr)
+        done.check_returncode()
+    return done
+
+
+def delete_namespace(name: str) -> None:
+    """Have it deleted, without waiting for that. The API server may refuse it for some seconds while it takes over
+    definitions and policies that tests before have changed. Raises CalledProcessError after half a minute.
+    """
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if kubectl("delete", "namespace", name, "--wait=false", check=False).returncode == 0:
+            return
+        time.sleep(0.5)
+    kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +73,7 @@ def namespace(custom_resources: None) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     yield name
-    kubectl("delete", "namespace", name, "--wait=false")
+    delete_namespace(name)
 
 
 @pytest_asyncio.fixture
