@@ -30,16 +30,16 @@ def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> su
     return done
 
 
-def delete_namespace(name: str) -> None:
-    """Have it deleted, without waiting for that. The API server may refuse it for some seconds while it takes over
-    definitions and policies that tests before have changed. Raises CalledProcessError after half a minute.
+def kubectl_when_ready(*arguments: str) -> None:
+    """The same once the API server takes it: after a change of definitions or policies it refuses requests for some
+    seconds (429, "storage is (re)initializing"). Raises CalledProcessError after half a minute.
     """
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        if kubectl("delete", "namespace", name, "--wait=false", check=False).returncode == 0:
+        if kubectl(*arguments, check=False).returncode == 0:
             return
         time.sleep(0.5)
-    kubectl("delete", "namespace", name, "--wait=false")
+    kubectl(*arguments)
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +49,8 @@ def custom_resources() -> None:
         pytest.skip("needs a Kubernetes for tests: make test-kubernetes, or MUSTER_TEST_KUBECONFIG (a path)")
     kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(REPOSITORY / "crds"))
+    for each in ("coordinatorclusters", "offsetstopics", "offsetspartitions"):
+        kubectl_when_ready("get", each, "-A")
 
 
 def install_operator() -> None:
@@ -73,7 +75,7 @@ def namespace(custom_resources: None) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     yield name
-    delete_namespace(name)
+    kubectl_when_ready("delete", "namespace", name, "--wait=false")
 
 
 @pytest_asyncio.fixture
