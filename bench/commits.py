@@ -31,15 +31,8 @@ FILES_BESIDE_CONNECTIONS = 256  # segments, journal, listeners, streams of the p
 
 def main() -> int:
     options = arguments().parse_args()
-    try:
-        need_files(max(options.connections) + FILES_BESIDE_CONNECTIONS + options.offsets_partitions)
-        rows = list(run(options))
-    except builds.MissingTool as missing:
-        print(f"bench: {missing}", file=sys.stderr)
-        return 2
-    except builds.BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
+    need_files(max(options.connections) + FILES_BESIDE_CONNECTIONS + options.offsets_partitions)
+    rows = list(run(options))
     report: dict[str, Any] = {"machine": machine(), "offsets_partitions": options.offsets_partitions}
     report |= {"replication_factor": options.replication_factor, "runs": rows}
     written = write("commits", report)

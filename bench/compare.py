@@ -107,16 +107,9 @@ def rows_of(replicas: int) -> tuple[Row, ...]:
 
 def main() -> int:
     options = arguments().parse_args()
-    try:
-        need_files(max(row.connections for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
-        builds.kafka_jars()
-        measured = list(run(options))
-    except builds.MissingTool as missing:
-        print(f"bench: {missing}", file=sys.stderr)
-        return 2
-    except builds.BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
+    need_files(max(row.connections for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
+    builds.kafka_jars()
+    measured = list(run(options))
     report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": options.rounds}
     report |= {"seconds": options.duration, "figures": measured}
     written = write("compare", report)

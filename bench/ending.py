@@ -1,4 +1,4 @@
-"""How a measurement ends: SIGTERM, SIGHUP and Ctrl-C end what it started, too."""
+"""How a measurement ends: errors are one line; SIGTERM, SIGHUP and Ctrl-C end what it started, too."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from builds import BenchError, MissingTool
+
 INTERRUPTED = 130
 
 
 def exit_code(main: Callable[[], int]) -> int:
-    """That of `main`; 130 when it was interrupted."""
+    """That of `main`; 1 when the measurement could not be made, 2 when a program is missing, 130 when interrupted."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:
         return main()
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2 if isinstance(error, MissingTool) else 1
     except KeyboardInterrupt:
         print("bench: interrupted; everything that was started has ended", file=sys.stderr)
         return INTERRUPTED

@@ -46,11 +46,7 @@ def main() -> int:
     if not 0 < options.active < shape.partitions:
         print(f"bench: --active must be between 1 and {shape.partitions - 1}", file=sys.stderr)
         return 2
-    try:
-        figures = asyncio.run(run(options, shape))
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
+    figures = asyncio.run(run(options, shape))
     report = {"machine": machine(), "shape": vars(shape), "figures": figures}
     written = write("load", report)
     print(json.dumps(report, indent=2) if options.json else text(figures))

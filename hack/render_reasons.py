@@ -7,7 +7,6 @@ python hack/render_reasons.py --write    write docs/reasons.md
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +43,6 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    if "--write" in sys.argv:
-        PAGE.write_text(page(), encoding="utf-8")
-    else:
-        print(page(), end="")
+    from rendered import print_or_write  # beside this file: tests that import this one need not find it
+
+    print_or_write(page(), PAGE, __doc__)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,9 +106,6 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(render())
-    elif sys.argv[1:]:
-        sys.exit(__doc__)
-    else:
-        sys.stdout.write(render())
+    from rendered import print_or_write  # beside this file: tests that import this one need not find it
+
+    print_or_write(render(), PAGE, __doc__)

@@ -27,9 +27,10 @@ pytest.importorskip("cryptography")
 
 from tests.support.certificates import HOUR, Authority, unchecked_context
 from tests.support.certificates import pod as member
-from tests.support.kafka import KafkaClient, schema
+from tests.support.kafka import schema
 from tests.support.pod import SoloPod
 from tests.support.scram import log_in, users_file
+from tests.support.secured_pod import SecuredPod
 
 from muster_coordinator.security.tls import TlsFiles
 
@@ -41,28 +42,9 @@ DEADLINE_S = 30.0
 
 
 @dataclass
-class Secured:
-    pod: SoloPod
+class Secured(SecuredPod):
     authority: Authority
-    server: TlsFiles
     root: Path
-
-    @property
-    def ca(self) -> str:
-        return str(self.server.authorities)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.pod.kafka_port}"
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ca)
-        context.check_hostname = False
-        return context
-
-    async def client(self, context: ssl.SSLContext | None = None) -> KafkaClient:
-        port = self.pod.kafka_port
-        return KafkaClient(*await asyncio.open_connection("127.0.0.1", port, ssl=context or self.context()))
 
 
 def acl(user: str, resource: str, name: str) -> dict[str, str]:
@@ -81,7 +63,7 @@ async def secured(tmp_path: Path, *config: str) -> AsyncIterator[Secured]:
         *config,
     ]
     async with SoloPod(tmp_path / "data", topics={"t": 1}, config=settings) as pod:
-        yield Secured(pod, authority, server, tmp_path)
+        yield Secured(pod, server, authority, tmp_path)
 
 
 @pytest_asyncio.fixture

@@ -29,6 +29,7 @@ from tests.support.certificates import pod as member
 from tests.support.kafka import KafkaClient, schema
 from tests.support.pod import SoloPod, free_ports
 from tests.support.scram import log_in, users_file
+from tests.support.secured_pod import SecuredPod
 from tests.support.tokens import AUDIENCE, ISSUER, Provider, first_message, key_set, write_keys
 
 from muster_coordinator.security.tls import TlsFiles
@@ -41,27 +42,8 @@ PROVIDER, NEXT = Provider("k1"), Provider("k2", "ES256")
 
 
 @dataclass
-class Secured:
-    pod: SoloPod
-    server: TlsFiles
+class Secured(SecuredPod):
     keys: Path
-
-    @property
-    def ca(self) -> str:
-        return str(self.server.authorities)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.pod.kafka_port}"
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ca)
-        context.check_hostname = False
-        return context
-
-    async def client(self) -> KafkaClient:
-        port = self.pod.kafka_port
-        return KafkaClient(*await asyncio.open_connection("127.0.0.1", port, ssl=self.context()))
 
 
 def settings(tmp_path: Path, server: TlsFiles, keys: str, *more: str) -> list[str]:

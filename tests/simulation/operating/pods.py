@@ -73,15 +73,8 @@ class OperatedPod(HostedPod):
     def _new_loop(self) -> SimulatedLoop:
         self._process = PodRun(self, self.run)
         self._control = None
-        return WiredLoop(
-            partial(self._at, self.run),
-            self.clock.monotonic_s,
-            self._thread_delay_s,
-            partial(self._failed, self.run),
-            self._wire,
-            self._process,
-            api_address(self.name).rpartition(":")[0],
-        )
+        address = api_address(self.name).rpartition(":")[0]
+        return WiredLoop(*self._loop_ports(), self._wire, self._process, address)
 
     def _new_peers(self) -> Peers:
         identity = PeerIdentity(self.name, f"run {self.run}")

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.injected import Injected
-from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop import At, SimulatedLoop
 from tests.simulation.machine import CONFIG
 from tests.simulation.pods.archive import SharedArchive
 from tests.simulation.pods.clock import MachineClock, ProcessClock
@@ -127,8 +127,15 @@ class HostedPod:
         self._enter(self._start_process)
 
     def _new_loop(self) -> SimulatedLoop:
-        return SimulatedLoop(
-            partial(self._at, self.run), self.clock.monotonic_s, self._thread_delay_s, partial(self._failed, self.run)
+        return SimulatedLoop(*self._loop_ports())
+
+    def _loop_ports(self) -> tuple[At, Callable[[], float], Callable[[], float], Callable[[dict[str, Any]], None]]:
+        """What the loop of this run of the process stands on (`SimulatedLoop`)."""
+        return (
+            partial(self._at, self.run),
+            self.clock.monotonic_s,
+            self._thread_delay_s,
+            partial(self._failed, self.run),
         )
 
     def _start_process(self) -> None:

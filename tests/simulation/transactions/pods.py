@@ -59,15 +59,8 @@ class TransactionalPod(HostedPod):
         self._process = PodRun(self, self.run)
         self._handlers = None
         self.waiting = {}
-        return WiredLoop(
-            partial(self._at, self.run),
-            self.clock.monotonic_s,
-            self._thread_delay_s,
-            partial(self._failed, self.run),
-            self._wire,
-            self._process,
-            peer_address(self.name).rpartition(":")[0],
-        )
+        address = peer_address(self.name).rpartition(":")[0]
+        return WiredLoop(*self._loop_ports(), self._wire, self._process, address)
 
     def _before_manager(self) -> None:
         leaders = PromisedLeaders(self.name, self.partitions, _Pods(self))  # type: ignore[arg-type]

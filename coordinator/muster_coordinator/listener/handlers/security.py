@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.handlers.acl_filter import selects
 from muster_coordinator.requests import security as s
-from muster_coordinator.security.acl_filter import Filter
 from muster_coordinator.security.acls import Acl
 from muster_coordinator.security.users import Users
 
@@ -41,8 +41,7 @@ class SecurityHandlers:
         if self._acls is None:
             exchange.answer(s.DescribeAclsResponse(_DISABLED, "No Authorizer is configured on the broker"))
             return
-        asked = _filter(request.filter)
-        found = sorted({_binding(acl) for acl in self._acls() if asked.selects(acl)}, key=_place)
+        found = sorted({_binding(acl) for acl in self._acls() if selects(request.filter, acl)}, key=_place)
         exchange.answer(s.DescribeAclsResponse(acls=tuple(found)))
 
     def create_acls(self, request: s.CreateAclsRequest, exchange: Exchange) -> None:
@@ -59,7 +58,7 @@ class SecurityHandlers:
         present = None if self._acls is None else self._acls()
         results = [
             s.AclChange()
-            if present is not None and not any(_filter(each).selects(acl) for acl in present)
+            if present is not None and not any(selects(each, acl) for acl in present)
             else self._refused(present)
             for each in request.filters
         ]
@@ -109,18 +108,6 @@ def _binding(acl: Acl) -> s.AclBinding:
         acl.host,
         int(acl.operation),
         int(acl.permission),
-    )
-
-
-def _filter(asked: s.AclFilter) -> Filter:
-    return Filter(
-        asked.resource_type,
-        asked.name,
-        asked.pattern,
-        asked.principal,
-        asked.host,
-        asked.operation,
-        asked.permission,
     )
 
 
