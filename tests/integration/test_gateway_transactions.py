@@ -31,9 +31,20 @@ DEADLINE_S = 180.0
 
 def use_a_group(bootstrap: str) -> None:
     """Kafka makes the topic for markers when it is first asked for a group's coordinator."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
-    consumer.committed([TopicPartition(INPUT, 0)], timeout=60)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
+    committed(consumer, [TopicPartition(INPUT, 0)])
     consumer.close()
+
+
+def committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Asks again while the group has no coordinator that answers."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return consumer.committed(partitions, timeout=10)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def fill(bootstrap: str) -> None:
@@ -110,21 +121,12 @@ class Transformer:
     def _rewind(self) -> None:
         """Back to what is committed."""
         assignment = self._consumer.assignment()
-        for each in self._offsets(assignment):
+        for each in committed(self._consumer, assignment):
             self._consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
 
     def _done(self) -> int:
         partitions = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
-        return sum(max(each.offset, 0) for each in self._offsets(partitions))
-
-    def _offsets(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                return self._consumer.committed(partitions, timeout=10)
-            except KafkaException:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        return sum(max(each.offset, 0) for each in committed(self._consumer, partitions))
 
 
 def output(bootstrap: str) -> Counter[str]:

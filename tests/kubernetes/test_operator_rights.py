@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -158,8 +158,10 @@ async def posted_event(recorder: EventRecorder, namespace: str) -> None:
     posting.cancel()
 
 
-async def told_by_watch(store: KubeStore, workload: KubeWorkload, within: str | None = None) -> None:
-    """Every watch stream delivers at least what is listed."""
+async def told_by_watch(
+    store: KubeStore, workload: KubeWorkload, within: str | None = None, until: Callable[[], bool] = lambda: True
+) -> None:
+    """Every watch stream delivers at least what is listed. Goes on watching until `until` holds."""
     seen: set[str] = set()
     arrived = asyncio.Event()
     wanted = {source.plural for source in sources(store, workload)} - {"pods"}  # no kubelet: no pods
@@ -176,7 +178,10 @@ async def told_by_watch(store: KubeStore, workload: KubeWorkload, within: str | 
     watcher = Watcher(spied, within, lambda: None)
     watcher.start()
     try:
-        await asyncio.wait_for(arrived.wait(), 20)
+        async with asyncio.timeout(60):
+            await arrived.wait()
+            while not await asyncio.to_thread(until):
+                await asyncio.sleep(0.2)
     finally:
         await watcher.close()
 

@@ -114,6 +114,10 @@ def used(namespace: str) -> set[Right]:
     return found
 
 
+def unused(rights: list[Json], namespace: str) -> set[Right]:
+    return granted(rights) - used(namespace)
+
+
 def admin(*arguments: str, stdin: str | None = None) -> str:
     return kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], *arguments, stdin=stdin).stdout
 
@@ -125,8 +129,11 @@ async def test_every_right_that_is_granted_is_used(
     await work.with_pods()
     await work.with_records()
     await work.with_others()
-    await told_by_watch(work.store, work.workload, work.within)
-    assert granted(rights) - used(operator_namespace) == set(), "granted, and nothing has used it"
+    try:
+        await told_by_watch(work.store, work.workload, work.within, lambda: not unused(rights, operator_namespace))
+    except TimeoutError:
+        assert unused(rights, operator_namespace) == set(), "granted, and nothing has used it"
+        raise
 
 
 class Work:

@@ -86,7 +86,7 @@ def test_pod_that_fails_again_and_again_does_not_hold_up_the_drain_of_its_node(c
     wait_until(lambda: not cluster.pod(sick.name).ready, "it is not ready")
     assert "disruption budget" in evict(cluster, f"{NAME}-0")
     assert "Success" in evict(cluster, sick.name)
-    wait_until(lambda: cluster.pod(sick.name).uid != sick.uid, "it is replaced")
+    wait_until(lambda: cluster.replaced(sick), "it is replaced")
     cluster.wait_whole()
     load.goes_on()
     load.end_with_nothing_lost()

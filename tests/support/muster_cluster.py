@@ -69,7 +69,15 @@ class MusterCluster:
         return " ".join(self.kubectl("get", "offsetspartition", partition, "--no-headers").split())
 
     def pod(self, name: str) -> Pod:
-        return next(each for each in self.pods() if each.name == name)
+        """Raises LookupError while there is none: between its deletion and its creation."""
+        for each in self.pods():
+            if each.name == name:
+                return each
+        raise LookupError(f"no pod {name}")
+
+    def replaced(self, pod: Pod) -> bool:
+        """Whether another pod has its name."""
+        return any(each.name == pod.name and each.uid != pod.uid for each in self.pods())
 
     def kill_process(self, pod: Pod) -> None:
         """SIGKILL the pod's process from outside, as the kernel does to a process that takes too much memory."""
