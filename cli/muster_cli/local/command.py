@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -89,7 +90,11 @@ def local() -> None:
     help="Brokers of a Kafka cluster: a gateway serves it to clients, with groups at Muster; pods mirror its groups. "
     "Accepts every topic name.",
 )
-@click.option("--muster-groups", metavar="PREFIX,...", help="With --upstream: groups that Muster serves; default: all.")
+@click.option(
+    "--muster-groups",
+    metavar="PREFIX,...",
+    help="With --upstream: groups that Muster serves, '' for none; default: all.",
+)
 @click.option(
     "--gateway-port",
     type=click.IntRange(0, 65_535),
@@ -121,6 +126,7 @@ def up(
     from muster_cli.local.options import mirror_settings, parse_settings, parse_topics, sasl_settings
     from muster_cli.local.up import run_local_up
 
+    parsed = parse_settings([*sasl_settings(users_file), *mirror_settings(upstream, muster_groups), *settings])
     options = UpOptions(
         pods=pods,
         partitions=partitions,
@@ -129,24 +135,23 @@ def up(
         base_port=base_port,
         topics=parse_topics(topics),
         any_topic=any_topic or upstream is not None,
-        settings=parse_settings(
-            [*sasl_settings(users_file), *mirror_settings(upstream, muster_groups), *settings],
-        ),
+        settings=parsed,
         tls=tls,
-        front=_front(upstream, muster_groups, gateway_port),
+        front=front_of(upstream, muster_groups, parsed, gateway_port),
     )
     run_local_up(data, options)
 
 
-def _front(upstream: str | None, groups: str | None, port: int) -> FrontOptions | None:
+def front_of(upstream: str | None, groups: str | None, pods: Mapping[str, str], port: int) -> FrontOptions | None:
+    """`pods`: their settings, with which the gateway must agree, whatever `--config` has made of them."""
     if upstream is None:
         if groups is not None:
             raise CliUsageError("--muster-groups needs --upstream")
         return None
     from muster_cli.local.front import FrontOptions
-    from muster_cli.local.options import ALL_GROUPS
 
-    return FrontOptions(upstream, groups or ALL_GROUPS, port)
+    mirrored = bool(pods.get("muster.upstream.bootstrap"))
+    return FrontOptions(upstream, pods["muster.upstream.served.groups"], port, mirrored)
 
 
 @local.command()

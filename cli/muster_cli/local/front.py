@@ -28,11 +28,28 @@ _ATTEMPTS = 50
 
 @dataclass(frozen=True)
 class FrontOptions:
-    """`upstream`: HOST:PORT of brokers, separated by commas. `groups`: prefixes of the groups that Muster serves."""
+    """`upstream`: HOST:PORT of brokers, separated by commas. `groups`: prefixes of the groups that Muster serves.
+    `mirrored`: the pods mirror the cluster."""
 
     upstream: str
     groups: str
     port: int
+    mirrored: bool
+
+    def settings(self, muster: str, port: int) -> dict[str, str]:
+        """Of the gateway's process. `muster`: bootstrap of the pods."""
+        return {
+            "upstream.bootstrap.servers": self.upstream,
+            "muster.bootstrap.servers": muster,
+            "muster.groups": self.groups,
+            # Without a mirror nothing would ever end the offsets of a transaction.
+            "muster.transactions": str(int(self.mirrored)),
+            "listen.host": LOOPBACK,
+            "advertised.host": LOOPBACK,
+            "bootstrap.port": str(port),
+            "broker.port.base": str(port + BROKER_PORTS),
+            "pod.port.base": str(port + POD_PORTS),
+        }
 
 
 class LocalGateway:
@@ -53,17 +70,7 @@ class LocalGateway:
         port = options.port or _free_block()
         if not is_free(port):
             raise CliError(f"port {port} is already in use on {LOOPBACK}. Choose another with --gateway-port, or 0")
-        settings = {
-            "upstream.bootstrap.servers": options.upstream,
-            "muster.bootstrap.servers": bootstrap,
-            "muster.groups": options.groups,
-            "muster.transactions": "1",  # the pods mirror the cluster
-            "listen.host": LOOPBACK,
-            "advertised.host": LOOPBACK,
-            "bootstrap.port": str(port),
-            "broker.port.base": str(port + BROKER_PORTS),
-            "pod.port.base": str(port + POD_PORTS),
-        }
+        settings = options.settings(bootstrap, port)
         try:
             parse_settings(settings)
         except SettingsError as error:

@@ -46,7 +46,8 @@ def mirror_settings(upstream: str | None, groups: str | None) -> list[str]:
     """What `--upstream` stands for at the pods: they mirror the groups that the gateway leaves to Kafka."""
     if upstream is None:
         return []
-    return [f"muster.upstream.bootstrap={upstream}", f"muster.upstream.served.groups={groups or ALL_GROUPS}"]
+    served = ALL_GROUPS if groups is None else groups
+    return [f"muster.upstream.bootstrap={upstream}", f"muster.upstream.served.groups={served}"]
 
 
 def parse_settings(values: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from muster_cli.errors import CliUsageError
+from muster_cli.local.command import front_of
 from muster_cli.local.options import mirror_settings, parse_settings, parse_topics
+from muster_gateway.settings import parse_settings as parse_gateway_settings
 
 
 def test_topics_with_partitions_are_read_in_order() -> None:
@@ -47,3 +49,31 @@ def test_an_upstream_is_mirrored_but_for_the_groups_that_the_gateway_gives_to_mu
         "muster.upstream.served.groups": "a-,b-",
     }
     assert mirror_settings("kafka-0:9092", None)[1] == "muster.upstream.served.groups=*"
+    assert mirror_settings("kafka-0:9092", "")[1] == "muster.upstream.served.groups="
+
+
+@pytest.mark.parametrize(
+    ("groups", "more", "expected"),
+    [
+        (None, (), ("*", "1")),
+        ("a-,b-", (), ("a-,b-", "1")),
+        ("", (), ("", "1")),
+        ("a-", ("muster.upstream.served.groups=b-",), ("b-", "1")),
+        ("a-", ("muster.upstream.bootstrap=",), ("a-", "0")),
+    ],
+    ids=["all", "some", "none", "others by --config", "not mirrored"],
+)
+def test_gateway_agrees_with_the_pods_on_groups_and_markers(
+    groups: str | None, more: tuple[str, ...], expected: tuple[str, str]
+) -> None:
+    pods = parse_settings([*mirror_settings("kafka-0:9092", groups), *more])
+    front = front_of("kafka-0:9092", groups, pods, 0)
+    assert front is not None
+    settings = front.settings("127.0.0.1:9093", 29092)
+    assert parse_gateway_settings(settings).upstream == "kafka-0:9092"
+    assert (settings["muster.groups"], settings["muster.transactions"]) == expected
+
+
+def test_groups_without_an_upstream_are_refused() -> None:
+    with pytest.raises(CliUsageError, match="needs --upstream"):
+        front_of(None, "a-", {}, 0)
