@@ -40,7 +40,13 @@ class Gateway:
         self._held_bytes = 0
 
     async def start(self) -> Address:
-        """Listen for clients; returns the bootstrap address. Raises OSError."""
+        """Listen for clients; returns the bootstrap address. Raises OSError.
+
+        Not before Muster was asked for its pods: a client that connects again and is told of the nodes without them
+        forgets the coordinator that it waits for (librdkafka's issue 5511: its transaction then hangs).
+        """
+        if self.settings.muster:
+            await self.muster.find_pods()
         return await self.nodes.open_bootstrap()
 
     async def run(self) -> None:

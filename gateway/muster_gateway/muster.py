@@ -36,20 +36,25 @@ class Muster:
         self._asked: Caller | None = None
         self._leaders: OrderedDict[str, int] = OrderedDict()
         self._correlation_id = 0
+        self._failing = False
 
     async def run(self) -> None:
         """Until cancelled."""
-        failing = False
         while True:
-            try:
-                caller = await self._caller()
-                await self._nodes.learn_pods((await ask_brokers(caller)).brokers)
-                failing = False
-            except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
-                if not failing:
-                    logger.warning("muster_not_reachable", error=str(error) or type(error).__name__)
-                failing = True
-            await asyncio.sleep(AGAIN_S if failing else REFRESH_S)
+            await self.find_pods()
+            await asyncio.sleep(AGAIN_S if self._failing else REFRESH_S)
+
+    async def find_pods(self) -> None:
+        """Ask once for the pods that there are. A failure is logged, the first of a row."""
+        try:
+            caller = await self._caller()
+            await self._nodes.learn_pods((await ask_brokers(caller)).brokers)
+        except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
+            if not self._failing:
+                logger.warning("muster_not_reachable", error=str(error) or type(error).__name__)
+            self._failing = True
+        else:
+            self._failing = False
 
     def remembered(self, group_id: str) -> int | None:
         """Node id of the pod that led the group's partition when somebody asked; None: nobody did."""

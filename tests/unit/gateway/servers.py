@@ -105,8 +105,6 @@ async def gateway(broker: Server, pod: Server | None = None, **settings: str) ->
     _, port = await under_test.start()
     running = asyncio.create_task(under_test.run())
     await under_test.upstream.known()
-    while pod is not None and not under_test.nodes.pods:
-        await asyncio.sleep(0.01)
     try:
         yield under_test, port
     finally:

@@ -1,0 +1,46 @@
+"""What a gateway knows before the first client can connect."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.pod import free_ports
+from tests.unit.gateway.servers import Server
+
+from muster_gateway.gateway import Gateway
+from muster_gateway.settings import parse_settings
+
+
+async def refuse(*_: Any) -> bytes:
+    raise AssertionError("nobody asks")
+
+
+def settings(muster: int) -> dict[str, str]:
+    return {
+        "upstream.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
+        "listen.host": "127.0.0.1",
+        "bootstrap.port": "0",
+        "pod.port.base": "0",
+        "muster.bootstrap.servers": f"127.0.0.1:{muster}",
+        "muster.groups": "m-",
+    }
+
+
+async def test_the_pods_are_known_when_the_first_client_connects() -> None:
+    async with Server(7, refuse) as pod:
+        gateway = Gateway(parse_settings(settings(pod.port)))
+        async with asyncio.timeout(20):
+            await gateway.start()
+        assert [each.node_id for each in gateway.nodes.shown_pods()] == [1_000_007]
+        await gateway.stop()
+
+
+async def test_clients_can_connect_though_muster_does_not_answer() -> None:
+    gateway = Gateway(parse_settings(settings(free_ports(1)[0])))
+    async with asyncio.timeout(20):
+        _, port = await gateway.start()
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    assert gateway.nodes.shown_pods() == []
+    await gateway.stop()
