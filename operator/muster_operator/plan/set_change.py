@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
-from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.decision import Decision
 from muster_operator.plan.moves import interrupt, may_take_over
 from muster_operator.plan.observation import PodView, ordinal_of
@@ -55,7 +54,7 @@ def copies_of(partition: OffsetsPartition, replication_factor: int) -> int:
 def _useful(partition: PartitionView, learners: Sequence[Member], lacking: int) -> Sequence[Member]:
     """The learners to keep. While a pod is away the operator cannot see what it lost, and gives no copy up."""
     facts = partition.facts
-    useful = [each for each in learners if not _is_hopeless(each, facts)]
+    useful = [each for each in learners if not _is_hopeless(partition, each)]
     all_up = all(
         each.pod.is_up if each.pod is not None else not each.replica.pod and facts.all_answer
         for each in partition.replicas
@@ -129,10 +128,14 @@ def _is_to_go(partition: PartitionView, member: Member) -> bool:
     return pod is not None and facts.is_away_for_long(pod)
 
 
-def _is_hopeless(learner: Member, facts: ClusterFacts) -> bool:
-    """Whether the learner's log is gone, or its pod is away for too long: another learner takes its place."""
-    pod = learner.pod
+def _is_hopeless(partition: PartitionView, learner: Member) -> bool:
+    """Whether the learner's log is gone, its pod is away for too long, or its pod is above spec.pods and to be emptied:
+    another learner takes its place.
+    """
+    facts, pod = partition.facts, learner.pod
     if pod is None:
+        return True
+    if pod.cordoned and pod.node_id >= facts.declared and not partition.record.spec.replicas:
         return True
     if pod.is_up:
         return bool(learner.log_id) and learner.view is None

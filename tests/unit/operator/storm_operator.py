@@ -41,6 +41,12 @@ class StormOperator(Operator):
         self._kube = kube
         self.workload = KubeWorkload(kube.api.as_client(), "muster:1", clock=lambda: model.now)
         self._seen: Observation | None = None
+        self.has_news = False
+        """Whether Kubernetes has told anything since the last plan, so that another one is to be made."""
+        self.workload.watch(self._told)
+
+    def _told(self, _: ClusterKey) -> None:
+        self.has_news = True
 
     def observe(self) -> Observation:
         run(self.workload.load())
@@ -77,6 +83,7 @@ class StormOperator(Operator):
         self.model.now += 0.4
         self._losses = self._storm.losses
         seen = self._seen = self.observe()
+        self.has_news = False
         actions = planner.plan(seen, self.model.now)
         check_plan(self.model, self._kube, seen, actions)
         self.todo = [*actions]

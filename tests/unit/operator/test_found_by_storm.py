@@ -25,6 +25,11 @@ def served(pods: int = 3, partitions: int = 3) -> Model:
     return model
 
 
+def declare_replicas(model: Model, *pods: str) -> None:
+    model.create((0,))
+    model.objects["t-0"] = replace(model.objects["t-0"], spec=replace(model.objects["t-0"].spec, replicas=pods))
+
+
 def rolling(model: Model, outdated: Collection[str]) -> Operator:
     """An operator that sees these pods as outdated."""
 
@@ -197,3 +202,20 @@ def test_volumes_of_pods_that_are_not_declared_any_more_are_asked_while_a_record
     assert pods_to_run(seen(volumes=5)) == 3, "they hold nothing any more"
     assert {each.status.state for each in model.objects.values()} == {PartitionState.LED}
     assert model.topic.status != OffsetsTopicStatus()
+
+
+def test_learner_on_a_pod_that_is_to_go_is_given_up_for_one_on_a_pod_that_stays() -> None:
+    """It could not lead there, and the leader's pod was to go as well: both waited for one another."""
+    model = Model(pods=3, partitions=1)
+    declare_replicas(model, "c-2")
+    Operator(model).settle()
+    declare_replicas(model, "c-1")
+    operator = Operator(model, token=2)
+    while not any(one.log_id for one in model.recorded("t-0").learners):
+        operator.replan()
+        operator.act()
+    declare_replicas(model)
+    model.cluster = replace(model.cluster, spec=replace(model.cluster.spec, pods=1))
+    Operator(model, token=3).settle()
+    assert [one.pod for one in model.objects["t-0"].status.replicas] == ["c-0"]
+    assert pods_to_run(Operator(model, token=4).observe()) == 1

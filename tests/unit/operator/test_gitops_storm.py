@@ -21,6 +21,15 @@ def test_nothing_that_people_do_loses_a_commit_or_ends_without_progress_or_a_nex
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("seed", [349, 1260, 1712])
+def test_seed_that_once_ended_without_progress_or_too_early_is_clean(seed: int) -> None:
+    """349: an operator that starts anew has to look once more at an object in its way. 1260: it asks for positions as
+    long as that object is there. 1712: a learner was on a pod that was to go.
+    """
+    storm(seed)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", STORM_FAULTS)
 def test_planted_fault_of_the_operator_is_caught(name: str) -> None:
     """The last of the seeds first: the numbers are those of the first seed that catches it, and one more."""
