@@ -294,7 +294,7 @@ async def test_failed_logins_of_an_address_wait_ever_longer(tmp_path: Path, user
         client = await pod.client()
         begin = time.monotonic()
         assert (await log_in(client, "alice", "pencil")).error_code == 0
-        assert time.monotonic() - begin < 0.7, "who knows the password does not wait"
+        assert time.monotonic() - begin < 1.6, "who knows the password does not wait"
         await client.close()
 
 
