@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -168,7 +167,7 @@ async def test_each_record_is_transformed_once_also_when_the_gateway_is_killed(t
                     "transactions",
                     DEADLINE_S,
                 )
-                os.kill(json.loads((muster.data / "run.json").read_text())["gateway"]["process"]["pid"], signal.SIGKILL)
+                os.kill(muster.run_record()["gateway"]["pid"], signal.SIGKILL)
             await running
             found = await asyncio.to_thread(output, bootstrap)
             code, listed = await run_tool(*group_command(kafka.bootstrap, ["--list"]))

@@ -58,7 +58,8 @@ class LocalCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pids = [pod["pid"] for pod in self.run_record().get("pods", []) if pod]
+        record = self.run_record()
+        pids = [each["pid"] for each in (*record.get("pods", []), record.get("gateway")) if each]
         if self.child.poll() is None:
             self.child.kill()
             self.child.wait()
@@ -95,12 +96,16 @@ class LocalCluster:
         return report
 
     def run_record(self) -> dict[str, Any]:
-        """run.json, with only the pid of each pod's process."""
+        """run.json, with only the process of each pod and of the gateway."""
         try:
             record = json.loads((self.data / "run.json").read_text())
         except FileNotFoundError:
             return {}
-        return {"pods": [pod["process"] for pod in record["pods"]], "supervisor": record["supervisor"]["pid"]}
+        return {
+            "pods": [pod["process"] for pod in record["pods"]],
+            "gateway": (record.get("gateway") or {}).get("process"),
+            "supervisor": record["supervisor"]["pid"],
+        }
 
     def _read(self) -> None:
         assert self.child.stdout is not None
