@@ -1,1 +1,1 @@
-"""`muster reshard`: another number of partitions for an offsets topic. Needs the extra `pipeline`."""
+"""`muster reshard`: another number of partitions for one of the two topics. Needs the extra `pipeline`."""

@@ -1,4 +1,4 @@
-"""`muster reshard`: give an offsets topic another number of partitions, in logs or in a running cluster.
+"""`muster reshard`: give one of the two topics another number of partitions, in logs or in a running cluster.
 
 Needs the extra `pipeline`.
 """
@@ -16,6 +16,7 @@ import click
 
 from muster_cli.errors import CliError
 from muster_cli.progress import amounts
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
 
 if TYPE_CHECKING:
     from muster_cli.reshard.site import Site
@@ -35,6 +36,13 @@ _LEFT_OUT = ("damaged", "unreadable", "unknown", "open_transaction")
 )
 @click.option("--cluster", metavar="NAME", help="Re-shard this CoordinatorCluster in Kubernetes.")
 @click.option("--namespace", default="default", help="Namespace of the CoordinatorCluster.")
+@click.option(
+    "--topic",
+    type=click.Choice(sorted(INTERNAL_TOPICS)),
+    default=OFFSETS.name,
+    show_default=True,
+    help="Topic of the running cluster.",
+)
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path),
@@ -61,6 +69,7 @@ def reshard(
     data_dir: Path | None,
     cluster: str | None,
     namespace: str,
+    topic: str,
     work_dir: Path,
     abort: bool,
     drop_old: bool,
@@ -69,11 +78,12 @@ def reshard(
     segment_bytes: int,
     as_json: bool,
 ) -> None:
-    """Write an offsets topic anew with another number of partitions, and verify it.
+    """Write a topic anew with another number of partitions, and verify it.
 
     LOGS are directories __consumer_offsets-N, or directories of those; nothing may write to them meanwhile. With
-    --data-dir or --cluster a running cluster is re-sharded: its groups are not served until that is done or taken back
-    (--abort). A run that was interrupted goes on where it stopped when it is started again with the same options.
+    --data-dir or --cluster a running cluster is re-sharded: its groups, or with --topic __transaction_state its
+    transactions, are not served until that is done or taken back (--abort). A run that was interrupted goes on where it
+    stopped when it is started again with the same options.
     """
     if data_dir is not None or cluster is not None:
         if logs or output is not None or dry_run or (data_dir is not None and cluster is not None):
@@ -82,13 +92,15 @@ def reshard(
             raise click.UsageError("give one of --partitions, --abort and --drop-old")
         from muster_cli.reshard.site import open_site
 
-        site = open_site(data_dir, namespace, cluster or "")
+        site = open_site(data_dir, namespace, cluster or "", topic)
         if drop_old:
             click.echo(f"{asyncio.run(_drop(site))} partitions are deleted, and their logs soon")
             return
         summary = asyncio.run(_running(site, partitions, work_dir, leave_out, segment_bytes))
         told = f"{partitions} partitions serve" if partitions is not None else "taken back: the old partitions serve"
     else:
+        if topic != OFFSETS.name:
+            raise click.UsageError(f"{topic} is re-sharded in a running cluster only: give --data-dir or --cluster")
         if abort or drop_old or partitions is None or not logs or dry_run == (output is not None):
             raise click.UsageError("give LOGS, --partitions, and either --output or --dry-run")
         summary = _stopped(logs, output, partitions, leave_out, segment_bytes)
@@ -124,7 +136,7 @@ async def _running(
                     raise CliError("no re-shard is under way")
                 return None
     except PipelineError as exc:
-        raise CliError(f"{exc}. Groups are not served until it goes on, or is taken back with --abort") from exc
+        raise CliError(f"{exc}. The topic is not served until it goes on, or is taken back with --abort") from exc
 
 
 async def _drop(site: AbstractAsyncContextManager[Site]) -> int:
@@ -157,8 +169,9 @@ def _stopped(
 def _text(summary: Summary, *, dry_run: bool) -> str:
     records = summary.records
     lines = [f"{count:>12,}  {kind}" for kind, count in sorted(summary.counts.items())]
+    what = "groups" if summary.topic == OFFSETS.name else "transactional ids"
     lines.append(
-        f"{summary.groups:,} groups, {sum(records):,} records in {summary.partitions} partitions: "
+        f"{summary.groups:,} {what}, {sum(records):,} records in {summary.partitions} partitions: "
         f"{min(records):,} to {max(records):,} each"
     )
     refused = {kind: summary.counts[kind] for kind in _LEFT_OUT if summary.counts.get(kind)}

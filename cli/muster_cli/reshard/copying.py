@@ -1,4 +1,4 @@
-"""The copy of a closed offsets topic: old logs are read from pods, and new ones written and given to their leaders."""
+"""The copy of a closed topic: old logs are read from pods, and new ones written and given to their leaders."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from muster_cli.reshard.leaders import Leader, Leaders
 from muster_cli.reshard.phases import POLL_S, until
 from muster_cli.reshard.site import Site
 from muster_coordinator.calls import FenceRefusal
+from muster_coordinator.partition_numbers import partition_name, topic_of
 from muster_coordinator.podapi.client import PodApiError, PodClient
 from muster_coordinator.podapi.models import FenceStatus
 from muster_coordinator.records.batch import iter_batches
@@ -46,6 +47,7 @@ class Copy:
         self._site = site
         self._http = http
         self._reshard = reshard
+        self._topic = topic_of(reshard.base).name
         self._root = work / f"reshard-{reshard.base}"
         self._new = self._root / "new"
         self._leaders = Leaders(site, http)
@@ -66,6 +68,7 @@ class Copy:
             [str(old)],
             self._new,
             self._reshard.partitions,
+            topic=self._topic,
             leave_out=leave_out,
             segment_bytes=segment_bytes,
             progress=self._progress,
@@ -99,7 +102,7 @@ class Copy:
         leader = await self._leaders.find(index)
         if leader is None or leader.status.fence is None or not leader.status.fence.closed:
             return False
-        directory = log_directory(making, index)
+        directory = making / partition_name(index)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         before = await self._segments(leader, index)
@@ -130,12 +133,12 @@ class Copy:
     async def fill(self) -> None:
         """Give each new partition its whole log. Raises CliError."""
         numbers = range(self._reshard.partitions)
-        sizes = [sum(each.stat().st_size for each in _segments_of(log_directory(self._new, n))) for n in numbers]
+        sizes = [sum(each.stat().st_size for each in _segments_of(self._log_of(n))) for n in numbers]
         filled = [0] * len(sizes)
 
         async def fill(number: int) -> None:
             imported = 0
-            for position, end, batches, last in chunks(log_directory(self._new, number)):
+            for position, end, batches, last in chunks(self._log_of(number)):
                 if end > imported or last:
                     imported = (await self._take_in(number, position, batches, last)).imported
                 if imported < end:
@@ -144,6 +147,9 @@ class Copy:
                 self._progress("filling", sum(filled), sum(sizes))
 
         await self._each(numbers, fill)
+
+    def _log_of(self, number: int) -> Path:
+        return log_directory(self._new, number, self._topic)
 
     async def _take_in(self, number: int, position: int, batches: bytes, last: bool) -> FenceStatus:
         """Give a partition these batches, and return its fence with the end of what it has. Raises CliError."""

@@ -12,6 +12,7 @@ import msgspec
 
 from muster_cli.errors import CliError
 from muster_cli.reshard.transactions import refuse_with_transactions
+from muster_coordinator.partition_numbers import OFFSETS
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState
 from muster_operator.kube.client import Json, KubeClient, connect
 from muster_operator.kube.manifests import API_PORT, CLUSTER_LABEL
@@ -26,27 +27,28 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def kubernetes_site(namespace: str, cluster: str) -> AsyncIterator[KubernetesSite]:
+async def kubernetes_site(namespace: str, cluster: str, topic: str) -> AsyncIterator[KubernetesSite]:
     """Connect with the service account of this pod or, as kubectl, with the kubeconfig. Raises CliError."""
     try:
         client = await connect()
     except StoreError as error:
         raise CliError(str(error)) from error
     try:
-        yield KubernetesSite(client, namespace, cluster)
+        yield KubernetesSite(client, namespace, cluster, topic)
     finally:
         await client.close()
 
 
 class KubernetesSite:
-    """One CoordinatorCluster. Implements `reshard.site.Site`."""
+    """One topic of a CoordinatorCluster. Implements `reshard.site.Site`."""
 
     tls = None
 
-    def __init__(self, client: KubeClient, namespace: str, cluster: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str, cluster: str, topic: str) -> None:
         self._client = client
         self._namespace = namespace
         self._cluster = cluster
+        self._topic = topic
 
     async def topic(self) -> OffsetsTopic:
         return msgspec.convert(await _repeated(self._find), OffsetsTopic)
@@ -88,16 +90,22 @@ class KubernetesSite:
         return {each["metadata"]["name"]: f"{ip}:{API_PORT}" for each in found if (ip := each["status"].get("podIP"))}
 
     async def _find(self) -> Json:
-        """The oldest OffsetsTopic of the cluster, which is the one that the operator serves."""
+        """The oldest OffsetsTopic of that internal topic, which is the one that the operator serves."""
         topics = (await self._client.list_all(self._path(OffsetsTopic.plural)))["items"]
-        found = [each for each in topics if each["spec"]["clusterRef"]["name"] == self._cluster]
-        refuse_with_transactions([each["spec"].get("topic", "") for each in found])
+        of_cluster = [each for each in topics if each["spec"]["clusterRef"]["name"] == self._cluster]
+        refuse_with_transactions(self._topic, [_internal_topic(each) for each in of_cluster])
+        found = [each for each in of_cluster if _internal_topic(each) == self._topic]
         if not found:
-            raise CliError(f"namespace {self._namespace} has no OffsetsTopic of CoordinatorCluster {self._cluster}")
+            of = f"of {self._topic} of CoordinatorCluster {self._cluster}"
+            raise CliError(f"namespace {self._namespace} has no OffsetsTopic {of}")
         return min(found, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
 
     def _path(self, plural: str) -> str:
         return f"/apis/{API_VERSION}/namespaces/{self._namespace}/{plural}"
+
+
+def _internal_topic(topic: Json) -> str:
+    return str(topic["spec"].get("topic", OFFSETS.name))
 
 
 async def _repeated(call: Callable[[], Awaitable[_T]]) -> _T:

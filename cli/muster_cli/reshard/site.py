@@ -1,4 +1,4 @@
-"""The running cluster that `muster reshard` changes: its topic in the store, and the addresses of its pods."""
+"""The running cluster that `muster reshard` changes: one of its topics in the store, and the addresses of its pods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Site(Protocol):
     def tls(self) -> Tls | None: ...
 
     async def topic(self) -> OffsetsTopic:
-        """The offsets topic as it is now."""
+        """The topic as it is now."""
 
     async def ask(self, partitions: int | None) -> None:
         """Set spec.reshard to this number of partitions, or remove it."""
@@ -44,23 +44,24 @@ class Site(Protocol):
         """The address (host:port) of the pod API of each running pod, by name."""
 
 
-def open_site(data_dir: Path | None, namespace: str, cluster: str) -> AbstractAsyncContextManager[Site]:
-    """The embedded instance in `data_dir`, or else this CoordinatorCluster of Kubernetes. Raises CliError."""
+def open_site(data_dir: Path | None, namespace: str, cluster: str, topic: str) -> AbstractAsyncContextManager[Site]:
+    """The internal topic `topic` of the embedded instance in `data_dir`, or else of this CoordinatorCluster of
+    Kubernetes. Raises CliError."""
     if data_dir is not None:
-        return _embedded(DataDir(data_dir))
+        return _embedded(DataDir(data_dir), topic)
     from muster_cli.reshard.kube import kubernetes_site
 
-    return kubernetes_site(namespace, cluster)
+    return kubernetes_site(namespace, cluster, topic)
 
 
 @asynccontextmanager
-async def _embedded(data: DataDir) -> AsyncIterator[Site]:
+async def _embedded(data: DataDir, topic: str) -> AsyncIterator[Site]:
     record = data.read_run()
     if record is None or not record.supervisor.alive():
         raise CliError(f"nothing runs on {data.root}; start it with: muster local up --data-dir {data.root}")
     store = SqliteStore(data.store)
     try:
-        yield _EmbeddedSite(data, store, tls_of(data, record, Role.OPERATOR))
+        yield _EmbeddedSite(data, store, topic, tls_of(data, record, Role.OPERATOR))
     finally:
         store.close()
 
@@ -68,8 +69,9 @@ async def _embedded(data: DataDir) -> AsyncIterator[Site]:
 class _EmbeddedSite:
     """The instance that `muster local up` runs on a data directory."""
 
-    def __init__(self, data: DataDir, store: SqliteStore, tls: Tls | None) -> None:
+    def __init__(self, data: DataDir, store: SqliteStore, topic: str, tls: Tls | None) -> None:
         self.tls = tls
+        self._topic = topic
         self._data = data
         self._store = store
 
@@ -78,10 +80,11 @@ class _EmbeddedSite:
             records = await self._store.observe(CLUSTER)
         except StoreError as error:
             raise CliError(str(error)) from error
-        refuse_with_transactions([topic.spec.topic for topic in records.topics])
-        if not records.topics:
-            raise CliError(f"{self._data.root} has no offsets topic")
-        return records.topics[0]
+        refuse_with_transactions(self._topic, [each.spec.topic for each in records.topics])
+        found = next((each for each in records.topics if each.spec.topic == self._topic), None)
+        if found is None:
+            raise CliError(f"{self._data.root} has no {self._topic}")
+        return found
 
     async def ask(self, partitions: int | None) -> None:
         topic = await self.topic()
@@ -94,8 +97,13 @@ class _EmbeddedSite:
 
     async def drop_retired(self) -> int:
         try:
-            records = await self._store.observe(CLUSTER)
-            retired = [each for each in records.partitions if each.status.state is PartitionState.RETIRED]
+            numbers = (await self.topic()).numbers
+            partitions = (await self._store.observe(CLUSTER)).partitions
+            retired = [
+                each
+                for each in partitions
+                if each.status.state is PartitionState.RETIRED and each.spec.index in numbers
+            ]
             await asyncio.gather(*map(self._store.delete, retired))
         except StoreError as error:
             raise CliError(str(error)) from error

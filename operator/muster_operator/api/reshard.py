@@ -57,6 +57,7 @@ class ReshardStatus(msgspec.Struct, frozen=True, rename="camel"):
     ready: Annotated[int, Meta(ge=0, description="Partitions that are as far as this phase wants them.")] = 0
     total: Annotated[int, Meta(ge=0, description="Of how many.")] = 0
     message: Annotated[str, Meta(description="What it waits for.")] = ""
+    epoch: Annotated[int, Meta(ge=0, description="Leader epoch that those of its partitions are above.")] = 0
 
     @property
     def layout(self) -> Layout:

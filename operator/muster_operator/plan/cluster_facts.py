@@ -30,7 +30,7 @@ class ClusterFacts:
 
     `declared`: number of pods in the spec. `rebalance_after_s`, `replace_after_s`: spec.failover. `emptying`: name of
     the pod that a rollout restarts next, "" if there is none. `shares`: the replicas that move to pods that hold less,
-    by partition.
+    by partition. `epochs_above`: the epoch that elections have to be above, by partition that a re-shard makes.
     """
 
     pods: Mapping[str, PodView]
@@ -41,6 +41,11 @@ class ClusterFacts:
     emptying: str
     tally: Tally
     shares: Mapping[int, Share] = field(default_factory=dict)
+    epochs_above: Mapping[int, int] = field(default_factory=dict)
+
+    def epoch_above(self, index: int) -> int:
+        """The epoch that the next one of this partition has to be above; -1: any."""
+        return self.epochs_above.get(index, -1)
 
     def shall_leave(self, pod: PodView) -> bool:
         """Whether the pod's leaderships move to other pods, if another pod can lead."""

@@ -99,7 +99,8 @@ def _improve(
     if own is None:
         return idle  # the log contradicts the record, and has not said yet what it names
     facts = partition.facts
-    if view.needs_higher_epoch and not facts.is_leaving(pod):
+    too_low = view.leader_epoch <= facts.epoch_above(partition.index)
+    if (view.needs_higher_epoch or too_low) and not facts.is_leaving(pod):
         return interrupt(partition, own, Reason.NEEDS_HIGHER_EPOCH, idle)
     if facts.shall_leave(pod) and (moved := hand_over(partition, pod, view, idle, refused)) is not idle:
         return moved

@@ -59,9 +59,10 @@ def elect(
     status, view = partition.status, chosen.view
     assert view is not None
     pod = chosen.replica.pod
-    highest = partition.highest_epoch()
+    above = partition.facts.epoch_above(partition.index)
+    highest = max(partition.highest_epoch(), above)
     promised = [each.view.epoch for each in partition.members if each.view is not None]
-    issued = pod == status.leader and max(promised) < status.epoch == highest
+    issued = pod == status.leader and max(promised) < status.epoch == highest > above
     epoch = highest if issued else highest + 1
     partition.facts.tally.led[pod] += 1
     electing = replace(status, leader=pod, epoch=epoch, state=PartitionState.ELECTING, reason=reason)

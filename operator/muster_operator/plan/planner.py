@@ -42,7 +42,7 @@ from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topi
 from muster_operator.plan.observation import CallKind, Observation, PodView
 from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
-from muster_operator.plan.reshard import dropped, indexes, is_retired, is_under_way, next_phase, set_fences
+from muster_operator.plan.reshard import dropped, epochs_above, hindrance, indexes, is_retired, next_phase, set_fences
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import copies_of, removable
@@ -135,8 +135,7 @@ def plan(seen: Observation, now: float) -> tuple[Action, ...]:
         for topic, those in zip(topics, facts, strict=True)
         for index, decision in _decide(seen, topic, objects, those, found, time).items()
     }
-    may_reshard = len(topics) == 1
-    plans = [_plan_topic(seen, topic, objects, decisions, moving, time, may_reshard=may_reshard) for topic in topics]
+    plans = [_plan_topic(seen, topic, topics, objects, decisions, moving, time) for topic in topics]
     statuses = {index: decision.status for index, decision in decisions.items()}
     shown = [
         WritePartitionStatus(objects.shown[index], status)
@@ -176,23 +175,21 @@ def _next_without_topic(seen: Observation, cluster: CoordinatorCluster) -> str:
 def _plan_topic(
     seen: Observation,
     topic: OffsetsTopic,
+    topics: Sequence[OffsetsTopic],
     objects: Objects,
     decisions: Mapping[int, Decision],
     moving: Collection[int],
     time: str,
-    *,
-    may_reshard: bool,
 ) -> _TopicPlan:
-    """`may_reshard`: False if another topic's records name the partitions of this one (ADR 28)."""
     statuses = {index: decision.status for index, decision in decisions.items() if index in topic.numbers}
     incomplete = incomplete_sets(topic, objects.recorded, statuses, moving)
     ordered = list(statuses.values())
     too_few = too_few_pods(seen, topic) or absent_pods(seen)
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
-    resharded = next_phase(seen, topic, time) if may_reshard or is_under_way(topic) else None
-    if not may_reshard and topic.spec.reshard is not None and not is_under_way(topic):
-        text = "spec.reshard is ignored: a cluster with transactions cannot be re-sharded yet"
-        verdict = with_fields(verdict, message=f"{verdict.message}; {text}")
+    waits = hindrance(topic, topics)
+    resharded = next_phase(seen, topic, time) if not waits else None
+    if waits and topic.spec.reshard is not None and topic.spec.reshard.partitions != topic.layout.partitions:
+        verdict = with_fields(verdict, message=f"{verdict.message}; {waits}")
     return _TopicPlan(topic, statuses, _record(topic, objects, statuses), resharded, verdict)
 
 
@@ -248,6 +245,7 @@ def _facts(seen: Observation, topic: OffsetsTopic, tally: Tally, emptying: str) 
         replace_after_s=parse_duration(spec.failover.replace_after),
         emptying=emptying,
         tally=tally,
+        epochs_above=epochs_above(topic),
     )
 
 

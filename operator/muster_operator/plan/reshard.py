@@ -11,19 +11,23 @@ The operator records a phase by compare-and-swap before it acts on it, and acts 
 operator that was overtaken, or starts anew, does nothing that a later phase forbids: once Opening is recorded no old
 partition is opened, once Aborting is recorded no new one, and a pod refuses to close a partition that the same re-shard
 has opened. Old and new partitions share no index, and neither do two re-shards.
+
+A new partition opens in a leader epoch above those in which the old ones were closed. Whoever remembers the epoch of a
+coordinator, as groups do of the transaction coordinator that has marked a producer's offsets, never sees it go back.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.podapi.models import FenceStatus, ReplicaStatus
 from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
+from muster_operator.api.models import LeadershipRecord, OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
 from muster_operator.plan.observation import CallKind, Observation, PodView
 
@@ -77,7 +81,8 @@ def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopic
     for phase, condition, following in _TRANSITIONS:
         if phase is reshard.phase and (why := condition(view)):
             ready, total = view.progress(following)
-            moved = replace(reshard, phase=following, message=why, ready=ready, total=total)
+            epoch = view.last_epoch() if following is ReshardPhase.COPYING else reshard.epoch
+            moved = replace(reshard, phase=following, message=why, ready=ready, total=total, epoch=epoch)
             layout = reshard.layout if following is ReshardPhase.OPENING else topic.status.layout
             return replace(topic.status, reshard=moved, layout=layout)
     ready, total = view.progress(reshard.phase)
@@ -102,8 +107,29 @@ def _begin(seen: Observation, topic: OffsetsTopic, now: str) -> ReshardStatus | 
         generation=topic.metadata.generation,
         start_time=now,
         total=wanted.partitions,
+        epoch=max((LeadershipRecord.parse(each).epoch for each in topic.status.leaderships.values()), default=0),
         message=f"from {topic.layout.partitions} to {wanted.partitions} partitions",
     )
+
+
+def epochs_above(topic: OffsetsTopic) -> Mapping[int, int]:
+    """By new partition, the leader epoch of the old ones that its own has to be above."""
+    reshard = topic.status.reshard
+    if reshard is None or reshard.phase not in _BEFORE_OPENING:
+        return {}
+    return dict.fromkeys(reshard.layout.indexes, reshard.epoch)
+
+
+def hindrance(topic: OffsetsTopic, topics: Collection[OffsetsTopic]) -> str:
+    """Why no re-shard of the topic begins now, beside the other one of `topics`; "": one may begin."""
+    others = [each for each in topics if each is not topic]
+    if is_under_way(topic) or not others:
+        return ""
+    if any(map(is_under_way, others)):
+        return f"spec.reshard waits until {others[0].spec.topic} is re-sharded"
+    if topic.spec.topic == OFFSETS.name:
+        return "spec.reshard is ignored: a cluster with transactions cannot be re-sharded yet"
+    return ""
 
 
 class _ReshardView:
@@ -139,13 +165,20 @@ class _ReshardView:
         return "all partitions are closed" if all(map(self._is_closed, self._old)) else ""
 
     def is_filled(self) -> str:
-        return "the new partitions are complete" if all(map(self._is_complete, self._new)) else ""
+        """An election above the last epoch of the old partitions can still be to come; it takes no records with it."""
+        if not all(self._is_complete(index) and self._epoch(index) > self._reshard.epoch for index in self._new):
+            return ""
+        return "the new partitions are complete"
 
     def is_open(self) -> str:
         return f"{len(self._new)} partitions serve" if all(map(self._is_opened, self._new)) else ""
 
     def is_restored(self) -> str:
         return "the old partitions serve" if all(map(self._serves, self._old)) else ""
+
+    def last_epoch(self) -> int:
+        """The highest epoch in which an old partition was closed, or that the new ones are above already."""
+        return max([self._reshard.epoch, *map(self._epoch, self._old)])
 
     # Progress
 
@@ -189,6 +222,11 @@ class _ReshardView:
         _, view = self._leaders.get(index, (None, None))
         fence = view.fence if view is not None else None
         return fence if fence is not None and fence.reshard == self._reshard.base else None
+
+    def _epoch(self, index: int) -> int:
+        """In which the partition is led; -1: nobody reports that."""
+        _, view = self._leaders.get(index, (None, None))
+        return -1 if view is None else view.leader_epoch
 
     def _is_closed(self, index: int) -> bool:
         fence = self._fence(index)

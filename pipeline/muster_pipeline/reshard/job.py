@@ -1,4 +1,4 @@
-"""Re-shard an offsets topic: plan, write, verify, and go on where a killed run stopped.
+"""Re-shard an offsets or a transaction topic: plan, write, verify, and go on where a killed run stopped.
 
 Everything is written to `<output>.partial`, which becomes `<output>` by one rename when it is complete and
 verified. Every 64 MiB of input the new segments are synced and `reshard.json` says how far they go; the next run cuts
@@ -27,6 +27,7 @@ from muster_pipeline.reshard.transactions import refuse_open_transactions, refus
 from muster_pipeline.reshard.verify import verify
 from muster_pipeline.reshard.writer import TargetLog, log_directory, sync_path
 from muster_pipeline.source.files import InputError, SegmentFile, find_segments
+from muster_pipeline.source.topics import OFFSETS_TOPIC
 
 STATE_NAME = "reshard.json"
 CHECKPOINT_BYTES = 64 << 20
@@ -45,13 +46,15 @@ class ReshardError(PipelineError):
 
 @dataclass
 class Summary:
-    """`counts`: rows of the source by kind; `records` that each new partition has, `groups` in all."""
+    """`counts`: rows of the source by kind; `records` that each new partition has, `groups` (or transactional ids) in
+    all."""
 
     partitions: int
     groups: int
     counts: dict[str, int]
     records: list[int]
     verified: bool = False
+    topic: str = OFFSETS_TOPIC
 
 
 @dataclass
@@ -64,14 +67,15 @@ class _Source:
     fates: dict[int, Fates] = field(default_factory=dict)  # by the index of a log's first segment
 
     @classmethod
-    def find(cls, paths: Sequence[str]) -> _Source:
-        refuse_transaction_topic(paths)
-        segments = find_segments(paths)
-        refuse_open_transactions(paths)
-        unnamed = [each.path for each in segments if each.offsets_partition is None]
+    def find(cls, paths: Sequence[str], topic: str = OFFSETS_TOPIC) -> _Source:
+        if topic == OFFSETS_TOPIC:
+            refuse_transaction_topic(paths)
+            refuse_open_transactions(paths)
+        segments = find_segments(paths, (topic,))
+        unnamed = [each.path for each in segments if each.partition is None]
         if unnamed:
-            raise InputError(f"{unnamed[0]} lies in no directory __consumer_offsets-N")
-        segments.sort(key=lambda each: (each.offsets_partition, each.base_offset))
+            raise InputError(f"{unnamed[0]} lies in no directory {topic}-N")
+        segments.sort(key=lambda each: (each.partition, each.base_offset))
         try:
             stats = {each.path: os.stat(each.path) for each in segments}
         except OSError as exc:
@@ -88,7 +92,7 @@ class _Source:
         byte).
         """
         index = 0
-        for _, group in groupby(self.segments, key=lambda each: each.offsets_partition):
+        for _, group in groupby(self.segments, key=lambda each: each.partition):
             log = list(group)
             if index + len(log) <= position[0]:
                 index += len(log)
@@ -116,6 +120,7 @@ class _State:
     position: tuple[int, int] = (0, 0)
     targets: list[tuple[int, int, int]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    topic: str = OFFSETS_TOPIC
     version: int = _VERSION
 
 
@@ -138,11 +143,15 @@ def reshard(
     output: Path,
     partitions: int,
     *,
+    topic: str = OFFSETS_TOPIC,
     leave_out: Sequence[str] = (),
     segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write the logs at `paths` anew as `partitions` partitions, each in `output/__consumer_offsets-N`.
+    """Write the logs of `topic` at `paths` anew as `partitions` partitions, each in `output/<topic>-N`.
+
+    Of the transaction topic that is for partitions whose indexes were never used: an index decides which producer ids a
+    partition hands out.
 
     `leave_out`: of `route.LEFT_OUT_KINDS`, what may be missing in the output. Raises InputError, SegmentReadError;
     ReshardError: something cannot be carried, the source changed since an interrupted run, the output is there
@@ -150,8 +159,8 @@ def reshard(
     """
     if output.exists():
         raise ReshardError(f"{output} exists already")
-    source = _Source.find(paths)
-    job = _Job(source, output.with_name(output.name + ".partial"), partitions, segment_bytes, sorted(leave_out))
+    source = _Source.find(paths, topic)
+    job = _Job(source, output.with_name(output.name + ".partial"), topic, partitions, segment_bytes, sorted(leave_out))
     try:
         job.begin()
         job.write(progress)
@@ -159,9 +168,9 @@ def reshard(
         if refused:
             told = ", ".join(f"{count} {kind}" for kind, count in refused)
             raise ReshardError(f"the logs hold records that cannot be carried over: {told}. See --leave-out")
-        groups = verify(source.stretches(), job.root, partitions, source.total, progress)
+        groups = verify(source.stretches(), job.root, partitions, source.total, progress, topic)
         records = [target.next_offset for target in job.targets]
-        summary = Summary(partitions, groups, dict(job.router.counts), records, verified=True)
+        summary = Summary(partitions, groups, dict(job.router.counts), records, verified=True, topic=topic)
         _write_json(job.root / STATE_NAME, asdict(summary))
         sync_path(job.root)
         job.root.rename(output)
@@ -178,13 +187,13 @@ def read_summary(output: Path) -> Summary:
 
 class _Job:
     def __init__(
-        self, source: _Source, root: Path, partitions: int, segment_bytes: int, leave_out: Sequence[str]
+        self, source: _Source, root: Path, topic: str, partitions: int, segment_bytes: int, leave_out: Sequence[str]
     ) -> None:
         self.root = root
         self.router = Router(partitions)
-        self.targets = [TargetLog(log_directory(root, each), segment_bytes) for each in range(partitions)]
+        self.targets = [TargetLog(log_directory(root, each, topic), segment_bytes) for each in range(partitions)]
         self._source = source
-        self._state = _State(partitions, segment_bytes, list(leave_out), source.fingerprint)
+        self._state = _State(partitions, segment_bytes, list(leave_out), source.fingerprint, topic=topic)
 
     def begin(self) -> None:
         """A new run, or the place where an interrupted one stopped. Raises ReshardError, OSError."""
@@ -195,7 +204,7 @@ class _Job:
             self._save((0, 0))
             return
         found = _State(**json.loads(state_file.read_text()))
-        for name in ("version", "partitions", "segment_bytes", "leave_out", "source"):
+        for name in ("version", "topic", "partitions", "segment_bytes", "leave_out", "source"):
             if getattr(found, name) != getattr(self._state, name):
                 raise ReshardError(f"{self.root} is of an interrupted run with another {name}: remove it to begin anew")
         self._state = found

@@ -1,6 +1,8 @@
 """Which records of a log are carried over, and to which partition of the new topic.
 
-Carried are offsets and group metadata with their tombstones, each group to the partition that Kafka's hash gives it.
+Carried are offsets and group metadata with their tombstones, each group to the partition that Kafka's hash gives it; of
+the transaction topic the states of transactional ids with their tombstones, each id likewise. The record of reserved
+producer ids is not: a new partition has a range of its own, and nobody hands out those of the old one (ADR 25).
 A transactional offset is carried, without its transaction, where the next marker of its producer is COMMIT: replay
 counts the record with the highest offset, so its own place in the log is the right one. Markers, aborted offsets and
 records of the leadership have no meaning in the new logs. What cannot be carried is counted, never passed over: it is
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from muster_coordinator.records.partitioner import partition_for
 from muster_pipeline.decode.bytes_source import FileBytes
@@ -31,7 +34,8 @@ OPEN_TRANSACTION = "open_transaction"
 LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)
 """Kinds of records that are refused unless the caller allows to leave them out."""
 
-_CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE)
+_OF_IDS = (Kind.TRANSACTION_STATE, Kind.TRANSACTION_TOMBSTONE)
+_CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE, *_OF_IDS)
 _IS_CARRIED = np.array([name in _CARRIED for name in KIND_NAMES])
 
 
@@ -77,7 +81,7 @@ class Carried:
     """
 
     data: bytes
-    groups: list[str]  # that occur
+    groups: list[str]  # that occur, or transactional ids
     group: Ints  # of each record, index into `groups`
     target: Ints
     timestamp_ms: Ints
@@ -86,7 +90,8 @@ class Carried:
 
 
 class Router:
-    """Routes records to the `partitions` of the new topic. `counts`: rows by kind, those not carried included."""
+    """Routes records to the `partitions` of the new topic. `counts`: rows by kind, those not carried included.
+    `groups`: the partition of each group, or of each transactional id."""
 
     def __init__(self, partitions: int) -> None:
         self.counts: Counter[str] = Counter()
@@ -97,7 +102,9 @@ class Router:
         """Add the rows of the stretch to `counts`."""
         window, records = stretch.window, stretch.window.records
         self.counts.update(Kind.DAMAGED for one in stretch.damages if one.problem != Problem.ZERO_TAIL)
-        parse = parse_records(window, records)
+        of_transactions = stretch.origin.transaction_partition is not None
+        parse = parse_records(window, records, of_transactions=of_transactions)
+        ids = [""] * len(records)
         keep = _IS_CARRIED[parse.kind]
         fast = np.bincount(parse.kind[~parse.slow], minlength=len(KIND_NAMES))
         self.counts.update({name: int(count) for name, count in zip(KIND_NAMES, fast, strict=True) if count})
@@ -105,6 +112,9 @@ class Router:
         for index, row in zip(slow.tolist(), slow_rows(window, records, slow, stretch.origin), strict=True):
             self.counts[row["kind"]] += 1
             keep[index] = row["kind"] in _CARRIED
+            if row["kind"] in _OF_IDS:
+                ids[index] = row["transactional_id"]
+                keep[index] = bool(ids[index])  # a broker lets the record of producer ids expire, too
         attributes = window.headers["attributes"][records.batch]
         in_transaction = keep & (attributes & TRANSACTIONAL != 0) & (attributes & CONTROL == 0)
         for index in np.flatnonzero(in_transaction).tolist():
@@ -115,7 +125,8 @@ class Router:
                 keep[index] = False
         kept = np.flatnonzero(keep)
         chosen = records[kept]
-        encoded = parse.group.take(kept).dictionary_encode()
+        keys = pa.array(ids, pa.string()) if of_transactions else parse.group
+        encoded = keys.take(kept).dictionary_encode()
         names: list[str] = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         targets = np.array([self._target(name) for name in names], np.int64)

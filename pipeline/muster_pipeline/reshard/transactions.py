@@ -1,4 +1,4 @@
-"""Logs of the transaction topic beside those that are re-sharded: refused while they have open transactions.
+"""Logs of the transaction topic beside stopped ones that are re-sharded: refused while they have open transactions.
 
 A transaction names the offsets partitions that get its markers. With another number of partitions its groups live
 elsewhere, so its markers would go to the wrong ones.

@@ -19,6 +19,7 @@ from muster_pipeline.decode.structure import CONTROL, TRANSACTIONAL
 from muster_pipeline.reshard.route import Carried, Fates, Router
 from muster_pipeline.reshard.writer import LEADER_EPOCH, log_directory
 from muster_pipeline.source.files import find_segments
+from muster_pipeline.source.topics import OFFSETS_TOPIC
 
 _NO_TRANSACTIONS = Fates({})
 
@@ -33,9 +34,10 @@ def verify(
     partitions: int,
     total: int,
     progress: Callable[[str, int, int], None] | None,
+    topic: str = OFFSETS_TOPIC,
 ) -> int:
-    """Compare old and new logs; return the number of groups. `total`: bytes of the old logs. Raises VerificationError,
-    SegmentReadError.
+    """Compare old and new logs; return the number of groups, or of transactional ids. `total`: bytes of the old logs.
+    Raises VerificationError, SegmentReadError.
     """
     expected: dict[str, int] = {}
     router, done = Router(partitions), 0
@@ -45,24 +47,25 @@ def verify(
         if progress is not None:
             progress("verifying: old logs", done, total)
     found: dict[str, int] = {}
-    segments = [each for number in range(partitions) for each in find_segments([str(log_directory(root, number))])]
+    logs = [str(log_directory(root, number, topic)) for number in range(partitions)]
+    segments = [each for log in logs for each in find_segments([log], (topic,))]
     total, done = sum(Path(each.path).stat().st_size for each in segments), 0
     ends = dict.fromkeys(range(partitions), 0)
     for segment in segments:
-        assert segment.offsets_partition is not None
+        assert segment.partition is not None
         with FileBytes(segment.path) as source:
             for stretch in Decoder().stretches(source, segment.origin()):
-                ends[segment.offsets_partition] = _check(stretch, ends[segment.offsets_partition], segment.path)
+                ends[segment.partition] = _check(stretch, ends[segment.partition], segment.path)
                 carried = router.carried(stretch, _NO_TRANSACTIONS)
-                if (carried.target != segment.offsets_partition).any():
-                    raise VerificationError(f"{segment.path} holds a group of another partition")
+                if (carried.target != segment.partition).any():
+                    raise VerificationError(f"{segment.path} holds records of another partition")
                 _digest(carried, found)
                 done += stretch.end - stretch.origin.position
                 if progress is not None:
                     progress("verifying: new logs", done, total)
     if expected != found:
         group = min(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-        raise VerificationError(f"group {group!r} does not have the same records in the new logs")
+        raise VerificationError(f"{group!r} does not have the same records in the new logs")
     return len(expected)
 
 

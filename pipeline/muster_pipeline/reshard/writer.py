@@ -30,8 +30,8 @@ _CHECKED = Struct(">hiqqqhii")  # attributes to records count
 _SMALL_COUNT = len(SMALL)
 
 
-def log_directory(root: Path, partition: int) -> Path:
-    return root / f"{OFFSETS_TOPIC}-{partition}"
+def log_directory(root: Path, partition: int, topic: str = OFFSETS_TOPIC) -> Path:
+    return root / f"{topic}-{partition}"
 
 
 @dataclass

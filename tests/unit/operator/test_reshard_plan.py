@@ -115,6 +115,25 @@ def test_reshard_step_by_step() -> None:
     assert (image.offsets_base, len(image.leaders)) == (OLD, NEW)
 
 
+def test_new_partitions_open_in_epochs_above_all_of_the_old_ones() -> None:
+    """Also above those of elections that came after the new ones had theirs."""
+    town = Town()
+    operator = Operator(town.model, token=2)
+    town.model.put("t-1", replace(town.model.recorded("t-1"), epoch=40))
+    town.model.ask(NEW)
+    operator.settle()
+    assert (town.reshard.phase, town.reshard.epoch) == (ReshardPhase.COPYING, 40)
+    led = [town.model.recorded(f"t-{index}").epoch for index in range(OLD, OLD + NEW)]
+    assert min(led) > 40
+    late = replace(town.reshard, epoch=77)
+    town.model.topic = replace(town.model.topic, status=replace(town.model.topic.status, reshard=late))
+    town.command()
+    assert not any(isinstance(each, RecordReshard) for each in operator.replan()), "complete, and not above"
+    settled(town, operator)
+    assert town.reshard.phase is ReshardPhase.DONE
+    assert min(town.model.recorded(f"t-{index}").epoch for index in range(OLD, OLD + NEW)) > 77
+
+
 def test_conditions_say_how_far_it_is() -> None:
     town = Town()
     operator = Operator(town.model, token=2)

@@ -112,6 +112,26 @@ def test_no_reshard_begins_beside_transactions() -> None:
     assert "cannot be re-sharded yet" in ready.message
 
 
+def test_transaction_topic_is_resharded_beside_the_groups() -> None:
+    wanted = other()
+    wanted = replace(wanted, spec=replace(wanted.spec, reshard=Reshard(4)))
+    (begun,) = of_kind(plan(seen(topic(2, replication_factor=1), wanted), 0), RecordReshard)
+    assert begun.seen is wanted
+    assert begun.status.reshard is not None
+    assert (begun.status.reshard.base, begun.status.reshard.partitions) == (FIRST + 2, 4)
+
+
+def test_transaction_topic_waits_until_the_groups_are_resharded() -> None:
+    used = replace(other().status, leaderships={str(FIRST): "epoch=1 led=1 uid=u0"})
+    wanted = replace(other(), status=used, spec=replace(other().spec, reshard=Reshard(4)))
+    actions = plan(seen(resharded(ReshardPhase.COPYING), wanted), 0)
+    assert all(each.seen is not wanted for each in of_kind(actions, RecordReshard))
+    told = {each.seen.metadata.name: each.status for each in of_kind(actions, WriteTopicStatus)}
+    ready = find_condition(told["x"].conditions, "Ready")
+    assert ready is not None
+    assert "waits until __consumer_offsets is re-sharded" in ready.message
+
+
 def resharded(phase: ReshardPhase) -> OffsetsTopic:
     groups = topic(2, replication_factor=1)
     status = ReshardStatus(phase, base=2, partitions=4, generation=1)

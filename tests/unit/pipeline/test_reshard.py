@@ -355,8 +355,8 @@ def test_file_that_vanishes_between_planning_and_reading_is_an_error_with_its_na
     logs = some_logs(tmp_path / "old", 3)
     find = job._Source.find
 
-    def find_and_lose(paths: list[str]) -> job._Source:
-        found = find(paths)
+    def find_and_lose(paths: list[str], topic: str) -> job._Source:
+        found = find(paths, topic)
         (logs[3].path / FIRST).unlink()
         return found
 

@@ -11,22 +11,25 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.golden.records.test_kafka_transactions import GOLDEN
 from tests.unit.pipeline.logs import KeyValue, commits_segment, mangled, raw_batch, record_bytes
-from tests.unit.transactions.harness import PARTITION, Harness, replay
+from tests.unit.transactions.harness import PARTITION, Harness, MarkerWriter, Topics, replay
 
-from muster_coordinator.records.batch import encode_batch
+from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_coordinator.records.control import LeaderChange, encode_leader_change
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
+from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.records.structs import UnknownRecord
 from muster_coordinator.records.transaction_log import (
     TransactionLogValue,
+    TransactionRecord,
     TransactionStatus,
     decode_transaction_record,
     encode_transaction_key,
 )
+from muster_coordinator.transactions.config import TransactionConfig
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 from muster_pipeline.decode.decoder import Selection, decode_segment
 from muster_pipeline.decode.schema import Kind
-from muster_pipeline.reshard.job import plan, reshard
+from muster_pipeline.reshard.job import ReshardError, plan, reshard
 from muster_pipeline.source.files import InputError, find_segments
 from muster_pipeline.source.topics import BOTH_TOPICS, TRANSACTIONS_FIRST, TRANSACTIONS_TOPIC
 from muster_pipeline.tables.local import local_offsets, local_quality, local_transactions
@@ -240,7 +243,82 @@ def test_offsets_are_not_resharded_beside_open_transactions(tmp_path: Path) -> N
     ]
 
 
-def test_transaction_topic_is_not_resharded(tmp_path: Path) -> None:
+def test_transaction_topic_alone_is_not_resharded_where_its_partitions_keep_their_indexes(tmp_path: Path) -> None:
     place = write(tmp_path, segment((encode_transaction_key("a"), GOLDEN["v0.init"])))
     with pytest.raises(InputError, match="only logs of __transaction_state, which cannot be re-sharded"):
         reshard([place], tmp_path / "new", 2)
+
+
+def log_of(directory: Path) -> list[tuple[int, bytes, bytes | None]]:
+    """(timestamp, key, value) of all records, by the coordinator's own reader."""
+    data = b"".join(each.read_bytes() for each in sorted(directory.glob("*.log")))
+    return [(r.timestamp_ms, r.key or b"", r.value) for batch in iter_batches(data) for r in batch.records()]
+
+
+def loaded(directory: Path, partition: int) -> TransactionCoordinator:
+    """A new partition that has taken the log in."""
+    coordinator = TransactionCoordinator(TransactionConfig(), partition, Topics(), MarkerWriter())
+    for offset, (time_ms, key, value) in enumerate(log_of(directory)):
+        change = decode_transaction_record(key, value)
+        assert isinstance(change, TransactionRecord)
+        coordinator.replay(change, offset, time_ms)
+    return coordinator
+
+
+def test_every_transactional_id_has_its_state_in_the_partition_of_its_hash(tmp_path: Path) -> None:
+    """Open transactions, decisions whose markers are missing, ids at rest and expired ones; and back again."""
+    names = [f"tx-{number}" for number in range(20)] + ["ä😀"]
+    harness = Harness()
+    for number, name in enumerate(names):
+        producer = harness.producer(name)
+        harness.add(producer, number % 5, transactional_id=name)
+        if number % 4 == 1:
+            harness.end(producer, True, transactional_id=name)
+        elif number % 4 == 2:
+            harness.end(producer, False, transactional_id=name)
+            harness.finish()
+    write(tmp_path / "old", of_harness(harness), partition=4)
+    gone = encode_transaction_key("gone")
+    tombstones = segment((gone, GOLDEN["v2.add"]), (gone, None), (encode_transaction_key(""), None))
+    write(tmp_path / "old", tombstones, partition=0)
+    before = harness.coordinator.durable_state().ids
+    source = tmp_path / "old"
+    for partitions, base in ((3, 5), (5, 8)):
+        output = tmp_path / f"new-{partitions}"
+        summary = reshard([str(source)], output, partitions, topic=TRANSACTIONS_TOPIC)
+        assert (summary.groups, summary.topic, summary.verified) == (len(names) + 1, TRANSACTIONS_TOPIC, True)
+        found: dict[str, TransactionLogValue] = {}
+        for number in range(partitions):
+            coordinator = loaded(output / f"{TRANSACTIONS_TOPIC}-{number}", base + number)
+            state = coordinator.durable_state()
+            assert all(partition_for(name, partitions) == number for name in state.ids)
+            assert state.reserved_to == (base + number + 1) << 40, "its range is as if it were new"
+            found |= {name: value for name, (_, value) in state.ids.items()}
+        assert found == {name: value for name, (_, value) in before.items()}
+        source = output
+
+
+def test_history_of_an_id_keeps_its_order_bytes_and_times(tmp_path: Path) -> None:
+    harness = Harness()
+    for round_ in range(3):
+        for name in ("a", "b", "c"):
+            producer = harness.producer(name)
+            harness.add(producer, round_, transactional_id=name)
+            harness.end(producer, round_ == 1, transactional_id=name)
+            harness.finish()
+            harness.advance(1000)
+    write(tmp_path / "old", of_harness(harness), partition=1)
+    reshard([str(tmp_path / "old")], tmp_path / "new", 4, topic=TRANSACTIONS_TOPIC, segment_bytes=300)
+    new = [record for number in range(4) for record in log_of(tmp_path / "new" / f"{TRANSACTIONS_TOPIC}-{number}")]
+    for name in ("a", "b", "c"):
+        key = encode_transaction_key(name)
+        wanted = [(each.timestamp_ms, each.key, each.value) for each in harness.log if each.key == key]
+        assert [each for each in new if each[1] == key] == wanted
+    assert len(new) == sum(each.key != encode_transaction_key("") for each in harness.log)
+
+
+@pytest.mark.parametrize("record", [(b"\0\7\0\1g", b""), (encode_transaction_key("a"), b"\0\x63")])
+def test_what_cannot_be_carried_is_refused(tmp_path: Path, record: KeyValue) -> None:
+    write(tmp_path / "old", segment(record))
+    with pytest.raises(ReshardError, match="1 un"):
+        reshard([str(tmp_path / "old")], tmp_path / "new", 2, topic=TRANSACTIONS_TOPIC)

@@ -35,6 +35,8 @@ OBJECTS: dict[str, dict[str, Any]] = {each["kind"]: each for each in yaml.safe_l
         ("--data-dir", "d", "--partitions", "12", "logs"),
         ("--cluster", "c", "--partitions", "12", "--output", "new"),
         ("--cluster", "c", "--partitions", "0"),
+        ("logs", "--partitions", "3", "--topic", "__transaction_state", "--dry-run"),
+        ("--data-dir", "d", "--partitions", "3", "--topic", "orders"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:

@@ -47,8 +47,8 @@ class Client:
         self.deleted.append((path, uid))
 
 
-def site(client: Client) -> KubernetesSite:
-    return KubernetesSite(client, "ns", "c")  # type: ignore[arg-type]  # the part that it uses
+def site(client: Client, internal_topic: str = "__consumer_offsets") -> KubernetesSite:
+    return KubernetesSite(client, "ns", "c", internal_topic)  # type: ignore[arg-type]  # the part that it uses
 
 
 TOPICS = [topic("other", "2026-01-01", "d"), topic("new", "2026-01-03"), topic("old", "2026-01-02", reshard=None)]
@@ -79,8 +79,17 @@ async def test_call_that_fails_is_repeated_for_a_while(monkeypatch: pytest.Monke
 
 
 async def test_cluster_without_a_topic_is_an_error() -> None:
-    with pytest.raises(CliError, match="no OffsetsTopic of CoordinatorCluster c"):
+    with pytest.raises(CliError, match="no OffsetsTopic of __consumer_offsets of CoordinatorCluster c"):
         await site(Client(offsetstopics=TOPICS[:1])).topic()
+
+
+async def test_topic_of_transactions_is_asked_where_it_is_meant() -> None:
+    transactions = topic("tx", "2026-01-01", topic="__transaction_state")
+    client = Client(offsetstopics=[*TOPICS, transactions])
+    await site(client, "__transaction_state").ask(3)
+    ((path, asked),) = client.replaced
+    assert path == f"{API}/offsetstopics/tx"
+    assert asked["spec"]["reshard"] == {"partitions": 3}
 
 
 async def test_retired_partitions_of_the_topic_are_deleted() -> None:

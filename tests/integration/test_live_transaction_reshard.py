@@ -1,0 +1,256 @@
+"""The transaction topic of a running cluster is re-sharded, 5 -> 3 -> 5, under transactions of real clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from tests.integration.test_live_reshard import free_base
+from tests.support.kafka import KafkaClient, entity
+from tests.support.local_cluster import LocalCluster, muster
+
+from muster_cli.local.declare import CLUSTER
+from muster_coordinator.partition_numbers import TRANSACTIONS
+from muster_operator.api.models import OffsetsTopic
+from muster_operator.store.sqlite import SqliteStore
+
+# Some of the waits inside may take two minutes each on a slow machine.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+LIMIT_S = 120.0
+APPLICATIONS = 3
+NO_OFFSET = -1001
+"""librdkafka's name for it."""
+
+_T = TypeVar("_T")
+
+
+class Application:
+    """A transactional producer that never begins anew, and the model of its group's offset."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        common = {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "socket.timeout.ms": 3000,
+            "log_level": 0,
+        }
+        self.name = name
+        self.producer = Producer(common | {"transactional.id": name, "transaction.timeout.ms": 600_000})
+        self.consumer = Consumer(common | {"group.id": f"g-{name}", "enable.auto.commit": False})
+        self.expected = NO_OFFSET
+        self.ended = 0
+        self._retried(lambda: self.producer.init_transactions(LIMIT_S))
+
+    def begin(self, offset: int) -> None:
+        self.producer.begin_transaction()
+        offsets = [TopicPartition("t", 0, offset)]
+        metadata = self.consumer.consumer_group_metadata()
+        self._retried(lambda: self.producer.send_offsets_to_transaction(offsets, metadata, LIMIT_S))
+
+    def end(self, offset: int, committed: bool) -> None:
+        """The group's offset is that of the model, as soon as no transaction is open there (KIP-447)."""
+        call = self.producer.commit_transaction if committed else self.producer.abort_transaction
+        self._retried(lambda: call(LIMIT_S))
+        self.expected = offset if committed else self.expected
+        assert self.committed() == self.expected, self.name
+        self.ended += 1
+
+    def committed(self) -> int:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                (found,) = self.consumer.committed([TopicPartition("t", 0)], 20)
+                offset: int = found.offset
+                return offset
+            except KafkaException:
+                assert time.monotonic() < deadline
+
+    def run(self, ended: threading.Event, seed: int) -> None:
+        chance = random.Random(seed)
+        offset = 0
+        while not ended.is_set():
+            offset += 1
+            self.begin(offset)
+            self.end(offset, chance.random() < 0.7)
+
+    def _retried(self, call: Callable[[], _T]) -> _T:
+        """librdkafka leaves errors that pass to the application, which asks again."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+
+class Town:
+    """A cluster of three pods with applications that run all the time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.data = root, root / "data"
+        numbers = ("--partitions", "4", "--transaction-partitions", "5", "--base-port", str(free_base()))
+        self.cluster = LocalCluster(self.data, "--topic", "t:1", *numbers)
+        self.bootstrap = self.cluster.wait_ready()
+        self.store = SqliteStore(self.data / "muster.db")
+        self.ended = threading.Event()
+        self.failures: list[BaseException] = []
+        self.threads: list[threading.Thread] = []
+        self.applications: list[Application] = []
+
+    def run(self, count: int) -> None:
+        for number in range(count):
+            application = Application(self.bootstrap, f"tx-{number}")
+            self.applications.append(application)
+            self.threads.append(threading.Thread(target=self._run, args=(application, number), daemon=True))
+            self.threads[-1].start()
+
+    def _run(self, application: Application, seed: int) -> None:
+        try:
+            application.run(self.ended, seed)
+        except BaseException as failure:
+            self.failures.append(failure)
+
+    def stop(self) -> None:
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.failures, self.failures
+
+    def go_on(self) -> None:
+        """Every application ends two more transactions, the second of which has begun by now or later."""
+        before = [each.ended for each in self.applications]
+        self.until(
+            lambda: all(each.ended >= then + 2 for each, then in zip(self.applications, before, strict=True)),
+            "transactions",
+        )
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert not self.failures, self.failures
+            assert time.monotonic() < deadline, f"never: {what}; {self.topic().status}"
+            time.sleep(0.05)
+
+    def topic(self) -> OffsetsTopic:
+        topics = asyncio.run(self.store.observe(CLUSTER)).topics
+        return next(each for each in topics if each.spec.topic == TRANSACTIONS.name)
+
+    def reshard(self, partitions: int) -> str:
+        arguments = ("--topic", TRANSACTIONS.name, "--partitions", str(partitions))
+        done = muster("reshard", "--data-dir", str(self.data), "--work-dir", str(self.root / "work"), *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def layout(self) -> range:
+        found = self.topic().layout.indexes
+        return range(found.start - TRANSACTIONS.first, found.stop - TRANSACTIONS.first)
+
+    def kill_pods(self) -> None:
+        """One after the other, so that leaders have higher epochs than the first ones of new partitions have."""
+        for number in range(3):
+            before = self._pid(number)
+            os.kill(before, signal.SIGKILL)
+            self.until(partial(self._is_new, number, before), "a new pod")
+        self.until(lambda: max(self.epochs()) > 1, "other leaders")
+
+    def _is_new(self, number: int, before: int) -> bool:
+        return self._pid(number) not in (0, before)
+
+    def _pid(self, number: int) -> int:
+        record = msgspec.json.decode((self.data / "run.json").read_bytes())
+        pods = {pod["name"]: pod["process"] for pod in record["pods"]}
+        process = pods[f"muster-{number}"]
+        return int(process["pid"]) if process else 0
+
+    def epochs(self) -> list[int]:
+        """In which the partitions that serve now are led."""
+        lines = self.topic().status.leaderships
+        return [int(lines[str(index)].partition("epoch=")[2].split()[0]) for index in self.topic().layout.indexes]
+
+    def producer(self, name: str) -> tuple[int, int, str]:
+        """(producer id, epoch, state) of a transactional id, by the pod that coordinates it."""
+        return asyncio.run(self._describe(name))
+
+    async def _describe(self, name: str) -> tuple[int, int, str]:
+        request = entity("describe_transactions", 0)(transactional_ids=(name,))
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            for address in self.bootstrap.split(","):
+                client = await KafkaClient.connect(int(address.rpartition(":")[2]))
+                (found,) = (await client.call(request)).transaction_states
+                await client.close()
+                if not found.error_code:
+                    return int(found.producer_id), int(found.producer_epoch), str(found.transaction_state)
+            assert time.monotonic() < deadline, f"no pod coordinates {name}"
+
+
+@contextmanager
+def town(root: Path) -> Iterator[Town]:
+    made = Town(root)
+    try:
+        yield made
+    finally:
+        made.ended.set()
+        made.cluster.__exit__()
+        made.store.close()
+
+
+def test_producers_go_on_and_every_offset_is_the_models(tmp_path: Path) -> None:
+    with town(tmp_path) as made:
+        made.kill_pods()
+        epochs = made.epochs()
+        made.run(APPLICATIONS)
+        made.go_on()
+        for partitions, layout in ((3, range(5, 8)), (5, range(8, 13))):
+            told = made.reshard(partitions)
+            assert f"{partitions} partitions serve" in told
+            assert f"{APPLICATIONS} transactional ids" in told
+            assert made.layout() == layout
+            assert min(made.epochs()) > max(epochs), "groups would refuse markers of a coordinator that went back"
+            epochs = made.epochs()
+            made.go_on()
+        made.stop()
+
+
+def test_open_transaction_survives_with_its_producer_and_no_producer_id_comes_again(tmp_path: Path) -> None:
+    with town(tmp_path) as made:
+        application = Application(made.bootstrap, "open")
+        producers = set()
+        for offset, partitions in enumerate((3, 5)):
+            application.begin(offset)
+            before = made.producer("open")
+            assert before[2] == "Ongoing"
+            made.reshard(partitions)
+            assert made.producer("open") == before
+            application.end(offset, committed=partitions == 3)
+            other = Application(made.bootstrap, f"new-{partitions}")
+            other.begin(1)
+            producers |= {before[0], made.producer(other.name)[0]}
+            other.end(1, committed=True)
+        assert len(producers) == 3
+        dropped = muster("reshard", "--data-dir", str(made.data), "--topic", TRANSACTIONS.name, "--drop-old")
+        assert dropped.stdout.startswith("8 partitions are deleted"), dropped
+        made.until(
+            lambda: (
+                {path.parent.name for path in made.data.glob(f"pods/*/{TRANSACTIONS.name}-*/*.log")}
+                == {f"{TRANSACTIONS.name}-{index}" for index in range(8, 13)}
+            ),
+            "old logs gone",
+        )
+        application.begin(9)
+        application.end(9, committed=True)
