@@ -112,6 +112,10 @@ class StateMachine(Protocol):
         """The number of keys that have state, such as groups. 0: no record says anything."""
         ...
 
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        """(how many transactions are open in this partition, what up to `names` of them are called)."""
+        ...
+
     @property
     def event_counts(self) -> Mapping[str, int]:
         """What has happened since this object was created, by metric name."""

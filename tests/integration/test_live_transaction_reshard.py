@@ -1,4 +1,5 @@
-"""The transaction topic of a running cluster is re-sharded, 5 -> 3 -> 5, under transactions of real clients."""
+"""The topics of a running cluster are re-sharded under transactions of real clients: that of the transactions
+5 -> 3 -> 5, that of the groups between transactions."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +20,14 @@ from typing import TypeVar
 import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.integration.test_live_reshard import free_base
+from tests.integration.test_live_reshard import ended_well, free_base
+from tests.support.java_producers import JavaProducers
 from tests.support.kafka import KafkaClient, entity
+from tests.support.kafka_broker import why_no_kafka_yet
 from tests.support.local_cluster import LocalCluster, muster
 
 from muster_cli.local.declare import CLUSTER
-from muster_coordinator.partition_numbers import TRANSACTIONS
+from muster_coordinator.partition_numbers import OFFSETS, TRANSACTIONS
 from muster_operator.api.models import OffsetsTopic
 from muster_operator.store.sqlite import SqliteStore
 
@@ -101,10 +106,10 @@ class Application:
 class Town:
     """A cluster of three pods with applications that run all the time."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *arguments: str) -> None:
         self.root, self.data = root, root / "data"
         numbers = ("--partitions", "4", "--transaction-partitions", "5", "--base-port", str(free_base()))
-        self.cluster = LocalCluster(self.data, "--topic", "t:1", *numbers)
+        self.cluster = LocalCluster(self.data, "--topic", "t:1", *numbers, *arguments)
         self.bootstrap = self.cluster.wait_ready()
         self.store = SqliteStore(self.data / "muster.db")
         self.ended = threading.Event()
@@ -146,15 +151,26 @@ class Town:
             assert time.monotonic() < deadline, f"never: {what}; {self.topic().status}"
             time.sleep(0.05)
 
-    def topic(self) -> OffsetsTopic:
+    def topic(self, name: str = TRANSACTIONS.name) -> OffsetsTopic:
         topics = asyncio.run(self.store.observe(CLUSTER)).topics
-        return next(each for each in topics if each.spec.topic == TRANSACTIONS.name)
+        return next(each for each in topics if each.spec.topic == name)
 
-    def reshard(self, partitions: int) -> str:
-        arguments = ("--topic", TRANSACTIONS.name, "--partitions", str(partitions))
-        done = muster("reshard", "--data-dir", str(self.data), "--work-dir", str(self.root / "work"), *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def reshard(self, partitions: int, topic: str = TRANSACTIONS.name) -> str:
+        return ended_well(self.command(partitions, topic))
+
+    def command(self, partitions: int, topic: str = TRANSACTIONS.name) -> subprocess.Popen[str]:
+        places = ("--data-dir", str(self.data), "--work-dir", str(self.root / "work"))
+        return subprocess.Popen(
+            [sys.executable, "-m", "muster_cli", "reshard", *places, "--topic", topic, "--partitions", str(partitions)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def phase(self, topic: str) -> tuple[str, str]:
+        """(phase, what it waits for) of the topic's re-shard."""
+        reshard = self.topic(topic).status.reshard
+        return ("", "") if reshard is None else (str(reshard.phase), reshard.message)
 
     def layout(self) -> range:
         found = self.topic().layout.indexes
@@ -200,8 +216,8 @@ class Town:
 
 
 @contextmanager
-def town(root: Path) -> Iterator[Town]:
-    made = Town(root)
+def town(root: Path, *arguments: str) -> Iterator[Town]:
+    made = Town(root, *arguments)
     try:
         yield made
     finally:
@@ -254,3 +270,61 @@ def test_open_transaction_survives_with_its_producer_and_no_producer_id_comes_ag
         )
         application.begin(9)
         application.end(9, committed=True)
+
+
+def test_groups_are_resharded_between_the_transactions_of_clients_that_go_on(tmp_path: Path) -> None:
+    with town(tmp_path) as made:
+        made.run(APPLICATIONS)
+        made.go_on()
+        for partitions, layout in ((6, range(4, 10)), (3, range(10, 13))):
+            made.reshard(partitions, OFFSETS.name)
+            assert made.topic(OFFSETS.name).layout.indexes == layout
+            made.go_on()
+        made.reshard(2)
+        made.go_on()
+        made.stop()
+
+
+def test_open_transaction_holds_a_reshard_of_the_groups_until_it_ends(tmp_path: Path) -> None:
+    """Groups are served meanwhile; a transaction that would begin waits, and goes on where the re-shard is over."""
+    with town(tmp_path, "--replication-factor", "1") as made:
+        holding, waiting = Application(made.bootstrap, "holding"), Application(made.bootstrap, "waiting")
+        holding.begin(1)
+        command = made.command(3, OFFSETS.name)
+        made.until(lambda: "open transactions: 'holding'" in made.phase(OFFSETS.name)[1], "the transaction by its name")
+        assert made.phase(OFFSETS.name)[0] == "Preparing"
+        begun = threading.Thread(target=waiting.begin, args=(7,), daemon=True)
+        begun.start()
+        [done] = waiting.consumer.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+        assert done.error is None
+        assert made.phase(OFFSETS.name)[0] == "Preparing", "still"
+        holding.end(1, committed=True)
+        assert "3 partitions serve" in ended_well(command)
+        begun.join(LIMIT_S)
+        assert not begun.is_alive()
+        assert made.producer("waiting")[2] == "Ongoing"
+        waiting.end(7, committed=True)
+        assert holding.committed() == 1
+
+
+@pytest.mark.skipif(bool(why_no_kafka_yet()), reason=why_no_kafka_yet())
+async def test_java_producer_of_version_2_goes_on_through_reshards_of_both_topics(tmp_path: Path) -> None:
+    with town(tmp_path) as made:
+        async with JavaProducers(made.bootstrap, "g") as producers:
+            await producers.open("p")
+            offset, expected = 0, None
+            for topic, partitions in ((TRANSACTIONS.name, 3), (OFFSETS.name, 6), (TRANSACTIONS.name, 5)):
+                command = made.command(partitions, topic)
+                left = 3  # so many transactions when the command has ended
+                while left:
+                    left -= command.poll() is not None
+                    offset += 1
+                    await producers.call("begin", "p")
+                    await producers.call("send", "p", offset)
+                    committed = offset % 3 != 0
+                    await producers.call("commit" if committed else "abort", "p")
+                    expected = offset if committed else expected
+                    assert await producers.committed() == expected
+                assert f"{partitions} partitions serve" in ended_well(command)
+            epoch = (await made._describe("tx"))[1]
+            assert epoch >= offset, "version 2: an epoch for each transaction"

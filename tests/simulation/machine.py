@@ -48,6 +48,8 @@ class _AllTopics:
 class _NoSurroundings:
     """Of a transaction coordinator that only replays."""
 
+    holds_transactions = False
+
     def takes_markers(self, topic: str) -> bool:
         raise NotImplementedError
 

@@ -93,6 +93,9 @@ class CounterCoordinator:
     def key_count(self) -> int:
         return len(self.totals)
 
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        return 0, ()
+
     def refuse(self, request: object) -> object | None:
         return Invalid() if isinstance(request, Add) and not request.name else None
 

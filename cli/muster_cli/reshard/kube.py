@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 
 from muster_cli.errors import CliError
-from muster_cli.reshard.transactions import refuse_with_transactions
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_operator.api.models import OffsetsPartition, OffsetsTopic, PartitionState
 from muster_operator.kube.client import Json, KubeClient, connect
@@ -93,8 +92,7 @@ class KubernetesSite:
         """The oldest OffsetsTopic of that internal topic, which is the one that the operator serves."""
         topics = (await self._client.list_all(self._path(OffsetsTopic.plural)))["items"]
         of_cluster = [each for each in topics if each["spec"]["clusterRef"]["name"] == self._cluster]
-        refuse_with_transactions(self._topic, [_internal_topic(each) for each in of_cluster])
-        found = [each for each in of_cluster if _internal_topic(each) == self._topic]
+        found = [each for each in of_cluster if each["spec"].get("topic", OFFSETS.name) == self._topic]
         if not found:
             of = f"of {self._topic} of CoordinatorCluster {self._cluster}"
             raise CliError(f"namespace {self._namespace} has no OffsetsTopic {of}")
@@ -102,10 +100,6 @@ class KubernetesSite:
 
     def _path(self, plural: str) -> str:
         return f"/apis/{API_VERSION}/namespaces/{self._namespace}/{plural}"
-
-
-def _internal_topic(topic: Json) -> str:
-    return str(topic["spec"].get("topic", OFFSETS.name))
 
 
 async def _repeated(call: Callable[[], Awaitable[_T]]) -> _T:

@@ -46,7 +46,9 @@ async def until(
         if reshard is None or reshard.base != base:
             raise CliError("another re-shard has begun meanwhile")
         if reshard.total:
-            progress(f"{reshard.phase.value.lower()} (partitions)", reshard.ready, reshard.total)
+            waits = reshard.message.partition("; ")[2]
+            what = f"{reshard.phase.value.lower()} (partitions{f'; {waits}' if waits else ''})"
+            progress(what, reshard.ready, reshard.total)
         if reshard.phase in phases:
             return reshard
         if reshard.phase in (ReshardPhase.ABORTING, ReshardPhase.ABORTED) and not aborting:

@@ -14,7 +14,6 @@ from muster_cli.errors import CliError
 from muster_cli.local.data_dir import DataDir
 from muster_cli.local.declare import CLUSTER
 from muster_cli.local.tls import tls_of
-from muster_cli.reshard.transactions import refuse_with_transactions
 from muster_coordinator.security.roles import Role
 from muster_coordinator.security.tls import Tls
 from muster_operator.api.models import OffsetsTopic, PartitionState, Reshard
@@ -80,7 +79,6 @@ class _EmbeddedSite:
             records = await self._store.observe(CLUSTER)
         except StoreError as error:
             raise CliError(str(error)) from error
-        refuse_with_transactions(self._topic, [each.spec.topic for each in records.topics])
         found = next((each for each in records.topics if each.spec.topic == self._topic), None)
         if found is None:
             raise CliError(f"{self._data.root} has no {self._topic}")

@@ -329,6 +329,11 @@ class GroupCoordinator:
         """The number of groups."""
         return len(self._state.groups)
 
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        """Of producers with pending offsets, whoever coordinates them."""
+        pending = self._state.offsets.pending
+        return len(pending), tuple([f"producer {each}" for each in islice(pending, names)])
+
     @property
     def offset_count(self) -> int:
         """The number of committed offsets, without those of open transactions (Kafka: NumOffsets)."""

@@ -219,6 +219,9 @@ class MirrorCoordinator:
     def key_count(self) -> int:
         return self.groups.key_count
 
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        return self.groups.open_transactions(names)
+
     @property
     def event_counts(self) -> Mapping[str, int]:
         return {

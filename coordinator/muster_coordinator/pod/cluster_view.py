@@ -161,6 +161,11 @@ class ClusterView:
         """Whether partitions of the topic can be part of transactions: those with the offsets of groups."""
         return topic == OFFSETS.name
 
+    @property
+    def holds_transactions(self) -> bool:
+        """No transaction may begin now: the partitions that it would name are about to be others."""
+        return self.image is not None and self.image.holds_transactions
+
     def partition_of_group(self, group_id: str) -> tuple[str, int] | None:
         """Topic and partition with the group's offsets, by the number that clients know; None before the first
         image."""

@@ -16,7 +16,7 @@ from muster_coordinator.pod.images import Images
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.publishing import PartitionPublisher
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.pod.status import replica_status
+from muster_coordinator.pod.status import held_by, replica_status
 from muster_coordinator.podapi import models as p
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.events import EventHub
@@ -65,7 +65,7 @@ class Pod:
             recall_after_ms=settings.self_nomination_after_ms,
             delete_offsets_of_removed_topics=delete_offsets_of_removed_topics,
         )
-        self._publisher = PartitionPublisher(self._hub, self._status_of, self._images.replicated)
+        self._publisher = PartitionPublisher(self._hub, self._status_of, self._images.followed)
         self._drain = Drain(manager, self._images.replicated, self._hub.publish_status, settings.drain_timeout_ms)
         self._listening = False
 
@@ -200,7 +200,7 @@ class Pod:
         return tuple(status for one in here if (status := self._status_of(one)) is not None)
 
     def _status_of(self, partition: int) -> p.ReplicaStatus | None:
-        return replica_status(self._manager, partition)
+        return replica_status(self._manager, partition, held_by(self._view))
 
     def subscribe(self) -> AsyncGenerator[p.StatusEvent | p.PartitionEvent, None]:
         return self._hub.subscribe()

@@ -96,6 +96,10 @@ class Images:
         """Partitions here that other pods have replicas of, or may be about to get."""
         return [partition for partition in self._manager.replicas if len(self._places.get(partition, ())) > 1]
 
+    def followed(self) -> list[int]:
+        """Partitions whose status an operator follows: also those whose open transactions it waits for."""
+        return list(self._manager.replicas) if self._view.holds_transactions else self.replicated()
+
     def set_learners(self, partitions: Iterable[int]) -> None:
         """Have a leader here feed all replicas that the image has, next to those that its log counts."""
         for partition in partitions:

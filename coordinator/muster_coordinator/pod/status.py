@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import msgspec
 
+from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, ReplicaStatus
+from muster_coordinator.podapi.models import FenceStatus, FollowerStatus, OpenTransactions, ReplicaStatus
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.states import OPEN_STATES, FailureReason, ReplicaRole, ShardState
 
+NAMES_MAX = 3
+"""Open transactions that are told by name."""
 
-def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | None:
+_Held = tuple[int, int]
+"""(token, version) of a metadata image."""
+
+
+def held_by(view: ClusterView) -> _Held | None:
+    """The image by which no transaction begins in this pod; None: they do begin."""
+    image = view.image
+    return (image.token, image.version) if image is not None and view.holds_transactions else None
+
+
+def replica_status(manager: ReplicaManager, partition: int, held: _Held | None = None) -> ReplicaStatus | None:
     """The status of the replica here; None: there is none. A directory whose promise cannot be read has no log id."""
     damage = manager.health.damage.get(partition, "")
     replica = manager.replicas.get(partition)
@@ -53,7 +66,13 @@ def replica_status(manager: ReplicaManager, partition: int) -> ReplicaStatus | N
         return status
     fence = shard.committed_fence if shard is not None else None
     shown = None if fence is None else FenceStatus(*msgspec.structs.astuple(fence))
-    return _with_role(msgspec.structs.replace(status, fence=shown), core)
+    status = _with_role(msgspec.structs.replace(status, fence=shown), core)
+    if held is None or shard is None or status.state is not ShardState.ACTIVE or not status.leads:
+        return status
+    if status.high_watermark < status.log_end_offset:
+        return status  # what would be counted could still be lost
+    open_now = OpenTransactions(*held, *shard.machine.open_transactions(NAMES_MAX))
+    return msgspec.structs.replace(status, open_transactions=open_now)
 
 
 def _with_role(status: ReplicaStatus, core: ReplicaCore) -> ReplicaStatus:

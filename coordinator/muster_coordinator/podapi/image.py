@@ -74,6 +74,7 @@ class MetadataImage(Request, frozen=True, omit_defaults=True):
     `any_topic`: every topic name counts as existing, next to the declared ones. `peers` and `places`: where replicas
     reach one another. `offsets_base`: the partition that clients know as 0; a re-shard moves it up.
     `transaction_base`, `transaction_partitions`: likewise of the transaction topic; 0 partitions: the cluster has none.
+    `holds_transactions`: none may begin, because the partitions of offsets are about to be others (ADR 28).
     """
 
     token: FencingToken
@@ -89,6 +90,7 @@ class MetadataImage(Request, frozen=True, omit_defaults=True):
     offsets_base: Annotated[int, msgspec.Meta(ge=0)] = 0
     transaction_base: Annotated[int, msgspec.Meta(ge=TRANSACTIONS.first)] = TRANSACTIONS.first
     transaction_partitions: Annotated[int, msgspec.Meta(ge=0)] = 0
+    holds_transactions: bool = False
 
 
 class MetadataAnswer(Answer, frozen=True):

@@ -101,6 +101,17 @@ class FenceStatus(Answer, frozen=True):
     complete: bool = False
 
 
+class OpenTransactions(Answer, frozen=True):
+    """How many transactions are open in a partition, and what some of them are called. No other one can have begun
+    there since: all that was counted is committed, and the metadata image `token`.`version` lets none begin.
+    """
+
+    token: int
+    version: int
+    count: int
+    some: tuple[str, ...] = ()
+
+
 class FollowerStatus(Answer, frozen=True):
     """Another replica, or a learner, as the leader sees it. `end_offset`: durable and verified there, -1: not known."""
 
@@ -122,7 +133,8 @@ class ReplicaStatus(Answer, frozen=True):
     code, "" when the replica has no failure to show: a `FailureReason`, or another code that says nothing to a program;
     `message` is its text. `fence`: the last committed state of a re-shard in this partition, if this pod leads it.
     `last_epoch`: of the last record of the log (-1: none, or the log is not open); together with `log_end_offset` it
-    orders the logs of a partition as an election does.
+    orders the logs of a partition as an election does. `open_transactions`: of a leader, while its pod's metadata image
+    holds transactions (None: it does not, or not all is committed).
     """
 
     partition: int
@@ -146,6 +158,7 @@ class ReplicaStatus(Answer, frozen=True):
     followers: tuple[FollowerStatus, ...] = ()
     fence: FenceStatus | None = None
     last_epoch: int = -1
+    open_transactions: OpenTransactions | None = None
 
     @property
     def leads(self) -> bool:

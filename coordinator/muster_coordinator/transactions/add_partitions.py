@@ -105,6 +105,8 @@ def _add(
     if code is not ErrorCode.NONE:
         return code, NOTHING
     ongoing = value.status is TransactionStatus.ONGOING
+    if not ongoing and state.topics.holds_transactions:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NOTHING  # clients ask again, here
     partitions = _merged(value.partitions, topics)
     if ongoing and partitions == value.partitions:
         return ErrorCode.NONE, NOTHING

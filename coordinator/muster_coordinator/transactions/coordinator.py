@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from muster_coordinator.records.transaction_log import (
@@ -213,6 +214,13 @@ class TransactionCoordinator:
     def key_count(self) -> int:
         """The number of transactional ids, and one more if producer ids are reserved."""
         return len(self._state.ids) + self._state.producer_ids.is_used
+
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        """Those that have begun, until every partition has its marker. The ids that changed last come last."""
+        state = self._state
+        count = sum([state.status_counts[each] for each in TransactionStatus if each not in AT_REST])
+        found = (name for name in reversed(state.ids) if state.ids[name][1].status not in AT_REST)
+        return count, tuple(islice(found, min(count, names)))
 
     @property
     def event_counts(self) -> Mapping[str, int]:

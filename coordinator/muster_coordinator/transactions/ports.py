@@ -20,6 +20,11 @@ class MarkedTopics(Protocol):
         """Whether the partition exists."""
         ...
 
+    @property
+    def holds_transactions(self) -> bool:
+        """No transaction may begin: the partitions are about to be others."""
+        ...
+
     def partition_of_group(self, group_id: str) -> tuple[str, int] | None:
         """Returns topic and partition with the group's offsets; None while that is not known."""
         ...

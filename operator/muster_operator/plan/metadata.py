@@ -26,6 +26,7 @@ from muster_operator.api.models import (
 )
 from muster_operator.plan.actions import PublishMetadata
 from muster_operator.plan.observation import CallKind, Connection, ImageNumber, Observation, PodView
+from muster_operator.plan.reshard import holds_transactions
 
 
 def publish(
@@ -83,6 +84,7 @@ def _image(
         offsets_base=groups.base,
         transaction_base=transactions.base,
         transaction_partitions=transactions.partitions,
+        holds_transactions=holds_transactions(seen, topics),
     )
 
 

@@ -187,7 +187,7 @@ def _plan_topic(
     too_few = too_few_pods(seen, topic) or absent_pods(seen)
     verdict = verdict_of_topic(topic, len(indexes(topic)), ordered, too_few, incomplete)
     waits = hindrance(topic, topics)
-    resharded = next_phase(seen, topic, time) if not waits else None
+    resharded = next_phase(seen, topic, topics, time) if not waits else None
     if waits and topic.spec.reshard is not None and topic.spec.reshard.partitions != topic.layout.partitions:
         verdict = with_fields(verdict, message=f"{verdict.message}; {waits}")
     return _TopicPlan(topic, statuses, _record(topic, objects, statuses), resharded, verdict)

@@ -1,7 +1,8 @@
 """A re-shard: which partitions exist, when its next phase begins, and which partitions are closed and opened.
 
     phase       what happens in it                                        it ends when
-    Preparing   new partitions: created, placed, elected, closed          all are closed, and all pods are up
+    Preparing   new partitions: created, placed, elected, closed          all are closed, and all pods are up; of the
+                                                                          groups' topic, no transaction is open
     Fencing     old partitions: closed                                    all are closed, their fence committed
     Copying     (`muster reshard` fills the new ones)                     all are complete
     Opening     clients are sent to the new ones; these are opened        all are open
@@ -19,7 +20,7 @@ coordinator, as groups do of the transaction coordinator that has marked a produ
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -30,6 +31,7 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import LeadershipRecord, OffsetsTopic, OffsetsTopicStatus, ReshardPhase, ReshardStatus
 from muster_operator.plan.actions import RemoveReplicas, SetFence, SetFences
 from muster_operator.plan.observation import CallKind, Observation, PodView
+from muster_operator.plan.open_transactions import open_transactions
 
 REASONS = {
     ReshardPhase.PREPARING: Reason.RESHARD_PREPARING,
@@ -71,13 +73,17 @@ def _first_free(topic: OffsetsTopic) -> int:
 # Phases
 
 
-def next_phase(seen: Observation, topic: OffsetsTopic, now: str) -> OffsetsTopicStatus | None:
-    """The topic's status with the next phase, or with the progress of the present one; None if it does not change."""
+def next_phase(
+    seen: Observation, topic: OffsetsTopic, topics: Collection[OffsetsTopic], now: str
+) -> OffsetsTopicStatus | None:
+    """The topic's status with the next phase, or with the progress of the present one; None if it does not change.
+    `topics`: all that the cluster uses."""
     reshard = topic.status.reshard
     if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
         begun = _begin(seen, topic, now)
         return None if begun is None else replace(topic.status, reshard=begun)
-    view = _ReshardView(seen, topic, reshard)
+    naming = next((each for each in topics if topic.spec.topic == OFFSETS.name and each is not topic), None)
+    view = _ReshardView(seen, topic, reshard, naming)
     for phase, condition, following in _TRANSITIONS:
         if phase is reshard.phase and (why := condition(view)):
             ready, total = view.progress(following)
@@ -127,18 +133,29 @@ def hindrance(topic: OffsetsTopic, topics: Collection[OffsetsTopic]) -> str:
         return ""
     if any(map(is_under_way, others)):
         return f"spec.reshard waits until {others[0].spec.topic} is re-sharded"
-    if topic.spec.topic == OFFSETS.name:
-        return "spec.reshard is ignored: a cluster with transactions cannot be re-sharded yet"
     return ""
 
 
-class _ReshardView:
-    """The old and the new partitions as the pods report them."""
+def holds_transactions(seen: Observation, topics: Sequence[OffsetsTopic]) -> bool:
+    """Whether no transaction may begin: all else is prepared to re-shard the groups' topic, or it is under way.
+    `topics`: those that the cluster uses, the groups' first."""
+    groups = topics[0]
+    reshard = groups.status.reshard
+    if len(topics) < 2 or reshard is None or reshard.phase not in _BEFORE_OPENING:
+        return False
+    return reshard.phase is not ReshardPhase.PREPARING or _ReshardView(seen, groups, reshard).is_prepared()
 
-    def __init__(self, seen: Observation, topic: OffsetsTopic, reshard: ReshardStatus) -> None:
+
+class _ReshardView:
+    """The old and the new partitions as the pods report them. `naming`: the topic whose records name the old ones."""
+
+    def __init__(
+        self, seen: Observation, topic: OffsetsTopic, reshard: ReshardStatus, naming: OffsetsTopic | None = None
+    ) -> None:
         self._seen = seen
         self._wanted = topic.spec.reshard
         self._reshard = reshard
+        self._naming = naming
         self._leaders = _leaders(seen.pods)
         self._old, self._new = topic.layout.indexes, reshard.layout.indexes
 
@@ -157,7 +174,7 @@ class _ReshardView:
         return "" if found is None else f"partition {found} has lost its fence: the copy may be too old"
 
     def may_fence(self) -> str:
-        if self._pods_that_miss() or not all(map(self._is_closed, self._new)):
+        if not self.is_prepared() or self._open_transactions():
             return ""
         return "the new partitions wait for their logs"
 
@@ -175,6 +192,10 @@ class _ReshardView:
 
     def is_restored(self) -> str:
         return "the old partitions serve" if all(map(self._serves, self._old)) else ""
+
+    def is_prepared(self) -> bool:
+        """Whether nothing but open transactions keeps the old partitions from being closed."""
+        return not self._pods_that_miss() and all(map(self._is_closed, self._new))
 
     def last_epoch(self) -> int:
         """The highest epoch in which an old partition was closed, or that the new ones are above already."""
@@ -197,7 +218,9 @@ class _ReshardView:
         return sum(map(test, which)), len(which)
 
     def waits_for(self, ready: int, total: int) -> str:
-        miss = self._pods_that_miss() if self._reshard.phase is ReshardPhase.PREPARING else ""
+        miss = ""
+        if self._reshard.phase is ReshardPhase.PREPARING:
+            miss = self._open_transactions() if self.is_prepared() else self._pods_that_miss()
         what = {
             ReshardPhase.PREPARING: "new partitions are prepared",
             ReshardPhase.FENCING: "partitions are closed",
@@ -206,6 +229,9 @@ class _ReshardView:
             ReshardPhase.ABORTING: "partitions are open again",
         }[self._reshard.phase]
         return f"{ready} of {total} {what}" + (f"; waits for {miss}" if miss else "")
+
+    def _open_transactions(self) -> str:
+        return "" if self._naming is None else open_transactions(self._seen, self._naming)
 
     def _pods_that_miss(self) -> str:
         """The pods that the re-shard waits for: a pod of an older version could not close its partitions."""

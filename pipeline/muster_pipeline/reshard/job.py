@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ CHECKPOINT_BYTES = 64 << 20
 DEFAULT_SEGMENT_BYTES = 100 << 20
 """Kafka's offsets.topic.segment.bytes."""
 _VERSION = 1
+_NAMED = 3
 DECODER = Decoder()
 
 Progress = Callable[[str, int, int], None]
@@ -167,6 +168,7 @@ def reshard(
         refused = list(job.router.refused(leave_out))
         if refused:
             told = ", ".join(f"{count} {kind}" for kind, count in refused)
+            told += "".join(f"; {each}" for each in _open_transactions(job.router))
             raise ReshardError(f"the logs hold records that cannot be carried over: {told}. See --leave-out")
         groups = verify(source.stretches(), job.root, partitions, source.total, progress, topic)
         records = [target.next_offset for target in job.targets]
@@ -245,6 +247,13 @@ class _Job:
         self._state.targets = [(each.base, each.size, each.next_offset) for each in self.targets]
         self._state.counts = dict(self.router.counts)
         _write_json(self.root / STATE_NAME, asdict(self._state))
+
+
+def _open_transactions(router: Router) -> Iterator[str]:
+    """Some of them, for people."""
+    for producer_id, groups in islice(router.open.items(), _NAMED):
+        named = ", ".join(map(repr, sorted(groups)[:_NAMED]))
+        yield f"producer {producer_id} has a transaction open with offsets of {named}"
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -91,11 +91,13 @@ class Carried:
 
 class Router:
     """Routes records to the `partitions` of the new topic. `counts`: rows by kind, those not carried included.
-    `groups`: the partition of each group, or of each transactional id."""
+    `groups`: the partition of each group, or of each transactional id. `open`: producers with an open transaction, and
+    the groups that it has offsets of."""
 
     def __init__(self, partitions: int) -> None:
         self.counts: Counter[str] = Counter()
         self.groups: dict[str, int] = {}
+        self.open: dict[int, set[str]] = {}
         self._partitions = partitions
 
     def carried(self, stretch: Stretch, fates: Fates) -> Carried:
@@ -123,6 +125,8 @@ class Router:
             if why_not is not None:
                 self.counts[why_not] += 1
                 keep[index] = False
+            if why_not == OPEN_TRANSACTION:
+                self.open.setdefault(producer_id, set()).add(str(parse.group[index].as_py()))
         kept = np.flatnonzero(keep)
         chosen = records[kept]
         keys = pa.array(ids, pa.string()) if of_transactions else parse.group

@@ -100,18 +100,6 @@ def test_topic_of_transactions_alone_is_not_used_and_says_so() -> None:
     assert ready.reason == Reason.NO_TOPIC
 
 
-def test_no_reshard_begins_beside_transactions() -> None:
-    groups = topic(2, replication_factor=1)
-    wanted = replace(groups, spec=replace(groups.spec, reshard=Reshard(4)), metadata=replace(groups.metadata))
-    assert of_kind(plan(seen(wanted), 0), RecordReshard), "without them it does"
-    actions = plan(seen(wanted, other()), 0)
-    assert not of_kind(actions, RecordReshard)
-    told = {each.seen.metadata.name: each.status for each in of_kind(actions, WriteTopicStatus)}
-    ready = find_condition(told["t"].conditions, "Ready")
-    assert ready is not None
-    assert "cannot be re-sharded yet" in ready.message
-
-
 def test_transaction_topic_is_resharded_beside_the_groups() -> None:
     wanted = other()
     wanted = replace(wanted, spec=replace(wanted.spec, reshard=Reshard(4)))

@@ -256,6 +256,15 @@ def test_what_cannot_be_carried_is_refused_unless_it_may_be_left_out(tmp_path: P
     assert reshard([str(tmp_path / "old")], tmp_path / "new", 3, leave_out=[kind]).counts[kind] == 1
 
 
+def test_open_transactions_are_named(tmp_path: Path) -> None:
+    logs = old_logs(tmp_path / "old")
+    for group in ("b", "a"):
+        logs[partition_for(group, OLD)].add([commit(group, "t", 0, 1)], producer_id=77)
+    save(logs)
+    with pytest.raises(ReshardError, match="2 open_transaction; producer 77 has a transaction open with"):
+        reshard([str(tmp_path / "old")], tmp_path / "new", 3)
+
+
 def test_zeros_behind_the_last_batch_are_no_damage(tmp_path: Path) -> None:
     logs = some_logs(tmp_path / "old", 3)
     logs[0].data += bytes(500)

@@ -11,6 +11,7 @@ import pytest
 from muster_coordinator.listener.handlers.cluster import ClusterHandlers
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.status import held_by
 from muster_coordinator.podapi.image import Broker, Endpoint, MetadataImage, PartitionLeader
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import cluster as w
@@ -194,3 +195,16 @@ def test_pods_of_the_last_image_are_named_at_once_and_nothing_else_of_it() -> No
     view.expect(IMAGE)
     assert set(view.brokers) == {broker.node_id for broker in IMAGE.brokers}
     assert (view.image, view.topics, view.partition_of("g")) == (None, {}, None)
+
+
+def test_pod_lets_no_transaction_begin_while_its_image_says_so_also_after_a_restart() -> None:
+    held = msgspec.structs.replace(IMAGE, holds_transactions=True)
+    view = ClusterView()
+    assert held_by(view) is None
+    view.update(IMAGE)
+    assert (view.holds_transactions, held_by(view)) == (False, None)
+    view.update(held)
+    assert (view.holds_transactions, held_by(view)) == (True, (3, 8))
+    restarted = ClusterView()
+    restarted.recall(held)
+    assert restarted.holds_transactions

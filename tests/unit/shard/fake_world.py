@@ -93,6 +93,9 @@ class FakeMachine:
     def key_count(self) -> int:
         return len(self.state)
 
+    def open_transactions(self, names: int) -> tuple[int, tuple[str, ...]]:
+        return 0, ()
+
     @property
     def event_counts(self) -> dict[str, int]:
         return {"writes": len(self.state)}

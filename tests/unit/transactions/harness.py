@@ -45,6 +45,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.is_known = True
+        self.holds_transactions = False
 
     def takes_markers(self, topic: str) -> bool:
         return topic == OFFSETS

@@ -54,6 +54,34 @@ def test_partition_that_is_in_the_transaction_is_not_written_again() -> None:
     assert len(harness.log) == length
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_no_transaction_begins_while_they_are_held_and_those_that_are_open_go_on(version: int) -> None:
+    """The partitions are about to be others (ADR 28)."""
+    harness = Harness()
+    first, second = harness.producer("a"), harness.producer("b")
+    assert harness.add(first, 1, transactional_id="a", version=version) == ErrorCode.NONE
+    harness.topics.holds_transactions = True
+    length = len(harness.log)
+    assert harness.add(second, 1, transactional_id="b", version=version) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(harness.log) == length
+    assert harness.coordinator.open_transactions(3) == (1, ("a",))
+    assert harness.add(first, 2, transactional_id="a", version=version) == ErrorCode.NONE
+    assert harness.end(first, transactional_id="a")[0] == ErrorCode.NONE
+    assert harness.coordinator.open_transactions(3) == (1, ("a",)), "its markers are missing"
+    harness.finish()
+    assert harness.coordinator.open_transactions(3) == (0, ())
+    harness.topics.holds_transactions = False
+    assert harness.add(second, 1, transactional_id="b", version=version) == ErrorCode.NONE
+
+
+def test_open_transactions_are_counted_and_some_of_them_named() -> None:
+    harness = Harness()
+    for name in ("a", "b", "c", "d"):
+        harness.add(harness.producer(name), 1, transactional_id=name)
+    harness.producer("at rest")
+    assert harness.coordinator.open_transactions(2) == (4, ("d", "c"))
+
+
 def test_unknown_id_is_an_invalid_mapping() -> None:
     """shouldRespondWithInvalidPidMappingOnAddPartitionsToTransactionWhenTransactionalIdNotPresent."""
     assert Harness().add((7, 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING

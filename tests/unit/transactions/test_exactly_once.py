@@ -38,6 +38,8 @@ Answered = Callable[[Any], None]
 
 
 class Topics:
+    holds_transactions = False
+
     def takes_markers(self, topic: str) -> bool:
         return topic == OFFSETS
 

@@ -13,6 +13,8 @@ from tests.unit.transactions.harness import OFFSETS
 from tests.unit.transactions.test_on_the_runtime import GROUP_PARTITION, HeldMarkers, ask_pod, begin, machine
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.pod.status import replica_status
+from muster_coordinator.podapi.models import OpenTransactions
 from muster_coordinator.records.batch import encode_batch
 from muster_coordinator.records.transaction_log import encode_transaction_key, encode_transaction_value
 from muster_coordinator.requests import transactions as m
@@ -95,3 +97,25 @@ async def test_open_transaction_goes_on_with_its_producer_in_the_new_partition_o
     producer = (value.producer_id, value.producer_epoch)
     assert (await ask_pod(new, m.EndTxnRequest("open", *producer, False, 5))).error_code == ErrorCode.NONE
     assert await ask_pod(old, m.EndTxnRequest("open", *producer, True, 5)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_leader_tells_what_is_open_by_the_image_that_lets_none_begin(new_pods: NewPods) -> None:
+    pods = await new_pods(3, new_machine=partial(machine, HeldMarkers()))
+    await begin(pods[0])
+    image = (3, 8)
+
+    def told() -> OpenTransactions | None:
+        status = replica_status(pods[0].up, 0, image)
+        assert status is not None
+        return status.open_transactions
+
+    assert told() == OpenTransactions(*image, 1, ("tx",))
+    shown = replica_status(pods[0].up, 0)
+    assert shown is not None
+    assert shown.open_transactions is None
+    pods.network.isolate("pod-0")
+    pods[0].ask(m.InitProducerIdRequest("other", 60_000))
+    await pods.until(lambda: told() is None)  # what it has appended since could still be lost
+    follower = replica_status(pods[1].up, 0, image)
+    assert follower is not None
+    assert follower.open_transactions is None
