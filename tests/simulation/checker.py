@@ -158,15 +158,20 @@ class Checker:
             )
         if core.leading_epoch >= 0 or offset > self.committed_end:
             self._check_majorities(replica, offset)
-        self._compare(replica.log, log_id, self._checked.get(log_id, 0), offset)
+        is_known = not replica.storage.lost  # else what nobody has read yet may be damaged
+        self._compare(replica.log, log_id, self._checked.get(log_id, 0), offset, whole=is_known)
         self._checked[log_id] = offset
 
-    def _compare(self, log: DiskLog, log_id: str, start: int, end: int) -> None:
+    def _compare(self, log: DiskLog, log_id: str, start: int, end: int, *, whole: bool = True) -> None:
+        at = start
         for batch in log.batches_from(start):
             if batch.end_offset > end:
                 break
+            before, at = at, batch.end_offset
             known = self._ledger.get(batch.base_offset)
             if known is not None:
+                if whole and batch.base_offset > before >= max(self._cleaned_end, self._loss_end):
+                    raise Violation(f"{log_id} lacks what is committed between {before} and {batch.base_offset}")
                 if known != batch and not _is_rest_of(batch, known):
                     raise Violation(f"{log_id} commits {batch}, committed before: {known}")
                 continue

@@ -21,6 +21,7 @@ class Injected(StrEnum):
     IO_ERROR = "I/O error"
     READ_ERROR = "read error"
     SHORT_WRITE = "short write"
+    MISDIRECTED = "write that landed elsewhere"
     PROMISE_DAMAGED = "promise file damaged"
     CHECKPOINT_DAMAGED = "checkpoint damaged"
     CLEANED = "log cleaned"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.injected import Injected
 from tests.simulation.nominator import rogue_call
+from tests.simulation.pods.astray import Misdirection
 from tests.simulation.pods.disk import draw_broken
 from tests.simulation.store import Recorded
 
@@ -78,6 +79,7 @@ class Mischief:
         every(options.away_every_ms, self._send_away)
         every(options.remove_every_ms, self._remove)
         every(options.flip_every_ms, self._flip_checkpoint)
+        every(options.misdirect_every_ms, self._misdirect)
         self._world.at(CLEARED_MS[1], self._look_after)
 
     def _nothing(self) -> None:
@@ -158,6 +160,11 @@ class Mischief:
                 self._world.injected[Injected.BIT_FLIPPED] += 1
                 self._world.log(f"{replica.name} has a flipped bit")
             self._start_later(pod, 300)
+
+    def _misdirect(self) -> None:
+        """The next write to some kind of file: nobody notices now."""
+        pod = self._any_pod()
+        pod.disk.astray = Misdirection(pod, self._random, lambda: self._cluster.may_lose(pod))
 
     def _wipe(self) -> None:
         """A volume is lost: what comes back are other replicas."""

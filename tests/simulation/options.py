@@ -87,6 +87,7 @@ class Options:
     producers: int = 0  # that are transactional
     twins_every_ms: int = 0  # a second instance of a producer
     transaction_timeout_ms: int = 1_000
+    misdirect_every_ms: int = 0  # a write lands at another place of its disk
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())

@@ -251,7 +251,22 @@ CHANGES_IN_TRANSACTIONS: Profile = {
 
 
 def draw(seed: int) -> Options:
-    return _with_transactions(_draw(seed))
+    return _with_rest(_with_transactions(_draw(seed)))
+
+
+MISDIRECTED = 8
+"""One of so many of the seeds without real operators has writes that land elsewhere."""
+
+
+def _with_rest(options: Options) -> Options:
+    """By chance of its own: most seeds are what they were before there was this."""
+    random = Random(f"rest {options.seed}")
+    misdirected = random.randrange(MISDIRECTED) == 0
+    every_ms = random.choice((200, 700))
+    # Under flush os nothing may be left that shows it, and a removal that a damaged disk refuses waits for people.
+    if misdirected and options.replicas > 1 and not (options.operating or options.flush_os or options.remove_every_ms):
+        options = replace(options, misdirect_every_ms=every_ms)
+    return options
 
 
 def _with_transactions(options: Options) -> Options:

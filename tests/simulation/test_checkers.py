@@ -68,6 +68,16 @@ def test_gap_in_the_committed_log(partition: Partition) -> None:
         _follow(partition, log_of((0, 1, commit_record(1)), (5, 1, commit_record(2))))
 
 
+def test_log_that_lacks_a_committed_batch_which_nobody_has_cleaned(partition: Partition) -> None:
+    batches = [(0, 1, commit_record(1)), (1, 1, commit_record(2)), (2, 1, commit_record(3))]
+    _follow(partition, log_of(*batches))
+    partition.checker._compare(log_of(*batches[1:]), "one that is damaged", 0, 3, whole=False)
+    with pytest.raises(Violation, match="lacks what is committed between 0 and 1"):
+        _follow(partition, log_of(*batches[1:]))
+    partition.checker.cleaned(1)
+    _follow(partition, log_of(*batches[1:]))
+
+
 def test_epochs_that_decrease_along_the_log(partition: Partition) -> None:
     with pytest.raises(Violation, match="epochs go back"):
         _follow(partition, log_of((0, 2, commit_record(1)), (1, 1, commit_record(2))))

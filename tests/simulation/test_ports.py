@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PORTS = {
     "clock": {"pods/clock.py"},
-    "disk": {"pods/disk.py", "pods/archive.py"},
+    "disk": {"pods/disk.py", "pods/astray.py", "pods/archive.py"},
     "network": {"pods/network.py", "operating/wire.py"},
     "event loop, with its threads": {"loop.py", "operating/loop.py"},
     "store": {"store.py", "operating/server.py", "operating/objects.py", "operating/client.py"},

@@ -14,6 +14,8 @@ from muster_coordinator.log.cleaning.cleaner import Cleaning
 from muster_coordinator.log.cleaning.compaction import Compaction
 from muster_coordinator.log.disk import write_fully
 from muster_coordinator.log.flush_state import FlushState
+from muster_coordinator.log.journal.history import HistoryBuilder
+from muster_coordinator.log.segments import reading as reading_module
 from muster_coordinator.log.segments.cleaned import CleanedTo
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.writer import JournalWriter
@@ -102,6 +104,10 @@ _swap_in = StoredReplica.swap_in
 
 def _without_horizon(self: Any, copy: Any, horizon: int, settings: Any) -> None:
     _swap_in(self, copy, 0, settings)
+
+
+def _unordered(segment: Any, chunk: bytes, position: int, size: int, expected: int, end_offset: int) -> int:
+    return expected
 
 
 # -- shards and states ------------------------------------------------------------------------------------------------
@@ -220,6 +226,8 @@ HOST_FAULTS = {
     "damaged log begins anew and does not say so": Fault(200, StoredReplica, "begin_anew", _without_promise),
     "power loss under flush os is not noted": Fault(100, FlushState, "lost_power", property(lambda self: False)),
     "a log that a power loss emptied lost nothing": Fault(20, Opening, "_has_noted", _empty_lost_nothing),
+    "a batch is taken at the place of another one": Fault(1600, reading_module, "_check_order", _unordered),
+    "holes in the journal are passed over": Fault(600, HistoryBuilder, "doubt_all", _nothing),
     "copy is swapped in without its horizon": Fault(200, StoredReplica, "swap_in", _without_horizon),
     "checkpoint does not wait for the commit": Fault(5, Checkpointer, "_at_hand", _at_hand),
     "answers do not wait for the commit": Fault(5, ParkedAnswers, "turn_ended", _turn_committed),

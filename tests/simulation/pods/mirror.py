@@ -230,7 +230,7 @@ class Mirror:
         held, self._held = self._held, []
         checker, durable = self.partition.checker, self.storage.durable
         checker.check_horizon(self)
-        if checker.loss_allowed:
+        if checker.loss_allowed or self.storage.lost:  # a copy, of which a part is damaged, unnoticed
             return
         for log in held:
             end = checker.committed_of(log)
@@ -300,7 +300,13 @@ class Mirror:
 
     def _follow(self, log: PartitionLog, core: ReplicaCore) -> None:
         checker = self.partition.checker
-        for batch in _content(log, self.log.end):
+        try:
+            content = _content(log, self.log.end)
+        except DamagedLogError:
+            if not self.storage.lost:
+                raise
+            return  # nobody has noticed yet
+        for batch in content:
             if batch.sets is not None and batch.epoch == core.leading_epoch and decode_batch(batch.data).opens:
                 self.world.log(f"{self.name} opens epoch {batch.epoch} at {batch.base_offset}")
                 checker.opens(self, batch.epoch, batch.sets)

@@ -243,6 +243,7 @@ class HostedPod:
         """Nothing of this machine fails any more."""
         self.frozen_until = -1
         self.faults.heal()
+        self.disk.astray = None
         self.start()
 
     def lose_volume(self) -> None:

@@ -20,6 +20,9 @@ SECTOR_BYTES = 512
 Fault = Callable[[str, Path, int], int | None]
 """(operation, path, bytes) -> None: goes on; n >= 0: only n bytes are taken; raises OSError."""
 
+Astray = Callable[[Path, int, bytes], tuple[Path, int] | None]
+"""(path, position, data) of a write -> (path, position) where the drive puts it instead; None: where it belongs."""
+
 
 @dataclass
 class Inode:
@@ -69,6 +72,7 @@ class FakeDisk:
     def __init__(self) -> None:
         self.names: dict[Path, Inode] = {}
         self.fault: Fault | None = None
+        self.astray: Astray | None = None
         self.room = 1 << 40
         self._medium_names: dict[Path, Inode] = {}
         self._name_changes: list[tuple[Path, Inode | None]] = []
@@ -100,9 +104,11 @@ class FakeDisk:
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
         path, inode = self._open[descriptor]
-        data = self._taken("pwritev", path, b"".join(buffers))
-        put(inode.cached, position, data)
-        inode.unsynced.append((position, data))
+        data = taken = self._taken("pwritev", path, b"".join(buffers))
+        if (place := None if self.astray is None else self.astray(path, position, data)) is not None:
+            taken = self._misdirect(inode, position, data, *place)
+        put(inode.cached, position, taken)
+        inode.unsynced.append((position, taken))
         return len(data)
 
     def pwritev_durably(self, descriptor: int, buffers: Sequence[bytes], position: int) -> int:
@@ -223,6 +229,14 @@ class FakeDisk:
             return None
 
         self.fault = fault
+
+    def _misdirect(self, inode: Inode, position: int, data: bytes, path: Path, to: int) -> bytes:
+        """The file system counts the write as done, so its file may grow. What there is where it belongs."""
+        other = self.names[path]
+        landed = data[: max(len(other.cached) - to, 0)]  # what lies behind is nobody's
+        put(other.cached, to, landed)
+        other.write_through(to, landed)
+        return bytes(inode.cached[position : position + len(data)]).ljust(len(data), b"\0")
 
     def _taken(self, operation: str, path: Path, data: bytes) -> bytes:
         limit = self._ask(operation, path, len(data))

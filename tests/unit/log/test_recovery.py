@@ -9,6 +9,7 @@ from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import JOURNAL, Pod, make_batch, pod_with, without_journal
 
 from muster_coordinator.log.errors import DamagedLogError
+from muster_coordinator.log.journal.format import scan_frames
 from muster_coordinator.log.journal.journal import Journal
 from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME
@@ -171,6 +172,37 @@ def test_damage_in_a_closed_segment_is_refused_when_it_is_read() -> None:
         pod.content()
     with pytest.raises(DamagedLogError, match="CRC"):  # as it is read for other replicas
         pod.log.read_range(0, 1).run()
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_last_batch_that_has_landed_on_others_is_no_torn_write(place: int) -> None:
+    """At its own place is nothing. The journal has no batch any more, and knows only where the log ends."""
+    pod = Pod(partitions=2, journal_bytes=2048)
+    for _ in range(6):
+        pod.commit()
+    while JOURNAL_FILE in pod.disk.names:
+        pod.commit(1)
+        pod.give_files_back()
+    last, content = pod.written[0][-1], pod.disk.content(SEGMENT)
+    content[-len(last) :] = bytes(len(last))
+    start = sum(map(len, pod.written[0][:place]))
+    content[start : start + len(last)] = last
+    pod.disk.write(SEGMENT, content)
+    with pytest.raises(DamagedLogError, match=r"valid batches follow|offsets are missing before it"):
+        pod.restart()
+
+
+def test_closed_segment_that_a_power_loss_took_is_missed_when_the_journal_has_lost_its_batches() -> None:
+    """Later ones are there, in journal and segments, and nothing says that those before were synced."""
+    pod = pod_with(8, segment_bytes=250)
+    behind = pod.log.segments[1].base_offset
+    starts = [frame.position for frame in scan_frames(bytes(pod.disk.content(JOURNAL_FILE)), 1).frames]
+    for position in starts[: behind + 1]:
+        pod.disk.flip(JOURNAL_FILE, position + 45)
+    pod.disk.write(SEGMENT, b"")
+    pod.boot += 1
+    with pytest.raises(DamagedLogError, match=f"the segment ends at offset 0, the next begins at {behind}"):
+        pod.restart()
 
 
 def _cache_lost(pod: Pod) -> None:

@@ -135,15 +135,17 @@ def archive_segment(
     if archive.read(name, 1, 0) is None:
         upload = archive.begin(name)
         try:
-            for data in _contents(log, segment):
+            for data in _contents(log, segment, end_offset):
                 upload.write(data)
                 yield len(data)
-            yield from _compare(log, segment, name, upload.read)
+            yield from _compare(log, segment, end_offset, name, upload.read)
             upload.finish()
         finally:
             upload.abandon()
     else:
-        yield from _compare(log, segment, name, lambda size, position: archive.read(name, size, position) or b"")
+        yield from _compare(
+            log, segment, end_offset, name, lambda size, position: archive.read(name, size, position) or b""
+        )
     replace_file(disk, log.directory / STATE_NAME, encode_numbers(end_offset))
     disk.fsync_dir(log.directory)
 
@@ -152,9 +154,9 @@ class _Read(Protocol):
     def __call__(self, size: int, position: int) -> bytes: ...
 
 
-def _compare(log: PartitionLog, segment: Segment, name: str, read: _Read) -> Iterator[int]:
+def _compare(log: PartitionLog, segment: Segment, end_offset: int, name: str, read: _Read) -> Iterator[int]:
     position = 0
-    for data in _contents(log, segment):
+    for data in _contents(log, segment, end_offset):
         if read(len(data), position) != data:
             raise ArchiveConflictError(f"{name} in the archive differs from {segment.path} at byte {position}")
         position += len(data)
@@ -163,11 +165,11 @@ def _compare(log: PartitionLog, segment: Segment, name: str, read: _Read) -> Ite
         raise ArchiveConflictError(f"{name} in the archive is longer than {segment.path}")
 
 
-def _contents(log: PartitionLog, segment: Segment) -> Iterator[bytes]:
+def _contents(log: PartitionLog, segment: Segment, end_offset: int) -> Iterator[bytes]:
     """The segment in pieces of whole batches, each of which was checked."""
     piece: list[bytes] = []
     size = 0
-    for batch in log.batches_of(segment, segment.size):
+    for batch in log.batches_of(segment, end_offset):
         piece.append(batch.data)
         size += len(batch.data)
         if size >= STEP_BYTES:

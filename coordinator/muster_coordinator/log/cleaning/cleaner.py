@@ -102,8 +102,8 @@ class Cleaning:
 
     def _note(self) -> Iterator[int]:
         size = 0
-        for segment, _ in self.segments:
-            for batch in self._log.batches_of(segment, segment.size):
+        for segment, end_offset in self.segments:
+            for batch in self._log.batches_of(segment, end_offset):
                 self._compaction.note(batch)
                 size += len(batch.data)
                 if size >= STEP_BYTES:
@@ -142,7 +142,7 @@ class Cleaning:
     def _copy(self, segment: Segment, group: _Group) -> Iterator[int]:
         kept: list[bytes] = []
         read = 0
-        for batch in self._log.batches_of(segment, segment.size):
+        for batch in self._log.batches_of(segment, group.end_offset):
             kept.append(self._compaction.keep(batch))
             read += len(batch.data)
             if read >= STEP_BYTES:

@@ -35,6 +35,7 @@ class History:
     `truncated_to`: lowest offset that the log was cut to, None if it was not.
     `doubt`: why entries of this log may be missing at the end of the journal, "" if none are. `cache_lost`: under
     flush os the power was lost since the last write, so neither journal nor segments are known to be whole.
+    `has_hole`: entries are missing somewhere, perhaps of this log, also of a time before those that it has.
     """
 
     boot_id: str
@@ -43,6 +44,7 @@ class History:
     truncated_to: int | None = None
     doubt: str = ""
     cache_lost: bool = False
+    has_hole: bool = False
 
     def next_batch(self, offset: int) -> JournaledBatch | None:
         """The batch that the log goes on with at `offset`, gaps passed over; None if the journal has none."""
@@ -68,6 +70,7 @@ class _Log:
     known_end: int = -1
     truncated_to: int | None = None
     doubt: str = ""
+    has_hole: bool = False
 
 
 class HistoryBuilder:
@@ -77,6 +80,7 @@ class HistoryBuilder:
         self._logs: dict[tuple[int, int], _Log] = {}
         self._doubt = ""  # concerns logs that no entry named yet
         self._cache_lost = False
+        self._has_hole = False
 
     @property
     def known_ends(self) -> dict[tuple[int, int], int]:
@@ -85,7 +89,7 @@ class HistoryBuilder:
 
     def add(self, entry: Entry, file: Path, boot_id: str) -> None:
         """The next entry of kind APPEND, TRUNCATE or END."""
-        log = self._logs.setdefault((entry.partition, entry.log_hash), _Log())
+        log = self._logs.setdefault((entry.partition, entry.log_hash), _Log(has_hole=self._has_hole))
         log.doubt = ""  # recovery checks that the log reaches this entry without a gap
         if entry.kind == APPEND:
             log.batches.append(
@@ -104,8 +108,9 @@ class HistoryBuilder:
     def doubt_all(self, reason: str) -> None:
         """Entries are missing here, of which logs is not known."""
         self._doubt = reason
+        self._has_hole = True
         for log in self._logs.values():
-            log.doubt = reason
+            log.doubt, log.has_hole = reason, True
 
     def cache_was_lost(self) -> None:
         """See `History.cache_lost`."""
@@ -127,4 +132,5 @@ class HistoryBuilder:
         log = self._logs.pop((partition, log_hash), None)
         if log is None:
             return History(boot_id, doubt=self._doubt, cache_lost=self._cache_lost)
-        return History(boot_id, tuple(log.batches), log.known_end, log.truncated_to, log.doubt, self._cache_lost)
+        batches = tuple(log.batches)
+        return History(boot_id, batches, log.known_end, log.truncated_to, log.doubt, self._cache_lost, log.has_hole)

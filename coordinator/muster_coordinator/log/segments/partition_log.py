@@ -292,14 +292,22 @@ class PartitionLog:
         return self._cut_point(offset)[2]
 
     def _cut_point(self, offset: int) -> tuple[int, int, int]:
-        """(index of the segment, its size, its end) of a log that is cut at `offset`."""
+        """(index of the segment, its size, its end) of a log that is cut at `offset`. Raises DamagedLogError: where
+        offsets go back, or bytes are no batch, it is not known what would be left."""
         index = segment_index(self._segments, offset)
         segment = self._segments[index]
         end, size = segment.base_offset, 0
-        for info in segment.infos(segment.position_near(offset - 1)):
-            if info.end_offset > offset:
-                return index, info.position, end
-            end, size = info.end_offset, info.position + info.size
+        expected, position, is_below = end, segment.position_near(offset - 1), True
+        for info in segment.infos(position):
+            if info.base_offset < expected:
+                reason = f"the batch at offset {info.base_offset} is behind one that ends at {expected}"
+                raise DamagedLogError(segment.path, info.position, reason)
+            expected, position = info.end_offset, info.position + info.size
+            is_below &= expected <= offset
+            if is_below:
+                end, size = expected, position
+        if position < segment.size:
+            raise DamagedLogError(segment.path, position, "no batch here")
         return index, size, end
 
     def begin_truncate(self, offset: int) -> Callable[[], None]:
@@ -382,6 +390,6 @@ class PartitionLog:
         """Every batch from the one that holds `start_offset` to the present end. Raises DamagedLogError, OSError."""
         return read_batches(self._segments, self._files.holds, start_offset, self._settings.read_chunk_bytes)
 
-    def batches_of(self, segment: Segment, size: int) -> Iterator[RecordBatch]:
-        """Every batch in the first `size` bytes of a segment's file. Raises DamagedLogError, OSError."""
-        return batches_of(segment, size, 0, self._settings.read_chunk_bytes)
+    def batches_of(self, segment: Segment, end_offset: int) -> Iterator[RecordBatch]:
+        """Every batch of a closed segment that ends at `end_offset`. Raises DamagedLogError, OSError."""
+        return batches_of(segment, segment.size, 0, self._settings.read_chunk_bytes, end_offset=end_offset)

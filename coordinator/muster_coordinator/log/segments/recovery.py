@@ -9,6 +9,8 @@ in the last batch,       no                      holds it                       
 torn or zero-filled tail no                      does not know of it                         cut: it was never
 acknowledged
                          no                      knows that the log reached further          refuse
+                         no                      has nothing; offsets are missing before it  refuse: others
+                                                                                             overwritten?
 further in front         yes                     holds all from there, of another boot       cut, append
                          yes                     otherwise, or it lost its own tail          refuse
 anywhere                 -                       its own tail may be lost: flush os          cut, append what fits:
@@ -40,7 +42,8 @@ logger = structlog.get_logger(__name__)
 class Found:
     """What the scan read: the segments `first_index` to `last_index`. `file` is the last of them, and it ends at
     the damage if there is one. `start_offset`, `end_offset` and `batches` are those of what is not damaged.
-    `later_from`: base offset of the last segment with bytes after the damage, -1 if there is none.
+    `later_from`: base offset of the last segment with bytes after the damage, -1 if there is none. `has_gap`: above
+    what was cleaned here, offsets are missing between the batches.
     """
 
     file: Path
@@ -51,6 +54,7 @@ class Found:
     batches: list[BatchInfo]
     damage: Damage | None
     later_from: int = -1
+    has_gap: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ def plan(found: Found, history: History) -> Plan:
         return _what_is_left(found, history)
     if found.damage is not None and found.damage.valid_after:
         _check_lost_write(found, found.damage, history)
+    elif found.damage is not None and found.has_gap and history.next_batch(found.end_offset) is None:
+        # Segments get what the journal has: so this is no torn write, but perhaps one that overwrote others.
+        reason = f"{found.damage.reason}; offsets are missing before it, and the journal has no copy"
+        raise DamagedLogError(found.file, found.damage.position, reason)
     decision = _merge(found, history)
     position = found.damage.position if found.damage else 0
     if decision.end_offset < history.known_end:
@@ -162,13 +170,13 @@ def _was_truncated(history: History, offset: int) -> bool:
 def scan_log(disk: Disk, segments: list[Segment], history: History, cleaned_to: int = 0) -> Found:
     """Check the last segment and all that the journal has something of: closed ones before that were synced.
 
-    Where the page cache was lost, they may not have been, nor what names the epochs in them, but for what was cleaned:
-    all above `cleaned_to` is checked. An end of a segment that is not the begin of the next one may be a lost write
-    then, as well as records that were compacted elsewhere.
+    Where the page cache was lost, or entries of the journal, they may not have been, nor what names the epochs in them,
+    but for what was cleaned: all above `cleaned_to` is checked. An end of a segment that is not the begin of the next
+    one may be a lost write then, as well as records that were compacted elsewhere.
     """
     touched = [history.batches[0].base_offset] if history.batches else []
     touched += [history.truncated_to] if history.truncated_to is not None else []
-    touched += [cleaned_to] if history.cache_lost else []
+    touched += [cleaned_to] if history.cache_lost or history.has_hole else []
     first = _segment_of(segments, min(touched, default=segments[-1].base_offset))
     start_offset = segments[first].base_offset
     batches: list[BatchInfo] = []
@@ -183,8 +191,19 @@ def scan_log(disk: Disk, segments: list[Segment], history: History, cleaned_to: 
         damage = _with_later_segments(scan, end_offset, segments[index + 1 :], history, cleaned_to)
         if damage is not None or segment is segments[-1]:
             later_from = max((s.base_offset for s in segments[index + 1 :] if s.size), default=-1)
-            return Found(segment.path, first, index, start_offset, end_offset, batches, damage, later_from)
+            gap = _has_gap(batches, max(start_offset, cleaned_to))
+            return Found(segment.path, first, index, start_offset, end_offset, batches, damage, later_from, gap)
     raise AssertionError("a log has at least one segment")
+
+
+def _has_gap(batches: list[BatchInfo], expected: int) -> bool:
+    """Between batches from offset `expected` on."""
+    for info in batches:
+        if info.base_offset >= expected:
+            if info.base_offset > expected:
+                return True
+            expected = info.end_offset
+    return False
 
 
 def _compare(scan: SegmentScan, begin: int, history: History) -> SegmentScan:
@@ -205,7 +224,7 @@ def _with_later_segments(
     followed = any(segment.size for segment in later)
     if scan.damage is not None:
         return Damage(scan.damage.position, scan.damage.reason, scan.damage.valid_after or followed)
-    if history.cache_lost and later and cleaned_to <= end_offset < later[0].base_offset:
+    if (history.cache_lost or history.has_hole) and later and cleaned_to <= end_offset < later[0].base_offset:
         reason = f"the segment ends at offset {end_offset}, the next begins at {later[0].base_offset}"
         return Damage(scan.size, reason, followed)
     missing = history.next_batch(end_offset) if later else None

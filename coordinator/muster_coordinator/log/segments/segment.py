@@ -209,7 +209,7 @@ def scan_segment(disk: Disk, descriptor: int, base_offset: int) -> SegmentScan:
     if not reason:
         return SegmentScan(batches, size, None)
     rest = read_fully(disk, descriptor, size - position, position)
-    return SegmentScan(batches, size, Damage(position, reason, _holds_valid_batch(rest, expected)))
+    return SegmentScan(batches, size, Damage(position, reason, _holds_valid_batch(rest, base_offset)))
 
 
 def _claimed_size(chunk: bytes, at: int) -> int:
