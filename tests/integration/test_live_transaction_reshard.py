@@ -167,6 +167,14 @@ class Town:
             text=True,
         )
 
+    def killed_while_it_copies(self, command: subprocess.Popen[str]) -> None:
+        """It is stopped before, so that this phase cannot be over before it is killed."""
+        self.until(lambda: self.phase(TRANSACTIONS.name)[0] in ("Fencing", "Copying"), "Fencing")
+        command.send_signal(signal.SIGSTOP)
+        self.until(lambda: self.phase(TRANSACTIONS.name)[0] == "Copying", "Copying")
+        command.kill()
+        command.communicate()
+
     def phase(self, topic: str) -> tuple[str, str]:
         """(phase, what it waits for) of the topic's re-shard."""
         reshard = self.topic(topic).status.reshard
@@ -270,6 +278,23 @@ def test_open_transaction_survives_with_its_producer_and_no_producer_id_comes_ag
         )
         application.begin(9)
         application.end(9, committed=True)
+
+
+def test_transactions_go_on_after_a_reshard_was_taken_back_and_after_its_command_was_killed(tmp_path: Path) -> None:
+    with town(tmp_path) as made:
+        made.run(APPLICATIONS)
+        made.go_on()
+        made.killed_while_it_copies(made.command(3))
+        aborted = muster("reshard", "--data-dir", str(made.data), "--topic", TRANSACTIONS.name, "--abort")
+        assert aborted.returncode == 0, aborted
+        assert made.phase(TRANSACTIONS.name)[0] == "Aborted"
+        assert made.layout() == range(5)
+        made.go_on()
+        made.killed_while_it_copies(made.command(4))
+        made.reshard(4)
+        assert made.layout() == range(8, 12), "no index is used twice"
+        made.go_on()
+        made.stop()
 
 
 def test_groups_are_resharded_between_the_transactions_of_clients_that_go_on(tmp_path: Path) -> None:
