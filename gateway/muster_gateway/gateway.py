@@ -23,6 +23,13 @@ HOUSEKEEPING_S = 1.0
 """How often idle connections are looked for."""
 
 
+class Probe(asyncio.Protocol):
+    """A connection to the port for probes ends at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 class Gateway:
     """Implements `client.Connections`. `start`, then `run` until cancelled, then `stop`."""
 
@@ -48,6 +55,14 @@ class Gateway:
         if self.settings.muster:
             await self.muster.find_pods()
         return await self.nodes.open_bootstrap()
+
+    async def ready(self) -> None:
+        """Wait until clients can be told of all nodes, of Muster's as far as they are there: then the port for probes
+        opens. Raises OSError."""
+        await self.upstream.known()
+        if self.settings.ready_port:
+            loop, host = asyncio.get_running_loop(), self.settings.listen_host
+            self._servers.append(await loop.create_server(Probe, host, self.settings.ready_port))
 
     async def run(self) -> None:
         """Follow the two clusters until cancelled."""

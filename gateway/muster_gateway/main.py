@@ -64,7 +64,11 @@ async def run(settings: GatewaySettings) -> int:
 
 async def _say_when_ready(gateway: Gateway, bootstrap: str) -> None:
     logger.info("gateway_listens", bootstrap=bootstrap)
-    await gateway.upstream.known()
+    try:
+        await gateway.ready()
+    except OSError as error:
+        logger.error("cannot_listen", node="ready", port=gateway.settings.ready_port, error=str(error))
+        return
     logger.info("gateway_ready", bootstrap=bootstrap)
 
 

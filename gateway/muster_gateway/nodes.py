@@ -43,6 +43,8 @@ class Nodes:
         self._listen = listen
         self._lock = asyncio.Lock()
         self._told: dict[Role, Address] = {}
+        self._refused: set[Role] = set()
+        """Nodes that never get a port, which is logged once."""
         self._brokers: dict[int, Address] = {}
         self._pods: dict[int, Address] = {}
 
@@ -81,7 +83,8 @@ class Nodes:
         """Open a port for each broker that has none."""
         async with self._lock:
             for node in brokers:
-                await self._open_or_log(Role(Kind.BROKER, node.node_id), self._settings.broker_port_base)
+                role = Role(Kind.BROKER, node.node_id)
+                await self._open_or_log(role, self._settings.broker_port_base, self._settings.broker_first_id)
 
     async def learn_pods(self, pods: Sequence[Node]) -> None:
         """The pods of Muster that are there now."""
@@ -116,12 +119,13 @@ class Nodes:
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
-    async def _open_or_log(self, role: Role, base: int) -> None:
-        if role in self._told:
+    async def _open_or_log(self, role: Role, base: int, first: int = 0) -> None:
+        if role in self._told or role in self._refused:
             return
-        port = base + role.number if base else 0
-        if not 0 <= port <= PORT_MAX or (role.kind is Kind.BROKER and role.number >= self._settings.pod_node_id_base):
+        port = base + role.number - first if base else 0
+        if not (0 <= port <= PORT_MAX and self._may_have_port(role)):
             logger.error("node_without_port", node=role.kind.value, number=role.number, port=port)
+            self._refused.add(role)
             return
         try:
             address = await self._open(role, port)
@@ -129,6 +133,14 @@ class Nodes:
             logger.error("cannot_listen", node=role.kind.value, number=role.number, port=port, error=str(error))
         else:
             logger.info("node_opened", node=role.kind.value, number=role.number, address=f"{address[0]}:{address[1]}")
+
+    def _may_have_port(self, role: Role) -> bool:
+        """Whether its number is one of those that clients can be told."""
+        if role.kind is not Kind.BROKER:
+            return True
+        first, count = self._settings.broker_first_id, self._settings.broker_ids
+        end = min(first + count, self._settings.pod_node_id_base) if count else self._settings.pod_node_id_base
+        return first <= role.number < end
 
     async def _open(self, role: Role, port: int) -> Address:
         address = self._settings.advertised_host, await self._listen(role, port)

@@ -68,13 +68,25 @@ class GatewaySettings:
     """The port for `bootstrap.servers` of clients; 0: a free one."""
 
     broker_port_base: int = _number("broker.port.base", 9100, 0, PORT_MAX)
-    """Broker n is reached at this port plus n; 0: at any free port, which changes at each start."""
+    """Broker n is reached at this port plus n (less `broker.first.id`); 0: at any free port, which changes at each
+    start."""
+
+    broker_first_id: int = _number("broker.first.id", 0, 0)
+    """The lowest node id of the brokers."""
+
+    broker_ids: int = _number("broker.ids", 0, 0, PORT_MAX)
+    """How many node ids from there on have a port. Clients are not told of a broker beyond, which is logged as
+    `node_without_port`. 0: as many as there are ports."""
 
     pod_port_base: int = _number("pod.port.base", 9500, 0, PORT_MAX)
     """Muster's pod with node id n is reached at this port plus n; 0: at any free port."""
 
     pod_node_id_base: int = _number("pod.node.id.base", 1_000_000, 1, INT32_MAX // 2)
     """Clients know Muster's pod with node id n as the node with this id plus n, which no broker may have."""
+
+    ready_port: int = _number("ready.port", 0, 0, PORT_MAX)
+    """A port that is open from when the brokers were found, and Muster's pods as far as they are there: for readiness
+    probes. 0: none."""
 
     park_ms: int = _number("park.ms", 15_000, 0, 600_000)
     """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader. Then it is

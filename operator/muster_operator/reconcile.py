@@ -27,7 +27,7 @@ from muster_operator.queue import KeyQueue
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Memory
 from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, Store, StoreError
-from muster_operator.store.workload import Workload, WorkloadState, settings_trouble
+from muster_operator.store.workload import GatewayState, Workload, WorkloadState, settings_trouble
 from muster_operator.turns import Turns
 
 log = structlog.get_logger(__name__)
@@ -175,6 +175,7 @@ class Reconciler:
         self._settle(key, memory, records, pods)
         memory.steady_in_s = _next_steady(cluster, pods)
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
+        gateway = state.gateway or GatewayState()
         self._metrics.certificates_end.labels(*key).set(state.certificates_end)
         return Observation(
             namespace=key.namespace,
@@ -201,6 +202,9 @@ class Reconciler:
             growth_refused=state.growth_refused,
             certificates=state.certificates,
             certificates_end=state.certificates_end,
+            gateway_waits=gateway.waits,
+            gateway_trouble=gateway.trouble,
+            gateway_bootstrap=gateway.bootstrap,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
         )
 

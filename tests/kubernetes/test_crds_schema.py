@@ -38,7 +38,27 @@ def window(**changes: object) -> dict[str, object]:
     return {"rollout": {"window": {"start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin", **changes}}}
 
 
+UPSTREAM: dict[str, object] = {"bootstrapServers": "kafka-0:9092,[fd00::1]:9092", "servedGroups": ["billing-"]}
+NEEDS_LOGIN = listener(authentication={"mechanisms": ["SCRAM-SHA-512"]})
+
+
 REFUSED = [
+    ("CoordinatorCluster", "a", {"gateway": {}}, "spec.gateway needs spec.upstream"),
+    ("CoordinatorCluster", "a", {"upstream": {"bootstrapServers": "kafka-0"}}, "spec.upstream.bootstrapServers"),
+    ("CoordinatorCluster", "a", {"upstream": {**UPSTREAM, "servedGroups": ["a,b"]}}, "spec.upstream.servedGroups[0]"),
+    ("CoordinatorCluster", "a", {"upstream": UPSTREAM, "gateway": {"brokerIds": 257}}, "spec.gateway.brokerIds"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {"type": "LoadBalancer"}},
+        "spec.gateway.advertisedHost is needed",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {}, "listeners": [NEEDS_LOGIN], "access": {"usersSecret": "u"}},
+        "the gateway cannot log in yet",
+    ),
     ("OffsetsTopic", "t", topic_spec(partitions=0), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions="many"), "spec.partitions"),
@@ -110,6 +130,7 @@ def test_wrong_resource_is_refused_naming_the_field(
         ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
         ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
         ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),
+        ("CoordinatorCluster", {"upstream": UPSTREAM}, {}, "spec.upstream cannot be taken back"),
         ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
     ],
     ids=[
@@ -120,6 +141,7 @@ def test_wrong_resource_is_refused_naming_the_field(
         "storageClassName",
         "clusterId",
         "clusterId taken away",
+        "upstream taken away",
         "size",
     ],
 )

@@ -44,8 +44,9 @@ pytestmark = pytest.mark.kubernetes
 
 
 def declared(namespace: str) -> list[dict[str, object]]:
-    """A cluster and its topic."""
-    cluster = {"kind": "CoordinatorCluster", "metadata": {"name": "a", "namespace": namespace}, "spec": {"pods": 1}}
+    """A cluster with a gateway, and its topic."""
+    spec = {"pods": 1, "upstream": {"bootstrapServers": "kafka:9092"}, "gateway": {"replicas": 0}}
+    cluster = {"kind": "CoordinatorCluster", "metadata": {"name": "a", "namespace": namespace}, "spec": spec}
     topic = {
         "kind": "OffsetsTopic",
         "metadata": {"name": "t", "namespace": namespace},

@@ -154,7 +154,7 @@ class Work:
         return replace(records.cluster, spec=replace(records.cluster.spec, **changes))
 
     async def with_pods(self) -> None:
-        """Own image; objects of a cluster made, changed, deleted; nodes, volumes, a pod restarted."""
+        """Own image; objects of a cluster and its gateway made, changed, deleted; nodes, volumes, a pod restarted."""
         namespace = self.key.namespace
         container = {"name": "pod", "image": "docker.io/library/pause:local", "imagePullPolicy": "Never"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "me"}, "spec": {"containers": [container]}}
@@ -165,7 +165,7 @@ class Work:
         outside = Listener("outside", 9094, type="NodePort")
         with_outside = await self.cluster(listeners=(Listener("internal"), outside))
         await self.workload.ensure_pods(with_outside)
-        await self.workload.ensure_pods(await self.cluster())
+        await self.workload.ensure_pods(await self.cluster(gateway=None))
         await self._until(lambda: admin("get", "pvc", "-n", namespace, "-o", "jsonpath={..phase}") == "Bound")
         await self.workload.load()
         await self.workload.ensure_pods(await self.cluster(storage=Storage(size="20Gi")))

@@ -31,7 +31,7 @@ from muster_operator.kube.manifests import API_PORT, CLAIM, CLUSTER_LABEL
 
 RESOURCES = {
     "/api/v1": ["pods", "services", "namespaces"],
-    "/apis/apps/v1": ["statefulsets"],
+    "/apis/apps/v1": ["statefulsets", "deployments"],
     "/apis/policy/v1": ["poddisruptionbudgets"],
     f"/apis/{GROUP}/{VERSION}": ["coordinatorclusters", "offsetstopics", "offsetspartitions"],
 }

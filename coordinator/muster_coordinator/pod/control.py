@@ -14,6 +14,7 @@ from muster_coordinator.pod.drain import Drain
 from muster_coordinator.pod.fencing_token import FencingTokens
 from muster_coordinator.pod.images import Images
 from muster_coordinator.pod.last_image import LastImage
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.publishing import PartitionPublisher
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.pod.status import held_by, replica_status
@@ -47,10 +48,12 @@ class Pod:
         network: PeerNetwork,
         last_image: LastImage,
         settings: PeerSettings,
+        mirror: MirrorHealth,
         *,
         delete_offsets_of_removed_topics: bool,
     ) -> None:
         self.identity = identity
+        self._mirror = mirror
         self._manager = manager
         self._view = view
         self._network = network
@@ -192,6 +195,7 @@ class Pod:
             offsets_partitions=last.offsets_partitions if last is not None else 0,
             transaction_base=last.transaction_base if last is not None else TRANSACTIONS.first,
             transaction_partitions=last.transaction_partitions if last is not None else 0,
+            mirror_problem=self._mirror.problem,
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:

@@ -210,7 +210,8 @@ class PodStatus(Answer, frozen=True):
     replicas. `fencing_token`: the highest one that the pod has seen (-1: none). `lost_peers`: names of pods that share
     a partition with this one by the metadata image, and that it does not hear (connection refused, closed or silent):
     evidence for failure detection. `cluster_id` and the first number and the count of each topic: of the last metadata
-    image that this data directory has taken, also in an earlier run ("" and 0: none yet).
+    image that this data directory has taken, also in an earlier run ("" and 0: none yet). `mirror_problem`: why it can
+    follow nothing of the upstream ("": nothing is wrong, or there is none).
     """
 
     pod: str
@@ -233,6 +234,7 @@ class PodStatus(Answer, frozen=True):
     offsets_partitions: int = 0
     transaction_base: int = TRANSACTIONS.first
     transaction_partitions: int = 0
+    mirror_problem: str = ""
 
     @property
     def layouts(self) -> tuple[tuple[int, int], ...]:

@@ -41,6 +41,7 @@ from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
 from muster_coordinator.pod.marker_writer import MarkerWriter
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
@@ -138,6 +139,7 @@ async def _start(
     listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access))
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(OsDisk(), options.data_dir)
+    health = MirrorHealth()
     pod = Pod(
         PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),
         manager,
@@ -145,6 +147,7 @@ async def _start(
         network,
         last_image,
         settings.peers,
+        health,
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
     )
     events.watch(pod)
@@ -152,7 +155,7 @@ async def _start(
     remembered = last_image.load()
     if remembered is not None:
         pod.remember(remembered)
-    mirror = _mirror(settings, manager, view, clock, stack)
+    mirror = _mirror(settings, manager, view, clock, stack, health, events)
     metrics = PodMetrics(
         listeners, manager, network, lambda: mirror.status().partitions if mirror is not None else ()
     ).render
@@ -191,13 +194,27 @@ async def _start(
 
 
 def _mirror(
-    settings: CoordinatorSettings, manager: ReplicaManager, view: ClusterView, clock: SystemClock, stack: AsyncExitStack
+    settings: CoordinatorSettings,
+    manager: ReplicaManager,
+    view: ClusterView,
+    clock: SystemClock,
+    stack: AsyncExitStack,
+    health: MirrorHealth,
+    events: PodEvents,
 ) -> Mirror | None:
     upstream = settings.upstream
     if not upstream.upstream_bootstrap:
         return None
     commit_timeout_s = settings.shard.offsets_commit_timeout_ms / 1000
-    mirror = Mirror(upstream, commit_timeout_s, manager.shards, lambda: view.offsets_partitions, clock)
+    mirror = Mirror(
+        upstream,
+        commit_timeout_s,
+        manager.shards,
+        lambda: view.offsets_partitions,
+        clock,
+        health,
+        events.pod_changed,
+    )
     stack.callback(mirror.stop)
     mirror.start()
     return mirror

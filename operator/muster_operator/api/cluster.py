@@ -11,9 +11,7 @@ from msgspec import Meta
 from muster_operator.api.listener_security import Access, ListenerAuthentication, ListenerTls
 from muster_operator.api.meta import (
     MAX_PODS,
-    ComputeQuantity,
     Conditions,
-    CoreObject,
     Duration,
     Generation,
     ObjectMeta,
@@ -21,6 +19,8 @@ from muster_operator.api.meta import (
     Time,
     rules,
 )
+from muster_operator.api.pod_template import PodTemplate, Resources
+from muster_operator.api.upstream import Gateway, Upstream
 
 
 def _is_off(field: str) -> str:
@@ -122,40 +122,6 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
             " one of themselves. 0s: never."
         ),
     ] = "10s"
-
-
-class Resources(msgspec.Struct, frozen=True, rename="camel"):
-    """Compute resources of the coordinator container, as in core/v1."""
-
-    requests: Annotated[Mapping[str, ComputeQuantity], Meta(description="Such as cpu: 500m, memory: 512Mi.")] = {}
-    limits: Annotated[Mapping[str, ComputeQuantity], Meta(description="Such as memory: 1Gi.")] = {}
-
-
-class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
-    """What may be added to the pods."""
-
-    labels: Annotated[Mapping[str, str], Meta(description="Additional labels.")] = {}
-    annotations: Annotated[Mapping[str, str], Meta(description="Additional annotations.")] = {}
-    node_selector: Annotated[Mapping[str, str], Meta(description="Labels that a node must have.")] = {}
-    tolerations: Annotated[
-        tuple[CoreObject, ...], Meta(max_length=50, description="Taints of nodes that do not matter (core/v1).")
-    ] = ()
-    affinity: Annotated[
-        CoreObject | None, Meta(description="Where pods shall be, and beside which others (core/v1).")
-    ] = None
-    security_context: Annotated[
-        CoreObject | None,
-        Meta(
-            description="Uid, gid and group of volumes (core/v1, PodSecurityContext) in the place of 65532; {} on"
-            " OpenShift, which gives each namespace a range of its own. Any uid will do; root is refused."
-        ),
-    ] = None
-    priority_class_name: Annotated[
-        str, Meta(max_length=253, description="PriorityClass of the pods; the default one if absent.")
-    ] = ""
-    image_pull_secrets: Annotated[
-        tuple[CoreObject, ...], Meta(max_length=20, description="Secrets to pull the image with (core/v1).")
-    ] = ()
 
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -307,6 +273,8 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
         ),
     ] = (Listener("internal"),)
     access: Access = Access()
+    upstream: Upstream | None = None
+    gateway: Gateway | None = None
     settings: Annotated[
         Mapping[str, Annotated[str, Meta(max_length=1024)]],
         Meta(max_length=200, description='Coordinator settings under Kafka\'s names, such as group.max.size: "500".'),
@@ -448,6 +416,7 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
             extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = ()
+    gateway: Annotated[str, Meta(description="bootstrap.servers for clients of the gateway.")] = ""
     selector: Annotated[str, Meta(description="Label selector of the pods, for `kubectl scale` and autoscalers.")] = ""
     cluster_id: Annotated[
         str, Meta(description="The id of the Kafka cluster that clients see. The volumes remember it.")

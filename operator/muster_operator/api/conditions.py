@@ -4,7 +4,8 @@
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
 partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`; and
-`CertificatesDue`, which says why certificates cannot be renewed. A cluster and a topic always have `FullyReplicated`.
+`CertificatesDue`, which says why certificates cannot be renewed. A cluster and a topic always have `FullyReplicated`,
+and a cluster with an upstream has `Mirrored`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class ConditionType(StrEnum):
     UPGRADE_AVAILABLE = "UpgradeAvailable"
     CRD_OUTDATED = "CrdOutdated"
     CERTIFICATES_DUE = "CertificatesDue"
+    MIRRORED = "Mirrored"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -80,6 +82,16 @@ class Reason(StrEnum):
     """The API server does not take what the spec makes of the pods; those that run stay as they are."""
     AWAITING_ADDRESSES = "AwaitingAddresses"
     """Pods have no address yet for clients of a listener: a load balancer, or a node, is not there yet."""
+    UPSTREAM_FOLLOWED = "UpstreamFollowed"
+    """Every pod that answers can follow the upstream's groups."""
+    UPSTREAM_NOT_FOLLOWED = "UpstreamNotFollowed"
+    """A pod can follow nothing: the upstream does not answer, or has another number of partitions. Groups of Muster's
+    are served all the same, but for offsets in transactions."""
+    GATEWAY_NOT_READY = "GatewayNotReady"
+    """Every partition is led, and gateway pods are not ready: they start, or have found no broker of the upstream."""
+    GATEWAY_REFUSED = "GatewayRefused"
+    """An object of the gateway's name belongs to somebody else, or the API server does not take what the spec makes of
+    the gateway. Pods serve on."""
     GROWING_VOLUMES = "GrowingVolumes"
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"

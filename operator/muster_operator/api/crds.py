@@ -102,6 +102,27 @@ KINDS = (
                 "spec.access.usersSecret is needed: a listener has a mechanism with passwords",
             ),
             (
+                "!has(self.spec.gateway) || has(self.spec.upstream)",
+                "spec.gateway needs spec.upstream: the Kafka cluster that it is in front of",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.upstream.servedGroups)"
+                " || size(self.spec.upstream.servedGroups) == 0 || self.spec.listeners.all(each,"
+                " each.type != 'Internal' || !has(each.tls) && !has(each.authentication))",
+                "the gateway cannot log in yet: with spec.upstream.servedGroups the Internal listener must have neither"
+                " tls nor authentication",
+            ),
+            (
+                "!has(self.spec.gateway) || self.spec.gateway.type == 'ClusterIP'"
+                " || has(self.spec.gateway.advertisedHost)",
+                "spec.gateway.advertisedHost is needed with type LoadBalancer: clients are told it",
+            ),
+            (
+                "!has(oldSelf.spec.upstream) || has(self.spec.upstream)",
+                "spec.upstream cannot be taken back: Kafka's groups, as they were last read, would become Muster's;"
+                " delete the cluster instead",
+            ),
+            (
                 "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0"
                 " || has(self.status) && has(self.status.volumeSize) && self.status.volumeSize != ''"
                 " && quantity(self.spec.storage.size).compareTo(quantity(self.status.volumeSize)) >= 0",

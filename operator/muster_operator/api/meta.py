@@ -17,6 +17,7 @@ VERSION = "v1alpha1"
 MAX_PODS = 100
 MAX_PARTITIONS = 1000
 MAX_INDEX = 999_999
+MAX_BROKER_IDS = 256
 
 # A StatefulSet's pods carry a label <name>-<hash of 10 characters>: 52 is what is left of 63.
 CLUSTER_NAME_LIMIT = 52

@@ -23,8 +23,6 @@ from muster_operator.api.cluster import (
     FailoverRecord,
     Listener,
     ListenerStatus,
-    PodTemplate,
-    Resources,
     Rollout,
     Security,
     Storage,
@@ -44,7 +42,9 @@ from muster_operator.api.meta import (
     TopicRef,
     rules,
 )
+from muster_operator.api.pod_template import PodTemplate, Resources
 from muster_operator.api.reshard import Layout, Reshard, ReshardPhase, ReshardStatus
+from muster_operator.api.upstream import Gateway, Upstream
 
 __all__ = [
     "CLUSTER_NAME_LIMIT",
@@ -58,6 +58,7 @@ __all__ = [
     "DeclaredTopic",
     "Failover",
     "FailoverRecord",
+    "Gateway",
     "Layout",
     "LeadershipRecord",
     "Listener",
@@ -81,6 +82,7 @@ __all__ = [
     "Security",
     "Storage",
     "TopicRef",
+    "Upstream",
     "partition_object_name",
     "rules",
 ]

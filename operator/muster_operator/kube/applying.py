@@ -26,6 +26,14 @@ def belongs_to(meta: Json, cluster: CoordinatorCluster) -> bool:
     return all(labels.get(name) == value for name, value in own_labels(cluster).items())
 
 
+def in_the_way(cluster: CoordinatorCluster, kind: str, name: str) -> str:
+    """What a person is told of an object that does not belong to the cluster."""
+    return (
+        f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster another"
+        f" name, or, if nothing needs that object: kubectl -n {cluster.metadata.namespace} delete {kind.lower()} {name}"
+    )
+
+
 def stamped(manifest: Json) -> Json:
     """The manifest with its fingerprint. A pod template has one of its own (`manifests.DECLARED`)."""
     spec = {name: each for name, each in manifest["spec"].items() if name != "template"}

@@ -212,10 +212,16 @@ def _fingerprint(cluster: CoordinatorCluster, default_image: str) -> str:
         "settings": pod_settings(cluster),
         "secrets": mounted_secrets(cluster),
         "resources": spec.resources,
-        "podTemplate": _beyond_defaults(spec.pod_template),
+        "podTemplate": spec.pod_template,
         "podSecret": spec.security.pod_secret,
     }
-    declared = {name: each for name, each in said.items() if each}
+    return fingerprint(said)
+
+
+def fingerprint(said: Manifest) -> str:
+    """Of what is said; a template is as it is by default as far as nothing is."""
+    known = {name: _beyond_defaults(each) if isinstance(each, PodTemplate) else each for name, each in said.items()}
+    declared = {name: each for name, each in known.items() if each}
     return hashlib.sha256(msgspec.json.encode(declared, order="deterministic")).hexdigest()[:16]
 
 
@@ -231,7 +237,6 @@ def _default_of(field: msgspec.structs.FieldInfo) -> object:
 
 def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool) -> Manifest:
     container = _container(cluster, default_image, cluster.metadata.name)
-    identity = cluster.spec.pod_template.security_context
     secrets = dict(mounted_secrets(cluster))
     if secured:
         meta = cluster.metadata
@@ -247,23 +252,9 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         "automountServiceAccountToken": False,  # a pod never talks to the Kubernetes API
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_PERIOD_S,
-        **_placement(cluster.spec.pod_template),
-        "securityContext": {
-            "fsGroupChangePolicy": "OnRootMismatch",
-            **(DEFAULT_USER if identity is None else identity),
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        # A node or a zone that is lost should take one replica. Preferences: a small cluster must still start.
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(cluster)},
-            }
-            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
-        ],
+        **placement(cluster.spec.pod_template),
+        "securityContext": {"fsGroupChangePolicy": "OnRootMismatch", **pod_security(cluster.spec.pod_template)},
+        "topologySpreadConstraints": spread(selector(cluster)),
         "containers": [container],
         **_secret_volumes(secrets),
     }
@@ -275,7 +266,30 @@ def _secret_volumes(secrets: Mapping[str, str]) -> Manifest:
     return {"volumes": found} if found else {}
 
 
-def _placement(template: PodTemplate) -> Manifest:
+def pod_security(template: PodTemplate) -> Manifest:
+    """PodSecurityContext: never root."""
+    identity = template.security_context
+    return {
+        **(DEFAULT_USER if identity is None else identity),
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def spread(labels: Mapping[str, str]) -> list[Manifest]:
+    """A node or a zone that is lost should take one pod. Preferences: a small cluster must still start."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": dict(labels)},
+        }
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+
+
+def placement(template: PodTemplate) -> Manifest:
     """What a person says of the pods in the words of core/v1."""
     said: Manifest = {
         "tolerations": list(template.tolerations),

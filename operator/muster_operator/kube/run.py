@@ -206,5 +206,6 @@ def sources(store: KubeStore, workload: KubeWorkload) -> tuple[Source, ...]:
         Source("", "v1", "pods", workload.deliver_pod, SELECTOR),
         Source("", "v1", "services", workload.deliver_service, SELECTOR),
         Source("apps", "v1", "statefulsets", workload.deliver_stateful_set, SELECTOR),
+        Source("apps", "v1", "deployments", workload.gateways.deliver, SELECTOR),
         Source("policy", "v1", "poddisruptionbudgets", workload.deliver_budget, SELECTOR),
     )

@@ -16,12 +16,13 @@ import structlog
 from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
-from muster_operator.kube.applying import belongs_to, is_as_applied, stamped
+from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.external import external_services, surplus
+from muster_operator.kube.gateways import DEPLOYMENTS, Gateways
 from muster_operator.kube.manifests import (
     CLUSTER_LABEL,
     bootstrap_service_name,
@@ -94,6 +95,7 @@ class KubeWorkload:
         self._outdated_definitions = ""
         self._claims = Claims(client, clock)
         self._certificates = certificates
+        self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -107,6 +109,7 @@ class KubeWorkload:
             self._note_stateful_set(key)
         for key in [*self._applied]:
             self._look_at_generation(key)
+        self.gateways.replace(await self._list(*DEPLOYMENTS))
         self._compare("PodDisruptionBudget", (await self._list(*BUDGETS))["items"])
         before = {cluster_of(pod) for pod in self._pods.values()}
         for plural, cache in (("services", self._services), ("pods", self._pods)):
@@ -205,6 +208,7 @@ class KubeWorkload:
         return {name: manifest for (each, name), manifest in objects.items() if each == kind}
 
     def _doubt(self, key: ClusterKey) -> None:
+        self.gateways.doubt(key)
         self._applied.pop(key, None)
         self._changed_by_others[key] += 1
 
@@ -220,6 +224,14 @@ class KubeWorkload:
         return partial(self._notify.remove, notify)
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
+        """See the port. The gateway comes after the pods, and not while an object of theirs is somebody else's."""
+        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        done = await self._ensure_pods(cluster, keep_template=keep_template)
+        if key not in self._conflicts and await self.gateways.ensure(cluster, self._services.indexed(key)):
+            done += "; applied or deleted objects of the gateway"
+        return done
+
+    async def _ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool) -> str:
         """Apply StatefulSet, Services and disruption budget, as far as they are not as declared.
 
         Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
@@ -237,7 +249,8 @@ class KubeWorkload:
         present = [await self._read(path, manifest) for path, manifest in objects]
         for (_, manifest), live in zip(objects, present, strict=True):
             if live is not None and not belongs_to(live["metadata"], cluster):
-                return self._stopped(key, self._conflicts, _in_the_way(cluster, manifest))
+                why = in_the_way(cluster, manifest["kind"], manifest["metadata"]["name"])
+                return self._stopped(key, self._conflicts, why)
         self._conflicts.pop(key, None)
         await self._grow_volumes(key, cluster)
         if not may_be_secured(present[-1]):
@@ -260,8 +273,7 @@ class KubeWorkload:
                     return self._stopped(key, self._refusals, f"the API server refuses it: {error}")
                 written += 1
                 if manifest["kind"] == "Service":
-                    _taken(self._services, None, live)
-                    self._infos.clear()
+                    self._took_service(live)
             generation = int(live["metadata"].get("generation", 0))
         self._refusals.pop(key, None)
         written += await self._delete_surplus(key, cluster)
@@ -271,6 +283,10 @@ class KubeWorkload:
         if not written:
             return f"StatefulSet {key.name} is as declared"
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
+
+    def _took_service(self, live: Json) -> None:
+        _taken(self._services, None, live)
+        self._infos.clear()
 
     def _manifests(self, cluster: CoordinatorCluster, *, secured: bool) -> tuple[tuple[str, Json], ...]:
         return manifests(cluster, self._default_image, secured=secured and self._certificates is not None)
@@ -336,6 +352,7 @@ class KubeWorkload:
             volumes.refused,
             self._certificates.trouble(key) if self._certificates is not None else "",
             self._certificates.end(key) if self._certificates is not None else 0.0,
+            self.gateways.state(cluster),
         )
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
@@ -421,14 +438,6 @@ def _taken(cache: Cache[Json], event: str | None, raw: Json) -> bool:
     """Put an object, or its deletion, into the cache; whether that is news."""
     version = raw["metadata"]["resourceVersion"]
     return cache.remove(_name(raw), version) if event == "DELETED" else cache.put(_name(raw), version, raw)
-
-
-def _in_the_way(cluster: CoordinatorCluster, manifest: Json) -> str:
-    kind, name = manifest["kind"], manifest["metadata"]["name"]
-    return (
-        f"{kind} {name} exists and is not of this CoordinatorCluster: nothing is applied. Give the cluster another"
-        f" name, or, if nothing needs that object: kubectl -n {cluster.metadata.namespace} delete {kind.lower()} {name}"
-    )
 
 
 def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None = None) -> CoordinatorClusterSpec:

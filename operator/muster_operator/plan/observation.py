@@ -53,7 +53,7 @@ class PodView:
     `node_lost`: its node is silent, which counts as one more witness for the death of a SUSPECT pod. `uid`: tells pods
     of the same name apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
     `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
-    other listeners than the Internal one, by name.
+    other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
     """
 
     name: str
@@ -81,6 +81,7 @@ class PodView:
     container_image: str = ""
     trouble: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
+    mirror_problem: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -119,7 +120,8 @@ class Observation:
     another version. `volumes`: of how many pods there are volumes, counted up to the highest (negative: nobody has
     looked yet). `volume_size`: of the largest. `growing`: volumes that are smaller than declared. `growth_refused`:
     why they stay so. `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds
-    since 1970). All "" if there is none.
+    since 1970). `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be.
+    `gateway_bootstrap`: for its clients. All "" if there is none.
     """
 
     namespace: str
@@ -147,3 +149,6 @@ class Observation:
     growth_refused: str = ""
     certificates: str = ""
     certificates_end: float = 0.0
+    gateway_waits: str = ""
+    gateway_trouble: str = ""
+    gateway_bootstrap: str = ""

@@ -208,6 +208,7 @@ def cluster_status(
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
     conditions = _with_copies(conditions_of(before.conditions, verdict, generation, now), partitions, generation, now)
     conditions = _with_rebalance(conditions, rebalance, generation, now)
+    conditions = _with_mirror(seen, conditions, now)
     return replace(
         before,
         observed_generation=generation,
@@ -220,6 +221,7 @@ def cluster_status(
         leaderless=len(partitions) - led,
         bootstrap=seen.bootstrap,
         listeners=_listeners(seen),
+        gateway=seen.gateway_bootstrap,
         selector=f"{GROUP}/cluster={seen.name}",
         image=image_of(seen),
         volume_size=seen.volume_size or before.volume_size,
@@ -272,6 +274,21 @@ def _with_certificates(seen: Observation, conditions: tuple[Condition, ...], now
     return flag(conditions, kind, bool(why), Reason.CERTIFICATES_NOT_KEPT, text, generation, now, only_if_true=True)
 
 
+def _with_mirror(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
+    """Mirrored: beside Ready, which is about what Muster serves. It stays as it was while no pod says anything."""
+    assert seen.cluster is not None
+    kind, generation = ConditionType.MIRRORED, seen.cluster.metadata.generation
+    if seen.cluster.spec.upstream is None:
+        return without_condition(conditions, kind)
+    up = [pod for pod in seen.pods if pod.is_up]
+    if not up:
+        return conditions
+    troubled = [f"pod {pod.name}: {pod.mirror_problem}" for pod in up if pod.mirror_problem]
+    text = "; ".join(troubled) or "all pods follow the upstream"
+    reason = Reason.UPSTREAM_NOT_FOLLOWED if troubled else Reason.UPSTREAM_FOLLOWED
+    return flag(conditions, kind, not troubled, reason, text, generation, now)
+
+
 def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:
     """The most serious thing that is to be said. Ready is only what holds for the present generation on every pod."""
     assert seen.cluster is not None
@@ -303,6 +320,10 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
         return Verdict(Reason.PODS_NOT_READY, _with_troubles(seen, text), reconciling=True)
     if waiting := _without_address(seen):
         return Verdict(Reason.AWAITING_ADDRESSES, waiting, reconciling=True)
+    if seen.gateway_trouble:
+        return Verdict(Reason.GATEWAY_REFUSED, seen.gateway_trouble, stalled=True)
+    if seen.gateway_waits:
+        return Verdict(Reason.GATEWAY_NOT_READY, seen.gateway_waits, reconciling=True)
     if seen.growing:
         return Verdict(Reason.GROWING_VOLUMES, seen.growing, reconciling=True)
     return of_topic

@@ -129,6 +129,7 @@ class PodSession:
             node_lost=info.node_lost,
             uid=info.uid,
             cluster_id=status.cluster_id,
+            mirror_problem=status.mirror_problem,
             container_image=info.image,
             trouble=info.trouble,
             endpoints=info.endpoints,

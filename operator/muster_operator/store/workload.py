@@ -11,7 +11,7 @@ from typing import Protocol
 from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
-from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.models import CoordinatorCluster, Upstream
 from muster_operator.store.client_security import client_security
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
@@ -62,6 +62,16 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayState:
+    """`waits`: what is not there yet ("": all is as declared). `trouble`: why it cannot be ("": it can). `bootstrap`:
+    for its clients ("": not known yet)."""
+
+    waits: str = ""
+    trouble: str = ""
+    bootstrap: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadState:
     """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
     `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
@@ -71,7 +81,7 @@ class WorkloadState:
     nobody has looked yet). `volume_size`: of the largest ("": nobody knows). `growing`: which volumes are smaller than
     declared, and what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
     `certificates`: why they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of
-    them ends (seconds since 1970; 0: there is none).
+    them ends (seconds since 1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
     """
 
     applied: bool = True
@@ -85,6 +95,7 @@ class WorkloadState:
     growth_refused: str = ""
     certificates: str = ""
     certificates_end: float = 0.0
+    gateway: GatewayState | None = None
 
 
 class Workload(Protocol):
@@ -127,11 +138,21 @@ def _settings_trouble(settings: tuple[tuple[str, str], ...]) -> str:
 
 
 def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
-    """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients,
-    which counts before a setting of that name."""
+    """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients and
+    what the upstream is, which count before settings of that name."""
     nominate_ms = round(parse_duration(cluster.spec.failover.nominate_after) * 1000)
     return {
         "muster.self.nomination.after.ms": str(nominate_ms),
         **cluster.spec.settings,
         **client_security(cluster),
+        **_mirror_settings(cluster.spec.upstream),
+    }
+
+
+def _mirror_settings(upstream: Upstream | None) -> dict[str, str]:
+    if upstream is None:
+        return {}
+    return {
+        "muster.upstream.bootstrap": upstream.bootstrap_servers,
+        "muster.upstream.served.groups": ",".join(upstream.served_groups),
     }

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
+from muster_operator.kube.gateway_manifests import READY_PORT, gateway_deployment, gateway_service
 from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT
 from muster_operator.metrics import OperatorMetrics
 
@@ -80,6 +81,22 @@ def test_policies_name_who_reaches_which_port() -> None:
     assert policies["NetworkPolicy", "muster-operator"]["spec"]["ingress"] == []
 
 
+def _lets_in(policy: dict[str, Any], port: int) -> bool:
+    ports = [each for rule in policy["spec"]["ingress"] for each in rule["ports"]]
+    return any(each["port"] <= port <= each.get("endPort", each["port"]) for each in ports)
+
+
+def test_policy_of_gateways_lets_clients_in_at_every_port_that_a_service_can_have() -> None:
+    policies = objects((REPOSITORY / "config/network-policies.yaml").read_text())
+    policy = policies["NetworkPolicy", "muster-gateways"]
+    declared = {"upstream": {"bootstrapServers": "k:1"}, "gateway": {"brokerIds": 256}, "pods": 100}
+    subject = msgspec.convert({"metadata": {"name": "a"}, "spec": declared}, CoordinatorCluster)
+    made = gateway_deployment(subject, "muster:1", {})[1]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= made["spec"]["selector"]["matchLabels"].items()
+    assert all(_lets_in(policy, each["port"]) for each in gateway_service(subject)[1]["spec"]["ports"])
+    assert not _lets_in(policy, READY_PORT), "kubelets are let in anyway"
+
+
 @needs_helm
 def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     rendered = helm_template(
@@ -98,6 +115,11 @@ def test_chart_writes_policies_for_other_namespaces_and_readers() -> None:
     operator, reader = api["from"]
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "muster-system"}
     assert reader == {"podSelector": {"matchLabels": {"app": "spark"}}}
+    gateways = rendered["NetworkPolicy", "muster-gateways"]
+    assert gateways["metadata"]["namespace"] == "teams"
+    assert gateways["spec"]["ingress"][0]["from"] == [{"podSelector": {"matchLabels": {"app": "consumer"}}}]
+    fronts = [{"podSelector": {"matchLabels": {NAME: "muster-gateway"}}}]
+    assert [_ports(rule) for rule in policy["spec"]["ingress"] if rule.get("from") == fronts] == [[9092]]
     among_pods = next(rule for rule in policy["spec"]["ingress"] if PEER_PORT in _ports(rule))
     assert _ports(among_pods) == [PEER_PORT, 9092], "markers of transactions, where clients are listed"
     scraping = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]

@@ -165,7 +165,7 @@ class StormKube:
 
     def deleted_cluster(self, *, orphan: bool) -> None:
         """The garbage collector: what the cluster owned goes too, or has no owner any more."""
-        for plural in ("services", "statefulsets", "poddisruptionbudgets"):
+        for plural in ("services", "statefulsets", "deployments", "poddisruptionbudgets"):
             for each in self.api.objects.all(plural, NAMESPACE):
                 name = (plural, NAMESPACE, each["metadata"]["name"])
                 if not each["metadata"].get("ownerReferences"):
@@ -193,6 +193,7 @@ GROUPS = {
     "services": "/api/v1",
     "secrets": "/api/v1",
     "statefulsets": "/apis/apps/v1",
+    "deployments": "/apis/apps/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
 }
 

@@ -17,6 +17,7 @@ from muster_operator.api.models import (
     OffsetsTopicStatus,
     PartitionState,
     Rollout,
+    Upstream,
 )
 from muster_operator.kube.events import noteworthy
 from muster_operator.plan.actions import PublishMetadata, RestartPod, WriteClusterStatus, WriteTopicStatus
@@ -285,6 +286,26 @@ def test_cluster_is_not_ready_while_its_volumes_grow_and_pods_serve_on(model: Mo
     assert (ready(after).status, after.volume_size) == ("True", "20Gi"), "an operator that starts keeps the size"
 
 
+def test_cluster_is_not_ready_before_its_gateway_and_says_where_clients_begin(model: Model) -> None:
+    seen = with_fields(changed(model), gateway_bootstrap="c-gateway.ns.svc:9092")
+    waiting = cluster_status(with_fields(seen, gateway_waits="1 of 2 gateway pods are ready"))
+    assert (ready(waiting).status, ready(waiting).reason) == ("False", "GatewayNotReady")
+    assert ready(waiting).message == "1 of 2 gateway pods are ready"
+    assert condition_status(waiting.conditions, "Reconciling") == "True"
+    there = cluster_status(seen)
+    assert (ready(there).status, there.gateway) == ("True", "c-gateway.ns.svc:9092")
+    refused = cluster_status(with_fields(seen, gateway_trouble="Deployment c-gateway exists"))
+    assert (ready(refused).reason, ready(refused).message) == ("GatewayRefused", "Deployment c-gateway exists")
+    assert condition_status(refused.conditions, "Stalled") == "True"
+
+
+def test_partitions_without_a_leader_are_told_before_a_gateway(model: Model) -> None:
+    for name in [*model.running]:
+        model.stop(name)
+    status = cluster_status(with_fields(changed(model), gateway_waits="0 of 2 gateway pods are ready"))
+    assert ready(status).reason != "GatewayNotReady"
+
+
 def test_volume_that_is_not_let_grow_is_for_a_person(model: Model) -> None:
     status = cluster_status(with_fields(changed(model), growth_refused="data-c-0 stays at 10Gi"))
     stalled = find_condition(status.conditions, "Stalled")
@@ -310,3 +331,32 @@ def test_listener_without_addresses_is_not_ready_and_the_image_has_those_that_ar
     assert ready(cluster_status(known("c-0", "c-1", "c-2"))).status == "True"
     (image,) = [each.image for each in plan(known("c-1"), 1.0) if isinstance(each, PublishMetadata)]
     assert [each.endpoints for each in image.brokers] == [(), (Endpoint("outside", "n", 30001),), ()]
+
+
+def with_upstream(model: Model, problem: str, **spec: object) -> Observation:
+    """Pod c-1 has this problem with the upstream."""
+    seen = changed(model, upstream=Upstream("kafka:9092"), **spec)
+    told = (with_fields(pod, mirror_problem=problem if pod.name == "c-1" else "") for pod in seen.pods)
+    return with_fields(seen, pods=tuple(told))
+
+
+def test_upstream_that_a_pod_cannot_follow_is_told_and_takes_no_readiness(model: Model) -> None:
+    status = cluster_status(with_upstream(model, "no broker answers"))
+    told = find_condition(status.conditions, "Mirrored")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "UpstreamNotFollowed")
+    assert told.message == "pod c-1: no broker answers"
+    assert ready(status).status == "True"
+    model.cluster = replace(model.cluster, status=status)
+    after = find_condition(cluster_status(with_upstream(model, "")).conditions, "Mirrored")
+    assert after is not None
+    assert (after.status, after.reason) == ("True", "UpstreamFollowed")
+    assert find_condition(cluster_status(changed(model, upstream=None)).conditions, "Mirrored") is None
+
+
+def test_what_was_said_of_the_upstream_stays_while_no_pod_is_there(model: Model) -> None:
+    model.cluster = replace(model.cluster, status=cluster_status(with_upstream(model, "no broker answers")))
+    away = tuple(with_fields(pod, connection=Connection.DOWN) for pod in with_upstream(model, "").pods)
+    told = find_condition(cluster_status(with_fields(with_upstream(model, ""), pods=away)).conditions, "Mirrored")
+    assert told is not None
+    assert told.status == "False"

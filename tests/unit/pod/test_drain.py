@@ -18,6 +18,7 @@ from muster_coordinator.pod import drain as drain_module
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.last_image import LastImage
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.podapi.image import MetadataImage, ReplicaPlace
 from muster_coordinator.replication.effects import Promise
 from muster_coordinator.settings import PeerSettings
@@ -86,6 +87,7 @@ def draining_pod(
         PeerNetwork(PeerIdentity("pod-0", "uid"), lambda: None, buffer_bytes=1 << 20),
         LastImage(OsDisk(), tmp_path),
         PeerSettings(drain_timeout_ms=drain_timeout_ms),
+        MirrorHealth(),
         delete_offsets_of_removed_topics=False,
     )
     if image is not None:

@@ -19,6 +19,7 @@ from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.last_image import LastImage
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.podapi.models import RemovalRequest, RemovalsRequest
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.shard.fencing import Fencing
@@ -151,6 +152,7 @@ def controlled(pods: ReplicaPods, index: int) -> Pod:
         PeerNetwork(PeerIdentity(pod.name, "uid"), lambda: None, buffer_bytes=1 << 20),
         LastImage(OsDisk(), pod.directory),
         PeerSettings(),
+        MirrorHealth(),
         delete_offsets_of_removed_topics=False,
     )
 

@@ -18,6 +18,7 @@ from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.barrier import Barrier
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.upstream import Topic, UpstreamCluster
 from muster_coordinator.podapi.mirror import MirrorAnswer
 from muster_coordinator.requests.cluster import ListOffsetsRequest
@@ -40,7 +41,8 @@ _CONSUMER = -1
 
 
 class Mirror:
-    """`partitions`: our numbers of the offsets partitions, as the image has them."""
+    """`partitions`: our numbers of the offsets partitions, as the image has them. `changed` is called when a problem
+    begins or ends, which is in `health` then."""
 
     def __init__(
         self,
@@ -49,8 +51,12 @@ class Mirror:
         shards: Mapping[int, Shard],
         partitions: Callable[[], range],
         clock: Clock,
+        health: MirrorHealth,
+        changed: Callable[[], None],
     ) -> None:
         self._settings = settings
+        self._health = health
+        self._changed = changed
         self._pace_s = settings.upstream_fetch_wait_ms / 1000
         self._upstream = UpstreamCluster(parse_addresses(settings.upstream_bootstrap), 2 * commit_timeout_s)
         self.barrier = Barrier(self._end_of, self._position_of, commit_timeout_s)
@@ -111,6 +117,7 @@ class Mirror:
             except UpstreamError as error:
                 self._note(str(error))
                 self._look_again.set()
+            self._tell()
             self._start_tasks()
             await asyncio.sleep(self._pace_s)
             await self._look_again.wait()
@@ -119,6 +126,12 @@ class Mirror:
         if problem and problem != self._problem:
             logger.warning("mirror_upstream", problem=problem)
         self._problem = problem
+
+    def _tell(self) -> None:
+        problem = self._why_none()
+        if bool(problem) != bool(self._health.problem):
+            self._health.problem = problem
+            self._changed()
 
     def _why_none(self) -> str:
         """Why no partition can be followed; "" if nothing is wrong."""
@@ -171,6 +184,7 @@ class Mirror:
             connection, topic = self._upstream.connection(node_id), self._upstream.topic
             ready = self._ready(node_id, topic) if connection is not None and topic is not None else []
             self.barrier.expire()
+            self._tell()
             if connection is None or topic is None or not ready:
                 await asyncio.sleep(self._pace_s)
                 continue

@@ -1,0 +1,13 @@
+"""Whether a pod can follow the upstream, as its status tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class MirrorHealth:
+    """`problem`: why nothing can be followed; "" if nothing is wrong. The words stay those of its beginning as long as
+    it lasts."""
+
+    problem: str = ""

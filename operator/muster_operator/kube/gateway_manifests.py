@@ -1,0 +1,186 @@
+"""What the gateway of a CoordinatorCluster becomes in Kubernetes, as pure functions: a Service, a PodDisruptionBudget
+and a Deployment (ADR 37).
+
+One Service has a port for each broker id and for each pod: all gateway pods are alike, so whichever of them a client
+reaches, the port alone says which node it means. No address changes when gateway pods do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster_operator.api.models import GROUP, CoordinatorCluster, Gateway
+from muster_operator.kube.external import host_and_port
+from muster_operator.kube.manifests import (
+    DECLARED,
+    Manifest,
+    bootstrap_service_name,
+    fingerprint,
+    metadata_of,
+    placement,
+    pod_security,
+    spread,
+)
+from muster_operator.kube.objects import PART_OF
+
+GATEWAY_LABEL = f"{GROUP}/gateway"
+"""On the pods of a gateway, in place of the label of the cluster's own pods: autoscalers select by that one."""
+
+BOOTSTRAP_PORT = 9092
+BROKER_PORTS = 9100
+POD_PORTS = 9500
+READY_PORT = 9642
+
+
+def gateway_name(cluster: str) -> str:
+    """Of the Deployment, the Service and the budget."""
+    return f"{cluster}-gateway"
+
+
+def gateway_of(cluster: CoordinatorCluster) -> Gateway:
+    """The declared one, which there is."""
+    assert cluster.spec.gateway is not None
+    return cluster.spec.gateway
+
+
+def gateway_service(cluster: CoordinatorCluster) -> tuple[str, Manifest]:
+    """(collection path, Service). Also while no pod of Muster runs it has their ports: clients may ask there."""
+    gateway, namespace = gateway_of(cluster), cluster.metadata.namespace
+    ports = {"kafka": BOOTSTRAP_PORT}
+    ports |= {f"broker-{gateway.first_broker_id + n}": BROKER_PORTS + n for n in range(gateway.broker_ids)}
+    ports |= {f"pod-{n}": POD_PORTS + n for n in range(cluster.spec.pods)}
+    meta = metadata_of(cluster, gateway_name(cluster.metadata.name))
+    return f"/api/v1/namespaces/{namespace}/services", {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**meta, "annotations": dict(gateway.annotations)},
+        "spec": {
+            "type": gateway.type,
+            "selector": gateway_selector(cluster),
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+        },
+    }
+
+
+def gateway_budget(cluster: CoordinatorCluster) -> tuple[str, Manifest]:
+    """(collection path, PodDisruptionBudget): one pod at a time, whose clients connect again elsewhere."""
+    namespace = cluster.metadata.namespace
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata_of(cluster, gateway_name(cluster.metadata.name)),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": gateway_selector(cluster)},
+        },
+    }
+
+
+def gateway_deployment(cluster: CoordinatorCluster, image: str, addresses: Mapping[str, str]) -> tuple[str, Manifest]:
+    """(collection path, Deployment). `addresses`: IP addresses of Services, for clients without cluster DNS."""
+    gateway, meta = gateway_of(cluster), cluster.metadata
+    settings = gateway_settings(cluster, addresses)
+    said = {
+        "image": image,
+        "imagePullPolicy": cluster.spec.image_pull_policy,
+        "settings": settings,
+        "resources": gateway.resources,
+        "podTemplate": gateway.pod_template,
+    }
+    return f"/apis/apps/v1/namespaces/{meta.namespace}/deployments", {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {**metadata_of(cluster, gateway_name(meta.name)), "annotations": {DECLARED: fingerprint(said)}},
+        "spec": {
+            "replicas": gateway.replicas,
+            # A new pod is ready before an old one ends, and its clients find another one at once.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "selector": {"matchLabels": gateway_selector(cluster)},
+            "template": {
+                "metadata": {
+                    "labels": {**gateway.pod_template.labels, **gateway_selector(cluster), **PART_OF},
+                    "annotations": dict(gateway.pod_template.annotations),
+                },
+                "spec": _pod_spec(cluster, image, settings),
+            },
+        },
+    }
+
+
+def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) -> dict[str, str]:
+    """Of each gateway process."""
+    gateway, upstream = gateway_of(cluster), cluster.spec.upstream
+    assert upstream is not None
+    host = gateway.advertised_host or _host(cluster, gateway_name(cluster.metadata.name), addresses)
+    muster = _host(cluster, bootstrap_service_name(cluster.metadata.name), addresses)
+    return {
+        "upstream.bootstrap.servers": upstream.bootstrap_servers,
+        "muster.bootstrap.servers": host_and_port(muster, cluster.spec.internal.port) if upstream.served_groups else "",
+        "muster.groups": ",".join(upstream.served_groups),
+        "muster.transactions": "1",  # the pods mirror the upstream
+        "advertised.host": host,
+        "bootstrap.port": str(BOOTSTRAP_PORT),
+        "broker.port.base": str(BROKER_PORTS),
+        "broker.first.id": str(gateway.first_broker_id),
+        "broker.ids": str(gateway.broker_ids),
+        "pod.port.base": str(POD_PORTS),
+        "ready.port": str(READY_PORT),
+    }
+
+
+def gateway_bootstrap(cluster: CoordinatorCluster, addresses: Mapping[str, str]) -> str:
+    """bootstrap.servers for its clients."""
+    return host_and_port(gateway_settings(cluster, addresses)["advertised.host"], BOOTSTRAP_PORT)
+
+
+def gateway_selector(cluster: CoordinatorCluster) -> dict[str, str]:
+    """The labels by which the gateway's pods are found."""
+    return {"app.kubernetes.io/name": "muster-gateway", GATEWAY_LABEL: cluster.metadata.name}
+
+
+def _host(cluster: CoordinatorCluster, service: str, addresses: Mapping[str, str]) -> str:
+    if cluster.spec.internal.advertise == "PodIP":
+        return addresses[service]
+    return f"{service}.{cluster.metadata.namespace}.svc"
+
+
+def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, str]) -> Manifest:
+    gateway = gateway_of(cluster)
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        **placement(gateway.pod_template),
+        "securityContext": pod_security(gateway.pod_template),
+        "topologySpreadConstraints": spread(gateway_selector(cluster)),
+        "containers": [
+            {
+                "name": "gateway",
+                "image": image,
+                "imagePullPolicy": cluster.spec.image_pull_policy,
+                "command": ["muster-gateway"],
+                "env": [
+                    {
+                        "name": "MUSTER_GATEWAY_CONFIG",
+                        "value": "\n".join(f"{name}={value}" for name, value in settings.items()),
+                    }
+                ],
+                "ports": [
+                    {"name": "kafka", "containerPort": BOOTSTRAP_PORT, "protocol": "TCP"},
+                    {"name": "ready", "containerPort": READY_PORT, "protocol": "TCP"},
+                ],
+                # Not a liveness probe: a gateway whose brokers are away has nothing that a restart would mend.
+                "readinessProbe": {"tcpSocket": {"port": "ready"}, "periodSeconds": 1, "failureThreshold": 2},
+                "resources": {
+                    "requests": dict(gateway.resources.requests),
+                    "limits": dict(gateway.resources.limits),
+                },
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }

@@ -1,0 +1,222 @@
+"""The gateways of the clusters: their objects are applied, looked at, and deleted when none is declared any more."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
+from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
+from muster_operator.kube.cache import Cache, Name
+from muster_operator.kube.claims import REFUSALS, RESYNC_S
+from muster_operator.kube.client import Json, KubeClient, KubeError
+from muster_operator.kube.gateway_manifests import (
+    gateway_bootstrap,
+    gateway_budget,
+    gateway_deployment,
+    gateway_name,
+    gateway_service,
+)
+from muster_operator.kube.manifests import bootstrap_service_name, with_present_template
+from muster_operator.kube.pod_info import cluster_of
+from muster_operator.store.port import ClusterKey, NotFoundError
+from muster_operator.store.workload import GatewayState
+
+DEPLOYMENTS = ("/apis/apps/v1", "deployments")
+"""Group path and plural."""
+NEVER = float("-inf")
+
+
+@dataclass
+class _Gateway:
+    """What was applied last, or why it was not. `generation`: of the Deployment."""
+
+    uid: str
+    spec: CoordinatorClusterSpec
+    at: float
+    trouble: str = ""
+    bootstrap: str = ""
+    generation: int = 0
+    objects: list[Json] = field(default_factory=list)
+
+
+class Gateways:
+    """`took_service` is given each Service that was applied. `tell`: there is news of a cluster."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        default_image: str,
+        took_service: Callable[[Json], None],
+        tell: Callable[[ClusterKey], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._default_image = default_image
+        self._took_service = took_service
+        self._tell = tell
+        self._clock = clock
+        self._deployments: Cache[Json] = Cache(cluster_of)
+        self._known: dict[ClusterKey, _Gateway] = {}
+        self._doubts: Counter[ClusterKey] = Counter()
+        """How often what was applied became doubtful, also while it is being applied."""
+
+    # Feeding the cache
+
+    def replace(self, listed: Json) -> None:
+        """Take a list of all Deployments with our label."""
+        found = {_name(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
+        before = {cluster_of(raw) for raw in self._deployments.values()}
+        self._deployments.replace(found, listed["metadata"]["resourceVersion"])
+        for key in before | {cluster_of(raw) for raw in self._deployments.values()}:
+            self._look_at(key)
+
+    def deliver(self, event: str | None, raw: Json) -> None:
+        """Take a watch event of a Deployment."""
+        version = raw["metadata"]["resourceVersion"]
+        cache, name = self._deployments, _name(raw)
+        if cache.remove(name, version) if event == "DELETED" else cache.put(name, version, raw):
+            self._look_at(cluster_of(raw))
+
+    def doubt(self, key: ClusterKey) -> None:
+        """What was applied may have been changed: it is compared at the next `ensure`."""
+        self._doubts[key] += 1
+        if key in self._known:
+            self._known[key].at = NEVER
+
+    def _look_at(self, key: ClusterKey) -> None:
+        known, live = self._known.get(key), self._deployment(key)
+        if known is not None and (live is None or live["metadata"]["generation"] != known.generation):
+            self.doubt(key)
+        self._tell(key)
+
+    def _deployment(self, key: ClusterKey) -> Json | None:
+        return self._deployments.get((key.namespace, gateway_name(key.name)))
+
+    # What the workload asks
+
+    def state(self, cluster: CoordinatorCluster) -> GatewayState | None:
+        """From memory."""
+        gateway = cluster.spec.gateway
+        if gateway is None:
+            return None
+        key = _key(cluster)
+        known, live = self._known.get(key), self._deployment(key)
+        if known is not None and known.trouble:
+            return GatewayState(trouble=known.trouble)
+        if known is None or live is None or not _as_asked(known.spec, cluster.spec):
+            return GatewayState("the gateway's Deployment is not as declared yet", bootstrap=_bootstrap(known))
+        status = live.get("status", {})
+        seen = status.get("observedGeneration", 0) >= known.generation
+        ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0)) if seen else 0
+        waits = f"{ready} of {gateway.replicas} gateway pods are ready" if ready < gateway.replicas or not seen else ""
+        return GatewayState(waits, bootstrap=known.bootstrap)
+
+    async def ensure(self, cluster: CoordinatorCluster, services: Iterable[Json]) -> int:
+        """Apply what is not as declared; how many objects were written. `services`: of the cluster, for their IP
+        addresses. Raises StoreError."""
+        key = _key(cluster)
+        if cluster.spec.gateway is None:
+            return await self._remove(key, cluster)
+        known, now, doubts = self._known.get(key), self._clock(), self._doubts[key]
+        wanted = (cluster.metadata.uid, cluster.spec)
+        if known is not None and (known.uid, known.spec) == wanted and now - known.at < RESYNC_S:
+            return 0
+        gateway = _Gateway(*wanted, now)
+        try:
+            written = await self._apply_all(cluster, gateway, services)
+        except KubeError as error:
+            if error.status not in REFUSALS:
+                raise
+            gateway.trouble = f"the API server refuses the gateway: {error}"
+            written = 0
+        if self._doubts[key] != doubts:
+            gateway.at = NEVER
+        self._known[key] = gateway
+        if known is None or (known.trouble, known.bootstrap) != (gateway.trouble, gateway.bootstrap):
+            self._tell(key)
+        return written
+
+    async def _apply_all(self, cluster: CoordinatorCluster, gateway: _Gateway, services: Iterable[Json]) -> int:
+        first = (gateway_service(cluster), gateway_budget(cluster))
+        deployment = f"/apis/apps/v1/namespaces/{cluster.metadata.namespace}/deployments"
+        name, written = gateway_name(cluster.metadata.name), 0
+        addresses = {each["metadata"]["name"]: each["spec"].get("clusterIP", "") for each in services}
+        present = [await self._read(f"{path}/{name}") for path in (*(path for path, _ in first), deployment)]
+        kinds = ("Service", "PodDisruptionBudget", "Deployment")
+        for kind, live in zip(kinds, present, strict=True):
+            if live is not None and not belongs_to(live["metadata"], cluster):
+                gateway.trouble = in_the_way(cluster, kind, name)
+                return 0
+        for (path, manifest), live in zip(first, present[:2], strict=True):
+            after, wrote = await self._apply(path, manifest, live)
+            written += wrote
+            if manifest["kind"] == "Service":
+                self._took_service(after)
+                addresses[name] = after["spec"].get("clusterIP", "")
+        needed = (name, bootstrap_service_name(cluster.metadata.name))
+        if cluster.spec.internal.advertise == "PodIP" and not all(map(addresses.get, needed)):
+            gateway.at = NEVER  # the next look has them
+            return written
+        image = cluster.spec.image or self._default_image
+        path, manifest = gateway_deployment(cluster, image, addresses)
+        if present[-1] is not None:
+            manifest = with_present_template(manifest, present[-1])
+        live, wrote = await self._apply(path, manifest, present[-1])
+        self._deployments.put(_name(live), live["metadata"]["resourceVersion"], live)
+        gateway.generation = int(live["metadata"].get("generation", 0))
+        gateway.bootstrap = gateway_bootstrap(cluster, addresses)
+        return written + wrote
+
+    async def _apply(self, path: str, manifest: Json, live: Json | None) -> tuple[Json, int]:
+        manifest = stamped(manifest)
+        if live is not None and is_as_applied(live, manifest):
+            return live, 0
+        return await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest), 1
+
+    async def _remove(self, key: ClusterKey, cluster: CoordinatorCluster) -> int:
+        """The Deployment last: as long as it is there, the others are looked for."""
+        self._known.pop(key, None)
+        live, written = self._deployment(key), 0
+        if live is None or not belongs_to(live["metadata"], cluster):
+            return 0
+        name, namespace = gateway_name(key.name), key.namespace
+        for path in (
+            f"/api/v1/namespaces/{namespace}/services/{name}",
+            f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}",
+            f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+        ):
+            found = await self._read(path)
+            if found is not None and belongs_to(found["metadata"], cluster):
+                await self._client.delete(path, found["metadata"]["uid"])
+                written += 1
+        return written
+
+    async def _read(self, path: str) -> Json | None:
+        try:
+            return await self._client.get(path)
+        except NotFoundError:
+            return None
+
+
+def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec) -> bool:
+    """Whether what was applied is about the declared gateway. Image and number of pods are the operator's decisions."""
+    return (applied.gateway, applied.upstream, applied.listeners) == (
+        declared.gateway,
+        declared.upstream,
+        declared.listeners,
+    )
+
+
+def _bootstrap(known: _Gateway | None) -> str:
+    return known.bootstrap if known is not None else ""
+
+
+def _key(cluster: CoordinatorCluster) -> ClusterKey:
+    return ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+
+
+def _name(raw: Json) -> Name:
+    return raw["metadata"]["namespace"], raw["metadata"]["name"]
