@@ -21,6 +21,9 @@ HELM = REPOSITORY / "hack" / "helm"
 KIND_NAME = "muster-test"
 MUSTER_IMAGE = "docker.io/library/muster:local"
 PIPELINE_IMAGE = "docker.io/library/muster-pipeline:local"
+KAFKA_IMAGE = "docker.io/library/muster-kafka:local"
+IMAGES = {"": MUSTER_IMAGE, "pipeline": PIPELINE_IMAGE, "kafka": KAFKA_IMAGE}
+"""By the name that hack/image knows."""
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/sbin:/sbin"
 
 # What localkube and the image build call, and the Debian package that has it.
@@ -70,15 +73,17 @@ def client_tools() -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster(pipeline: bool = False) -> Iterator[dict[str, str]]:
-    """A cluster with the image muster:local on its node, and that of the pipeline on demand: the environment for tests.
+def running_cluster(pipeline: bool = False, kafka: bool = False) -> Iterator[dict[str, str]]:
+    """A cluster with the image muster:local on its node, and those of the pipeline and of a Kafka broker on demand: the
+    environment for tests.
 
     MUSTER_TEST_KUBECONFIG says where it is (tests never touch the cluster of KUBECONFIG), and PATH has a kubectl. A
     cluster that was up before stays up; one that we started is stopped. Raises ClusterError.
     """
     provider = kind_cluster if has_kind() else localkube_cluster
-    with provider(["", "pipeline"] if pipeline else [""]) as environment:
-        yield environment | ({"MUSTER_TEST_PIPELINE_IMAGE": PIPELINE_IMAGE} if pipeline else {})
+    more = [name for name, wanted in (("pipeline", pipeline), ("kafka", kafka)) if wanted]
+    with provider(["", *more]) as environment:
+        yield environment | {f"MUSTER_TEST_{name.upper()}_IMAGE": IMAGES[name] for name in more}
 
 
 @contextmanager
@@ -110,8 +115,7 @@ def kind_cluster(images: list[str]) -> Iterator[dict[str, str]]:
         call("kind", "create", "cluster", "--name", KIND_NAME, "--wait", "120s")
     try:
         for image in images:
-            name = PIPELINE_IMAGE if image else MUSTER_IMAGE
-            call("kind", "load", "docker-image", name, "--name", KIND_NAME)
+            call("kind", "load", "docker-image", IMAGES[image], "--name", KIND_NAME)
         route_to_kind_pods()
         with tempfile.TemporaryDirectory() as directory:
             kubeconfig = Path(directory) / "kubeconfig"

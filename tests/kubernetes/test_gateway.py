@@ -1,0 +1,176 @@
+"""In front of a Kafka cluster of pods: an unchanged client gets records from Kafka and its group from Muster, while
+gateway pods are replaced and a broker is added.
+
+Clients of the test are on this machine: they reach Services by a route to the node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from hack import kubernetes_machine as machine
+from tests.support.kube import install_operator, kubectl
+from tests.support.kube_kafka import KafkaPods
+from tests.support.muster_cluster import MusterCluster, wait_until
+from tests.support.record_load import RecordLoad
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+
+NAMESPACE, NAME = "muster-front", "front"
+PARTITIONS = 5
+"""Of `__consumer_offsets`, of both."""
+READY_S = 180
+
+
+class Fronted(MusterCluster):
+    """A cluster with gateways in front of Kafka pods."""
+
+    def __init__(self, kafka: KafkaPods) -> None:
+        super().__init__(NAMESPACE, NAME)
+        self.kafka = kafka
+
+    def declare(self, **gateway: Any) -> None:
+        """Groups that begin with m- are Muster's."""
+        spec = {
+            "pods": 1,
+            "anyTopic": True,
+            "listeners": [{"name": "internal", "advertise": "PodIP"}],
+            "storage": {"size": "1Gi"},
+            "settings": {"group.initial.rebalance.delay.ms": "0"},
+            "upstream": {"bootstrapServers": self.kafka.bootstrap, "servedGroups": ["m-"]},
+            "gateway": {"replicas": 2, "brokerIds": 4, **gateway},
+        }
+        topic = {"clusterRef": {"name": NAME}, "partitions": PARTITIONS, "replicationFactor": 1}
+        for kind, name, each in (("CoordinatorCluster", NAME, spec), ("OffsetsTopic", "offsets", topic)):
+            body = {"apiVersion": "muster.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": each}
+            self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def gateway_pods(self) -> set[str]:
+        """Uids of those that are not about to end."""
+        found = self.objects("pods", "-l", f"muster.dev/gateway={NAME}")
+        return {each["metadata"]["uid"] for each in found if "deletionTimestamp" not in each["metadata"]}
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        """Status and reason."""
+        (cluster,) = self.objects("coordinatorclusters")
+        found = next(each for each in cluster["status"]["conditions"] if each["type"] == kind)
+        return found["status"], found["reason"]
+
+    def gateway_bootstrap(self) -> str:
+        return self.kubectl("get", "coordinatorcluster", NAME, "-o", "jsonpath={.status.gateway}")
+
+    def summary(self) -> str:
+        logs = ("logs", "-l", f"muster.dev/gateway={NAME}", "--tail=40", "--prefix")
+        more = self.kubectl("get", "pods,services,deployments", "-o", "wide", check=False)
+        return "\n".join([super().summary(), more, self.kubectl(*logs, check=False)])
+
+
+@pytest.fixture(scope="module")
+def fronted(custom_resources: None) -> Iterator[Fronted]:
+    image = os.environ.get("MUSTER_TEST_KAFKA_IMAGE")
+    if not image:
+        pytest.skip("needs an image of a Kafka broker: Java 17 and Maven for make test-kubernetes")
+    if machine.has_kind():
+        pytest.skip("addresses of kind's Services are behind its container; those of hack/localkube's are not")
+    install_operator()
+    kubectl("create", "namespace", NAMESPACE)
+    kafka = KafkaPods(NAMESPACE, image, PARTITIONS)
+    cluster = Fronted(kafka)
+    try:
+        kafka.start(0)
+        kafka.start(1)
+        kafka.create_topic("orders", [[0], [1], [0], [1]])
+        cluster.declare()
+        cluster.wait_ready(READY_S)
+        with route_to(cluster.gateway_bootstrap().rpartition(":")[0]):
+            yield cluster
+    finally:
+        print(cluster.summary())
+        kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+@contextmanager
+def route_to(address: str) -> Iterator[None]:
+    """From this machine to a Service, by the node, which all pods have as their gateway."""
+    (node,) = json.loads(kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    via = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
+    route = (f"{address}/32", "via", via)
+    subprocess.run(["ip", "route", "replace", *route], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ip", "route", "del", *route], check=False)
+
+
+def nodes_of(bootstrap: str) -> dict[int, tuple[str, int]]:
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers
+    return {number: (each.host, each.port) for number, each in found.items()}
+
+
+def test_clients_are_told_the_service_for_every_node_and_no_broker(fronted: Fronted) -> None:
+    host, _, port = fronted.gateway_bootstrap().rpartition(":")
+    assert port == "9092"
+    wait_until(
+        lambda: nodes_of(fronted.gateway_bootstrap()) == {0: (host, 9100), 1: (host, 9101), 1_000_000: (host, 9500)},
+        "both brokers and the pod of Muster are at the Service",
+        READY_S,
+    )
+
+
+def test_groups_of_kafka_are_mirrored_and_those_of_muster_are_not_at_kafka(fronted: Fronted) -> None:
+    commit(fronted.gateway_bootstrap(), "k-billing", 41)
+    commit(fronted.gateway_bootstrap(), "m-billing", 42)
+    at_kafka, at_muster = (
+        AdminClient({"bootstrap.servers": fronted.kafka.bootstrap}),
+        AdminClient({"bootstrap.servers": fronted.bootstrap()}),
+    )
+    assert committed(at_kafka, "k-billing") == 41
+    wait_until(lambda: committed(at_muster, "k-billing") == 41, "Muster shows what Kafka has", READY_S)
+    assert committed(at_muster, "m-billing") == 42
+    assert fronted.condition("Mirrored") == ("True", "UpstreamFollowed")
+    listed = at_kafka.list_consumer_groups(request_timeout=60).result()
+    assert {each.group_id for each in listed.valid} == {"k-billing"}
+
+
+def test_no_record_is_lost_or_twice_while_gateway_pods_are_replaced_and_a_broker_is_added(fronted: Fronted) -> None:
+    with RecordLoad(fronted.gateway_bootstrap(), "orders", "m-orders") as load:
+        load.wait_received(200)
+        before = fronted.gateway_pods()
+        fronted.kubectl("rollout", "restart", f"deployment/{NAME}-gateway")
+        wait_until(
+            lambda: len(fronted.gateway_pods()) == 2 and not fronted.gateway_pods() & before,
+            "both gateway pods are others",
+            READY_S,
+        )
+        fronted.wait_ready(READY_S)
+        load.goes_on(200)
+        fronted.kafka.start(2)
+        fronted.kafka.create_topic("more", [[2]])
+        wait_until(lambda: 2 in nodes_of(fronted.gateway_bootstrap()), "the new broker is told", READY_S)
+        with RecordLoad(fronted.gateway_bootstrap(), "more", "m-more") as another:
+            another.wait_received(100)
+        assert another.received() == another.acknowledged()
+        load.goes_on(200)
+    assert load.received() == load.acknowledged()
+    assert load.assignments == 1, "no gateway pod that went was a rebalance"
+    assert nodes_of(fronted.gateway_bootstrap())[2][1] == 9102
+
+
+def commit(bootstrap: str, group: str, position: int) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("orders", 0, position)], asynchronous=False)
+    consumer.close()
+
+
+def committed(admin: AdminClient, group: str) -> int:
+    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition("orders", 0)])]
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=60)[group].result()
+    return int(answer.topic_partitions[0].offset)
