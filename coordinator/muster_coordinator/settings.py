@@ -34,7 +34,7 @@ def _ratio(default: float, kafka_name: str) -> float:
     return value
 
 
-def _flag(default: bool, kafka_name: str) -> bool:
+def _flag(default: bool, kafka_name: str | None) -> bool:
     """A field that is `true` or `false`."""
     value: bool = field(default=default, metadata={"kafka": kafka_name})
     return value
@@ -276,11 +276,15 @@ class TokenSettings:
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """Who may do what. Without `muster.acls.file` everybody may do everything."""
+    """Who may do what. Without `muster.acls.file` and `muster.access.from.operator` everybody may do everything."""
 
     acls_file: str = _path()
     """An absolute path: the ACLs, as [access.md](access.md) describes them, read again when the file changes. A pod
     that cannot read it does not start; a change that cannot be read is logged, and the ACLs before it stay."""
+
+    access_from_operator: bool = _flag(False, None)
+    """Whether users and ACLs come from the operator (MusterUsers) in the place of files: then there are none until it
+    has given them. The data directory keeps them for the next start."""
 
     super_users: str = _text("super.users", parse_principals)
     """Principals that may do everything whatever the ACLs say: `User:admin;User:operator`."""

@@ -106,8 +106,10 @@ class KafkaListeners:
 
         return Entrance(state, sasl, handlers, welcome)
 
-    def _close_unknown(self) -> None:
-        """Users have changed: who is none any more is out."""
+    def look(self) -> None:
+        """Look at what is known now: who is no user any more is out."""
+        if not self._known.look():
+            return
         for connection in tuple(self.state.connections):
             identity = connection.identity
             if identity is not None and not self._known.knows(identity):
@@ -116,8 +118,7 @@ class KafkaListeners:
 
     def _housekeep(self) -> None:
         state = self.state
-        if self._known.look():
-            self._close_unknown()
+        self.look()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms
         state.now_ms = state.clock.monotonic_ms()

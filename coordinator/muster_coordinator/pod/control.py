@@ -12,6 +12,7 @@ from muster_coordinator.peers.network import PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.drain import Drain
 from muster_coordinator.pod.fencing_token import FencingTokens
+from muster_coordinator.pod.given_access import GivenAccess
 from muster_coordinator.pod.images import Images
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.mirroring.health import MirrorHealth
@@ -51,9 +52,12 @@ class Pod:
         mirror: MirrorHealth,
         *,
         delete_offsets_of_removed_topics: bool,
+        given: GivenAccess | None = None,
     ) -> None:
+        """`given`: what the operator has given of users and ACLs, if this pod takes them from it."""
         self.identity = identity
         self._mirror = mirror
+        self._given = given
         self._manager = manager
         self._view = view
         self._network = network
@@ -196,6 +200,7 @@ class Pod:
             transaction_base=last.transaction_base if last is not None else TRANSACTIONS.first,
             transaction_partitions=last.transaction_partitions if last is not None else 0,
             mirror_problem=self._mirror.problem,
+            access=self._given.fingerprint if self._given is not None else None,
         )
 
     def partitions(self) -> tuple[p.ReplicaStatus, ...]:

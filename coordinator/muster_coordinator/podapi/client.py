@@ -31,6 +31,7 @@ from muster_coordinator.podapi.models import (
     WatchEvent,
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
+from muster_coordinator.podapi.users import AccessAnswer, AccessRequest
 from muster_coordinator.security.tls import Tls
 
 CONNECT_TIMEOUT_S = 1.0
@@ -146,6 +147,10 @@ class PodClient:
     async def update_metadata(self, image: MetadataImage, timeout_s: float = CALL_TIMEOUT_S) -> MetadataAnswer:
         """Raises PodRefusedError (409) if the pod has seen a higher token, or has a newer image."""
         return await self._call("PUT", "/v1/metadata", MetadataAnswer, image, timeout_s)
+
+    async def give_access(self, request: AccessRequest, timeout_s: float = CALL_TIMEOUT_S) -> AccessAnswer:
+        """Raises PodRefusedError (409) if the pod has seen a higher token."""
+        return await self._call("PUT", "/v1/access", AccessAnswer, request, timeout_s)
 
     async def drain(self, timeout_s: float = CALL_TIMEOUT_S, *, token: int | None = None) -> PodStatus:
         """`token`: of the operator that drains the pod; None for a person."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from muster_coordinator.listener.access.table import guarded_table
 from muster_coordinator.listener.connection import peer_host
@@ -17,21 +17,41 @@ from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
+from muster_coordinator.pod.given_access import GivenAccess
 from muster_coordinator.process.ports import InnerPorts
 from muster_coordinator.security.acl_file import parse_acls
-from muster_coordinator.security.acls import Authorizer
+from muster_coordinator.security.acls import Acl, Authorizer
 from muster_coordinator.security.identity import ANONYMOUS, Identity, parse_principals
 from muster_coordinator.security.principal_mapping import distinguished_name, parse_mapping
 from muster_coordinator.security.tls import Tls, TlsFiles, server_context
 from muster_coordinator.security.users import OAUTHBEARER, PLAIN, Users, parse_mechanisms, parse_users
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
-from muster_coordinator.settings import CoordinatorSettings, ListenerSecuritySettings, SaslSettings, TlsSettings
+from muster_coordinator.settings import (
+    AccessSettings,
+    CoordinatorSettings,
+    ListenerSecuritySettings,
+    SaslSettings,
+    TlsSettings,
+)
 from muster_coordinator.shard.ports import Clock
 
 if TYPE_CHECKING:
     from muster_coordinator.process.token_logins import TokenLogins
 
 _T = TypeVar("_T")
+_Value = TypeVar("_Value", covariant=True)
+
+
+class Current(Protocol[_Value]):
+    """What is in force now: from a file, or as the operator gave it."""
+
+    @property
+    def value(self) -> _Value: ...
+
+    def look(self) -> bool:
+        """Whether there is another value than at the last look."""
+        ...
+
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -40,14 +60,27 @@ class ClientAccess:
     """`security` is for each listener, by name ("": the first). Implements `listener.Known`."""
 
     def __init__(
-        self, settings: CoordinatorSettings, listeners: Iterable[str], view: ClusterView, clock: Clock
+        self,
+        settings: CoordinatorSettings,
+        listeners: Iterable[str],
+        view: ClusterView,
+        clock: Clock,
+        given: GivenAccess | None = None,
     ) -> None:
-        """Reads the files. Raises SecurityFileError, TlsError."""
+        """Reads the files. Raises SecurityFileError, TlsError. `given`: what the operator gives in their place."""
         self._view = view
+        if given is not None and (settings.access.acls_file or settings.sasl.users_file):
+            raise SecurityFileError("muster.access.from.operator and files of users or ACLs exclude each other")
+        self.given = given
         by_name = {name: settings.of_listener(name) for name in listeners}
         mechanisms = {each for one in by_name.values() for each in parse_mechanisms(one.sasl.sasl_enabled_mechanisms)}
-        self._acls = _acls(settings)
-        self._users = _users(settings.sasl) if mechanisms - {OAUTHBEARER} else None
+        self._acls: Current[Authorizer] | None
+        self._users: Current[Users] | None
+        if given is not None:
+            self._acls, self._users = given.acls, given.users
+        else:
+            self._acls = _acls(settings)
+            self._users = _users(settings.sasl) if mechanisms - {OAUTHBEARER} else None
         self._tokens = _tokens(settings) if OAUTHBEARER in mechanisms else None
         self._tls: list[Tls] = []
         self.security: dict[str, ListenerSecurity] = {}
@@ -82,6 +115,7 @@ class ClientAccess:
             (lambda: users.value) if users is not None else None,
             settings.access.acls_file,
             settings.sasl.users_file,
+            from_operator=self.given is not None,
         )
 
     def knows(self, identity: Identity) -> bool:
@@ -146,16 +180,25 @@ class WatchedFiles:
         return self._access.knows(identity)
 
 
+def given_access(settings: CoordinatorSettings, data_dir: Path) -> GivenAccess | None:
+    """What the operator has given, if it gives anything."""
+    if not settings.access.access_from_operator:
+        return None
+    given = GivenAccess(data_dir, partial(_authorizer, settings.access))
+    given.load()
+    return given
+
+
+def _authorizer(access: AccessSettings, acls: tuple[Acl, ...]) -> Authorizer:
+    supers = parse_principals(access.super_users)
+    return Authorizer(acls, supers, allow_without_acl=access.allow_everyone_if_no_acl_found)
+
+
 def _acls(settings: CoordinatorSettings) -> WatchedFile[Authorizer] | None:
     access = settings.access
     if not access.acls_file:
         return None
-    supers = parse_principals(access.super_users)
-
-    def authorizer(content: bytes) -> Authorizer:
-        return Authorizer(parse_acls(content), supers, allow_without_acl=access.allow_everyone_if_no_acl_found)
-
-    return _watched("muster.acls.file", access.acls_file, authorizer)
+    return _watched("muster.acls.file", access.acls_file, lambda content: _authorizer(access, parse_acls(content)))
 
 
 def _users(sasl: SaslSettings) -> WatchedFile[Users]:

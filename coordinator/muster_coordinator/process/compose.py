@@ -46,11 +46,12 @@ from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.partitions import Partitions
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.pod.replica_manager import ManagerSettings, ReplicaManager
+from muster_coordinator.pod.routes.access import access_routes
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.mirror import mirror_routes
 from muster_coordinator.pod.routes.segments import segment_routes
 from muster_coordinator.podapi.server import build_app
-from muster_coordinator.process.access import ClientAccess, WatchedFiles
+from muster_coordinator.process.access import ClientAccess, WatchedFiles, given_access
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
@@ -131,8 +132,9 @@ async def _start(
     except Exception as error:
         raise StartError(f"the data directory {options.data_dir} cannot be used: {error}") from error
     stack.push_async_callback(manager.stop)
+    given = given_access(settings, options.data_dir)
     try:
-        access = ClientAccess(settings, ("", *options.listeners), view, clock)
+        access = ClientAccess(settings, ("", *options.listeners), view, clock, given)
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
@@ -149,6 +151,7 @@ async def _start(
         settings.peers,
         health,
         delete_offsets_of_removed_topics=bool(settings.shard.delete_offsets_of_removed_topics),
+        given=given,
     )
     events.watch(pod)
     stack.push_async_callback(pod.stop)
@@ -165,6 +168,8 @@ async def _start(
         api.router.add_routes(mirror_routes(mirror.status))
     fencing = Fencing(manager.shards, events.partition_changed)
     api.router.add_routes(fence_routes(fencing, pod.tokens))
+    if given is not None:
+        api.router.add_routes(access_routes(given, pod.tokens, listeners.look))
 
     def handlers(listener: str) -> Mapping[type, Handler]:
         barrier = mirror.barrier if mirror is not None else None

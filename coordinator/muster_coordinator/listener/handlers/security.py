@@ -23,7 +23,7 @@ _DISABLED = ErrorCode.SECURITY_DISABLED
 
 class SecurityHandlers:
     """`acls` gives those in force; None: nobody is asked what clients may do. `users`: None: there is no file of users.
-    `acls_file`, `users_file`: where they are changed, for people."""
+    `acls_file`, `users_file`: where they are changed, for people; `from_operator`: as MusterUsers."""
 
     def __init__(
         self,
@@ -31,11 +31,14 @@ class SecurityHandlers:
         users: Callable[[], Users] | None = None,
         acls_file: str = "",
         users_file: str = "",
+        *,
+        from_operator: bool = False,
     ) -> None:
         self._acls = acls
         self._users = users or Users
         self._acls_file = acls_file
         self._users_file = users_file
+        self._from_operator = from_operator
 
     def describe_acls(self, request: s.DescribeAclsRequest, exchange: Exchange) -> None:
         if self._acls is None:
@@ -67,6 +70,8 @@ class SecurityHandlers:
     def _refused(self, present: object) -> s.AclChange:
         if present is None:
             return s.AclChange(_DISABLED, "No Authorizer is configured.")
+        if self._from_operator:
+            return s.AclChange(ErrorCode.POLICY_VIOLATION, f"ACLs are {_MUSTER_USERS}")
         text = f"ACLs are kept in the pods' file {self._acls_file}: change it there ({_ON_KUBERNETES}.aclsSecret)."
         return s.AclChange(ErrorCode.POLICY_VIOLATION, text)
 
@@ -92,10 +97,13 @@ class SecurityHandlers:
     def alter_users(self, request: s.AlterUserScramCredentialsRequest, exchange: Exchange) -> None:
         where = f"the pods' file {self._users_file}" if self._users_file else "a file, muster.users.file"
         text = f"Users are kept in {where}: change them there ({_ON_KUBERNETES}.usersSecret)."
+        if self._from_operator:
+            text = f"Users are {_MUSTER_USERS}"
         results = [s.UserCredentials(name, ErrorCode.POLICY_VIOLATION, text) for name in request.users]
         exchange.answer(s.AlterUserScramCredentialsResponse(tuple(results)))
 
 
+_MUSTER_USERS = "kept as MusterUsers of Kubernetes: change them there (kubectl get musterusers)."
 _ON_KUBERNETES = "on Kubernetes: the Secret that the CoordinatorCluster names in spec.access"
 
 

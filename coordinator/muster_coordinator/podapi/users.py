@@ -1,0 +1,49 @@
+"""PUT /v1/access: the users and ACLs of Kafka clients, which an operator gives to pods that take them from it (ADR 37).
+
+Other than in the image, nobody can read them back: a pod tells the fingerprint alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+
+from muster_coordinator.podapi.fields import Answer, FencingToken, Request
+
+
+class AclEntry(Request, frozen=True, omit_defaults=True):
+    """One ACL in the words of the file of ACLs (`security.acl_file`), which checks them."""
+
+    principal: str
+    operation: str
+    resource: str
+    name: str
+    pattern: str = "LITERAL"
+    permission: str = "ALLOW"
+    host: str = "*"
+
+
+class AccessImage(Request, frozen=True):
+    """All users, with a SCRAM credential for each mechanism as the file of users has it, and all ACLs."""
+
+    users: Annotated[dict[str, dict[str, str]], msgspec.Meta(max_length=100_000)] = {}
+    acls: Annotated[tuple[AclEntry, ...], msgspec.Meta(max_length=100_000)] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same users and ACLs, in whatever order they came."""
+        ordered = msgspec.structs.replace(self, acls=tuple(sorted(self.acls, key=msgspec.structs.astuple)))
+        return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()[:16]
+
+
+class AccessRequest(Request, frozen=True):
+    token: FencingToken
+    access: AccessImage
+
+
+class AccessAnswer(Answer, frozen=True):
+    """Fingerprint of what is in force on the pod now."""
+
+    fingerprint: str
