@@ -177,6 +177,9 @@ class Reconciler:
         state = self._workload.state(cluster) if cluster is not None else WorkloadState()
         gateway = state.gateway or GatewayState()
         self._metrics.certificates_end.labels(*key).set(state.certificates_end)
+        access = None
+        if cluster is not None and cluster.spec.access.muster_users and records.users is not None:
+            access = self._workload.access(cluster, records.users)
         return Observation(
             namespace=key.namespace,
             name=key.name,
@@ -206,6 +209,8 @@ class Reconciler:
             gateway_trouble=gateway.trouble,
             gateway_bootstrap=gateway.bootstrap,
             invalid_settings=settings_trouble(cluster) if cluster is not None else "",
+            users=records.users,
+            access=access,
         )
 
     def _rollout_waits(self, key: ClusterKey, cluster: CoordinatorCluster) -> str:

@@ -138,7 +138,15 @@ async def test_operator_does_all_its_work_with_its_own_rights(
 
     await Elector(operator_client, operator_namespace, "muster-operator", "me").run(lead)
     assert leading.is_set()
+    one = declared_user(operator_namespace)
+    kubectl("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "apply", "-f", "-", stdin=yaml.safe_dump(one))
     await told_by_watch(store, workload)
+
+
+def declared_user(namespace: str) -> dict[str, object]:
+    meta = {"name": "u", "namespace": namespace}
+    spec = {"clusterRef": {"name": "a"}}
+    return {"apiVersion": "muster.dev/v1alpha1", "kind": "MusterUser", "metadata": meta, "spec": spec}
 
 
 async def outdated_definitions(client: KubeClient) -> str:
@@ -195,6 +203,9 @@ async def told_by_watch(
         ("watch", "secrets"),
         ("delete", "secrets"),
         ("get", "secrets/a-pod-tls"),
+        ("get", "secrets/first-muster-user"),
+        ("update", "musterusers.muster.dev"),
+        ("delete", "musterusers.muster.dev"),
         ("delete", "persistentvolumeclaims"),
         ("get", "configmaps"),
         ("create", "pods"),
@@ -225,7 +236,12 @@ async def test_operator_writes_no_secret_but_its_own(operator_namespace: str, op
     foreign = yaml.safe_dump({**body("x-pod-tls"), "stringData": {"tls.crt": "", "tls.key": ""}})
     kubectl(*admin, "create", "-f", "-", stdin=foreign)
     ours = {"app.kubernetes.io/managed-by": "muster-operator"}
-    for tried in (body("mine", "Opaque"), body("mine", "Opaque", **ours), body("x-pod-tls"), body("new", "Opaque")):
+    kubectl(*admin, "create", "secret", "generic", "x-muster-user", "--from-literal=a=b", "-n", operator_namespace)
+    tries = (
+        *(body("mine", "Opaque"), body("mine", "Opaque", **ours), body("new", "Opaque")),
+        *(body("x-pod-tls"), body("x-muster-user", "Opaque"), body("new-muster-user")),
+    )
+    for tried in tries:
         name = tried["metadata"]["name"]  # type: ignore[index]
         async with asyncio.timeout(20):
             while not (refusal := await refused(operator_client.apply(f"{path}/{name}", tried))):

@@ -18,11 +18,13 @@ from tests.kubernetes.test_operator_rights import declared, installed, operator_
 from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
 
 from muster_operator.api.conditions import Condition
+from muster_operator.api.listener_security import Access
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
     LeadershipRecord,
     Listener,
+    MusterUserStatus,
     OffsetsPartitionStatus,
     OffsetsTopicStatus,
     Security,
@@ -128,6 +130,7 @@ async def test_every_right_that_is_granted_is_used(
     work = Work(operator_client, operator_namespace, operator_namespace if mode == ONE else None, tmp_path)
     await work.with_pods()
     await work.with_records()
+    await work.with_users()
     await work.with_others()
     try:
         await told_by_watch(work.store, work.workload, work.within, lambda: not unused(rights, operator_namespace))
@@ -191,6 +194,26 @@ class Work:
         ready = (Condition("Ready", "True", "AllPartitionsLed", "all led", "2026-01-01T00:00:00Z", 1),)
         await self.store.write_cluster_status(await self.cluster(), CoordinatorClusterStatus(1, ready))
         await posted_event(self.recorder, self.key.namespace)
+
+    async def with_users(self) -> None:
+        """MusterUsers, their passwords and statuses; one is changed by somebody, and no watch has told."""
+        cluster = await self.cluster(access=Access(muster_users=True))
+        for name in ("first", "second"):
+            body = {"apiVersion": "muster.dev/v1alpha1", "kind": "MusterUser", "metadata": {"name": name}}
+            body["spec"] = {"clusterRef": {"name": self.key.name}}
+            admin("apply", "-n", self.key.namespace, "-f", "-", stdin=json.dumps(body))
+            await self.store.load()
+            await self.workload.keep_users(cluster, (await self.store.observe(self.key)).users or ())
+        state = self.workload.access(cluster, (await self.store.observe(self.key)).users or ())
+        assert state is not None
+        assert (set(state.image.users), state.trouble) == ({"first", "second"}, {})
+        assert "first-muster-user" in admin("get", "secrets", "-n", self.key.namespace, "-o", "name")
+        admin("annotate", "musterusers", "--all", "-n", self.key.namespace, "by=somebody")
+        first, _ = (await self.store.observe(self.key)).users or ()
+        with pytest.raises(ConflictError):
+            await self.store.write_user_status(first, MusterUserStatus(1))
+        first, _ = (await self.store.observe(self.key)).users or ()
+        await self.store.write_user_status(first, MusterUserStatus(1))
 
     async def with_others(self) -> None:
         """Another CA, another cluster, an object that nobody understands, and the Lease."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from muster_cli.local.data_dir import DataDir, RunningPod
 from muster_cli.local.ports import LOOPBACK
 from muster_cli.local.supervisor import PodSupervisor, stop_all
-from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.models import CoordinatorCluster, MusterUser
+from muster_operator.plan.access import AccessState
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState, pod_settings
 
@@ -97,6 +98,13 @@ class LocalWorkload:
         for ordinal in missing:
             self._start(ordinal, pod_settings(cluster))
         return f"started {len(missing)} pods" if missing else f"{len(self.supervisors)} pods are supervised"
+
+    async def keep_users(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> str:
+        """There are no MusterUsers: an embedded cluster has files (`muster local user`)."""
+        return ""
+
+    def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
+        return None
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """Restart the pod if it still has this uid. In embedded mode no rollout asks for it: pods have no template."""

@@ -1,4 +1,4 @@
-"""The users and ACLs that an operator gives (ADR 37): in force at once, and kept in the data directory for a restart.
+"""The users and ACLs that an operator gives (ADR 38): in force at once, and kept in the data directory for a restart.
 
 The file is `<data>/access.json`; each gift replaces it as a whole. It has SCRAM credentials and no passwords.
 """

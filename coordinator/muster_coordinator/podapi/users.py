@@ -1,4 +1,4 @@
-"""PUT /v1/access: the users and ACLs of Kafka clients, which an operator gives to pods that take them from it (ADR 37).
+"""PUT /v1/access: the users and ACLs of Kafka clients, which an operator gives to pods that take them from it (ADR 38).
 
 Other than in the image, nobody can read them back: a pod tells the fingerprint alone.
 """

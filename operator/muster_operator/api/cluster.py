@@ -272,9 +272,19 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
             },
         ),
     ] = (Listener("internal"),)
-    access: Access = Access()
     upstream: Upstream | None = None
     gateway: Gateway | None = None
+    access: Annotated[
+        Access,
+        Meta(
+            extra_json_schema=rules(
+                (
+                    "!self.musterUsers || !has(self.usersSecret) && !has(self.aclsSecret)",
+                    "musterUsers goes with neither usersSecret nor aclsSecret: users have one source",
+                )
+            )
+        ),
+    ] = Access()
     settings: Annotated[
         Mapping[str, Annotated[str, Meta(max_length=1024)]],
         Meta(max_length=200, description='Coordinator settings under Kafka\'s names, such as group.max.size: "500".'),

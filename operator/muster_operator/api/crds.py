@@ -97,9 +97,10 @@ KINDS = (
                 "metadata.name and the name of a listener must have at most 59 characters together",
             ),
             (
-                "has(self.spec.access) && has(self.spec.access.usersSecret) || self.spec.listeners.all(each,"
+                "has(self.spec.access) && (has(self.spec.access.usersSecret) || self.spec.access.musterUsers)"
+                " || self.spec.listeners.all(each,"
                 " !has(each.authentication) || each.authentication.mechanisms.all(name, name == 'OAUTHBEARER'))",
-                "spec.access.usersSecret is needed: a listener has a mechanism with passwords",
+                "spec.access.usersSecret or musterUsers is needed: a listener has a mechanism with passwords",
             ),
             (
                 "!has(self.spec.gateway) || has(self.spec.upstream)",
@@ -178,6 +179,23 @@ KINDS = (
         ),
         "mop",
         (".spec.topicRef.name", ".status.leader", ".status.state"),
+    ),
+    Kind(
+        "MusterUser",
+        models.MusterUser,
+        models.MusterUser.plural,
+        (
+            Column("Ready", f"{READY}.status"),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Username", ".status.username"),
+            Column("Secret", ".status.secret"),
+            STATE,
+            Column("Message", f"{READY}.message", priority=1),
+            AGE,
+        ),
+        (name_rule(models.USER_NAME_LIMIT),),
+        "mu",
+        (".spec.clusterRef.name",),
     ),
 )
 

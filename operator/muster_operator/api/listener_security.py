@@ -64,3 +64,10 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
             " the settings may, whatever they say."
         ),
     ] = None
+    muster_users: Annotated[
+        bool,
+        Meta(
+            description="Users and ACLs are the MusterUsers of this cluster, and nothing else: what changes is in force"
+            " within a second. Not together with usersSecret and aclsSecret."
+        ),
+    ] = False

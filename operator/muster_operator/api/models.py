@@ -45,11 +45,13 @@ from muster_operator.api.meta import (
 from muster_operator.api.pod_template import PodTemplate, Resources
 from muster_operator.api.reshard import Layout, Reshard, ReshardPhase, ReshardStatus
 from muster_operator.api.upstream import Gateway, Upstream
+from muster_operator.api.user import USER_NAME_LIMIT, MusterUser, MusterUserSpec, MusterUserStatus, UserAcl
 
 __all__ = [
     "CLUSTER_NAME_LIMIT",
     "GROUP",
     "TOPIC_NAME_LIMIT",
+    "USER_NAME_LIMIT",
     "VERSION",
     "ClusterRef",
     "CoordinatorCluster",
@@ -63,6 +65,9 @@ __all__ = [
     "LeadershipRecord",
     "Listener",
     "ListenerStatus",
+    "MusterUser",
+    "MusterUserSpec",
+    "MusterUserStatus",
     "ObjectMeta",
     "OffsetsPartition",
     "OffsetsPartitionSpec",
@@ -83,6 +88,7 @@ __all__ = [
     "Storage",
     "TopicRef",
     "Upstream",
+    "UserAcl",
     "partition_object_name",
     "rules",
 ]
@@ -285,7 +291,7 @@ class OffsetsPartition(msgspec.Struct, frozen=True, rename="camel"):
     ] = OffsetsPartitionStatus()
 
 
-Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition
+Resource = CoordinatorCluster | OffsetsTopic | OffsetsPartition | MusterUser
 
 
 def partition_object_name(topic: str, index: int) -> str:

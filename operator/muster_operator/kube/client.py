@@ -38,6 +38,11 @@ class KubeError(StoreError):
         self.status = status
 
 
+def is_refused(error: StoreError) -> bool:
+    """Whether the API server has answered that there is no such thing, or no right to it."""
+    return isinstance(error, NotFoundError) or (isinstance(error, KubeError) and error.status == 403)
+
+
 async def connect() -> KubeClient:
     """A client by the service account of this pod, or else by KUBECONFIG."""
     configuration = Configuration()

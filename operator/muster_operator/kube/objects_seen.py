@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster_operator.api.models import CoordinatorCluster, OffsetsPartition, OffsetsTopic, Resource
+from muster_operator.api.models import CoordinatorCluster, MusterUser, OffsetsPartition, OffsetsTopic, Resource
 from muster_operator.clock import Clock
 from muster_operator.kube.cache import Cache, Name
 from muster_operator.kube.client import Json, KubeClient
@@ -16,7 +16,7 @@ from muster_operator.kube.invalid import InvalidObjects
 from muster_operator.kube.objects import decode, identity
 from muster_operator.store.port import ClusterKey, ClusterRecords, Notify, Unwatch
 
-RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition)
+RESOURCES: tuple[type[Resource], ...] = (CoordinatorCluster, OffsetsTopic, OffsetsPartition, MusterUser)
 
 T = TypeVar("T", bound=Resource)
 
@@ -33,6 +33,8 @@ class ObjectsSeen:
         self._partitions: Cache[OffsetsPartition] = Cache(
             lambda partition: (partition.metadata.namespace, partition.spec.topic_ref.name)
         )
+        self._users: Cache[MusterUser] = Cache(lambda user: (user.metadata.namespace, user.spec.cluster_ref.name))
+        self._users_known = False
         self._notify: list[Notify] = []
 
     # What is fed
@@ -46,6 +48,8 @@ class ObjectsSeen:
                 name, version = identity(raw)
                 decoded[name] = (version, value)
         self._cache(resource).replace(decoded, listed["metadata"]["resourceVersion"])
+        if resource is MusterUser:
+            self._users_known = True
 
     def deliver(self, plural: str, event: str | None, raw: Json) -> None:
         """Take a watch event: ADDED, MODIFIED, DELETED, or None for an object that is listed.
@@ -92,6 +96,7 @@ class ObjectsSeen:
             CoordinatorCluster: self._clusters,
             OffsetsTopic: self._topics,
             OffsetsPartition: self._partitions,
+            MusterUser: self._users,
         }
         return caches[resource]
 
@@ -129,12 +134,13 @@ class ObjectsSeen:
 
     def namespaces(self) -> frozenset[str]:
         """Those that have objects."""
-        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions)
+        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions, self._users)
         return frozenset(namespace for cache in caches for namespace, _ in cache.names())
 
     def keys(self) -> tuple[ClusterKey, ...]:
         """Every key that has objects."""
-        values: list[Resource] = [*self._clusters.values(), *self._topics.values(), *self._partitions.values()]
+        caches: tuple[Cache[Any], ...] = (self._clusters, self._topics, self._partitions, self._users)
+        values: list[Resource] = [value for cache in caches for value in cache.values()]
         # The empty name stands for partitions without a topic; a topic alone is no reason to look for them.
         return tuple(sorted({self._keys_of(value)[0] for value in values}))
 
@@ -145,6 +151,8 @@ class ObjectsSeen:
             case OffsetsTopic(metadata=meta):
                 # A topic that comes or goes changes who looks after its partitions.
                 return (ClusterKey(meta.namespace, value.spec.cluster_ref.name), ClusterKey(meta.namespace, ""))
+            case MusterUser(metadata=meta):
+                return (ClusterKey(meta.namespace, value.spec.cluster_ref.name),)
             case OffsetsPartition(metadata=meta):
                 topic = self._topics.get((meta.namespace, value.spec.topic_ref.name))
                 return (ClusterKey(meta.namespace, "" if topic is None else topic.spec.cluster_ref.name),)
@@ -168,7 +176,13 @@ class ObjectsSeen:
         cluster = self._clusters.get((key.namespace, key.name))
         if cluster is not None and cluster.metadata.deletion_timestamp is not None:
             cluster = None
-        return ClusterRecords(cluster, tuple(topics), tuple(partitions))
+        return ClusterRecords(cluster, tuple(topics), tuple(partitions), self._users_of(key))
+
+    def _users_of(self, key: ClusterKey) -> tuple[MusterUser, ...] | None:
+        if not self._users_known:
+            return None
+        there = (each for each in self._users.indexed(tuple(key)) if each.metadata.deletion_timestamp is None)
+        return tuple(sorted(there, key=lambda each: each.metadata.name))
 
     def _orphans(self, namespace: str) -> tuple[OffsetsPartition, ...]:
         found = [

@@ -18,6 +18,8 @@ from muster_operator.api.conditions import Condition, ConditionType, Reason, wit
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterUser,
+    MusterUserStatus,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionStatus,
@@ -26,12 +28,20 @@ from muster_operator.api.models import (
     Resource,
 )
 from muster_operator.clock import SYSTEM_CLOCK, Clock
-from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.client import Json, KubeClient, is_refused
 from muster_operator.kube.dropped import Dropped
 from muster_operator.kube.events import EventRecorder, noteworthy, rebalance_news
 from muster_operator.kube.objects import collection_path, new_partition, object_path, status_body, status_path
 from muster_operator.kube.objects_seen import RESOURCES, ObjectsSeen
-from muster_operator.store.port import ClusterKey, ClusterRecords, ConflictError, NotFoundError, Notify, Unwatch
+from muster_operator.store.port import (
+    ClusterKey,
+    ClusterRecords,
+    ConflictError,
+    NotFoundError,
+    Notify,
+    StoreError,
+    Unwatch,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +74,13 @@ class KubeStore:
     async def load(self) -> None:
         """List everything. Needed once before `observe`; repeated, it repairs what a broken watch missed."""
         for resource in RESOURCES:
-            self.seen.replace(resource, await self._client.list_all(collection_path(resource, self._namespace)))
+            try:
+                self.seen.replace(resource, await self._client.list_all(collection_path(resource, self._namespace)))
+            except StoreError as error:
+                # An operator that is newer than its definitions or rights leads partitions on, and takes no user away.
+                if resource is not MusterUser or not is_refused(error):
+                    raise
+                log.warning("users_not_known", error=str(error))
         self.seen.tell_all()
 
     # The port
@@ -136,7 +152,16 @@ class KubeStore:
         self._dropped.note(status, self.seen.take(CoordinatorCluster, answer))
         self._tell_people(CoordinatorCluster, seen, seen.status.conditions, status.conditions)
 
-    async def _swap_status(self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus) -> T:
+    async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
+        """See the port."""
+        if self._dropped.is_in_vain(seen, status):
+            return
+        self._dropped.note(status, await self._swap_status(MusterUser, seen, status))
+        self._tell_people(MusterUser, seen, seen.status.conditions, status.conditions)
+
+    async def _swap_status(
+        self, resource: type[T], seen: T, status: OffsetsPartitionStatus | OffsetsTopicStatus | MusterUserStatus
+    ) -> T:
         """Replace the status under the resourceVersion that was seen. After a conflict the object is read anew, so that
         the next plan is made from what is there.
         """

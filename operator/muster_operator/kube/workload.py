@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +15,7 @@ import structlog
 
 from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
-from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
+from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
 from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
 from muster_operator.kube.cache import Cache
 from muster_operator.kube.certificates import Certificates
@@ -34,6 +34,8 @@ from muster_operator.kube.manifests import (
 )
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
+from muster_operator.kube.users import KubeUsers
+from muster_operator.plan.access import AccessState
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch
 from muster_operator.store.workload import PodInfo, WorkloadState
 
@@ -96,6 +98,7 @@ class KubeWorkload:
         self._claims = Claims(client, clock)
         self._certificates = certificates
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
+        self._users = KubeUsers(client, clock)
         self._nodes: dict[str, Node] = {}
         self._unreadable: set[str] = set()
         self._notify: list[Notify] = []
@@ -295,6 +298,17 @@ class KubeWorkload:
         if self._certificates is not None and await self._certificates.keep(cluster):
             self._infos.pop(key, None)
             self._tell(key)
+
+    async def keep_users(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> str:
+        """See the port."""
+        if not await self._users.keep(cluster, users):
+            return ""
+        self._tell(ClusterKey(cluster.metadata.namespace, cluster.metadata.name))
+        return f"looked at the passwords of {len(users)} users"
+
+    def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
+        """See the port."""
+        return self._users.access(cluster, users)
 
     async def _tls(self, key: ClusterKey) -> Tls | None:
         """For calls of its pods, as far as they have certificates."""

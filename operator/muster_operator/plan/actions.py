@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster_coordinator.podapi.image import MetadataImage
+from muster_coordinator.podapi.users import AccessImage
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterUser,
+    MusterUserStatus,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -56,6 +59,14 @@ class PublishMetadata:
 
     pods: tuple[str, ...]
     image: MetadataImage
+
+
+@dataclass(frozen=True, slots=True)
+class GiveAccess:
+    """Give users and ACLs to these pods."""
+
+    pods: tuple[str, ...]
+    image: AccessImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +155,17 @@ class WriteClusterStatus:
     status: CoordinatorClusterStatus
 
 
+@dataclass(frozen=True, slots=True)
+class WriteUserStatus:
+    seen: MusterUser
+    status: MusterUserStatus
+
+
 Action = (
     RecordLeadership
     | Elect
     | PublishMetadata
+    | GiveAccess
     | CreatePartitions
     | CreateReplicas
     | RemoveReplicas
@@ -158,4 +176,5 @@ Action = (
     | WritePartitionStatus
     | WriteTopicStatus
     | WriteClusterStatus
+    | WriteUserStatus
 )

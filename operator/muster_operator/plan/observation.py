@@ -9,12 +9,21 @@ from enum import Enum
 from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
-from muster_operator.api.models import CoordinatorCluster, FailoverRecord, Layout, OffsetsPartition, OffsetsTopic
+from muster_operator.api.models import (
+    CoordinatorCluster,
+    FailoverRecord,
+    Layout,
+    MusterUser,
+    OffsetsPartition,
+    OffsetsTopic,
+)
+from muster_operator.plan.access import AccessState
 
 
 class CallKind(Enum):
     """A call to a pod, other than an election, that can be under way."""
 
+    ACCESS = "access"
     CREATE = "create"
     FENCE = "fence"
     PUBLISH = "publish"
@@ -54,6 +63,7 @@ class PodView:
     of the same name apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
     `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
     other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
+    `access`: fingerprint of the users and ACLs that it was given ("": none yet; None: it takes none).
     """
 
     name: str
@@ -82,6 +92,7 @@ class PodView:
     trouble: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     mirror_problem: str = ""
+    access: str | None = None
 
     @property
     def is_up(self) -> bool:
@@ -122,6 +133,8 @@ class Observation:
     why they stay so. `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds
     since 1970). `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be.
     `gateway_bootstrap`: for its clients. All "" if there is none.
+    `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
+    known yet).
     """
 
     namespace: str
@@ -152,3 +165,5 @@ class Observation:
     gateway_waits: str = ""
     gateway_trouble: str = ""
     gateway_bootstrap: str = ""
+    users: tuple[MusterUser, ...] | None = ()
+    access: AccessState | None = None

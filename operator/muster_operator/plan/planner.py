@@ -55,6 +55,7 @@ from muster_operator.plan.status import (
     topic_status,
     verdict_of_topic,
 )
+from muster_operator.plan.users import give_access, tell_users
 from muster_operator.plan.verdict import Verdict
 
 MOVES_AT_ONCE = 1
@@ -80,7 +81,15 @@ class _TopicPlan:
 
 def plan(seen: Observation, now: float) -> tuple[Action, ...]:
     """The actions that the observation asks for. `now`: seconds since 1970, only for the times in status."""
-    time, cluster = format_time(now), seen.cluster
+    time = format_time(now)
+    actions = _plan(seen, time)
+    if seen.cluster is not None and seen.cluster.spec.suspend:
+        return actions
+    return (*actions, *give_access(seen), *tell_users(seen, time))
+
+
+def _plan(seen: Observation, time: str) -> tuple[Action, ...]:
+    cluster = seen.cluster
     topics = used_topics(seen)
     objects = sort_objects(seen, topics)
     if cluster is not None and cluster.spec.suspend:

@@ -134,6 +134,7 @@ class PodSession:
             trouble=info.trouble,
             endpoints=info.endpoints,
             layouts=tuple(Layout(*each) for each in status.layouts),
+            access=status.access,
         )
 
     async def while_it_runs(self, call: Coroutine[Any, Any, T]) -> T:
@@ -187,6 +188,11 @@ class PodSession:
             self._status = msgspec.structs.replace(
                 self._status, metadata_token=answer.token, metadata_version=answer.version
             )
+
+    def learn_access(self, run: int, fingerprint: str) -> None:
+        """Learn which users and ACLs the pod has now."""
+        if run == self.runs:
+            self._status = msgspec.structs.replace(self._status, access=fingerprint)
 
     def _put(self, status: ReplicaStatus) -> bool:
         """Keep the status unless it is older than the known one: events and answers overtake each other.

@@ -19,6 +19,7 @@ from muster_operator.steps.replicas import create_replicas, remove_replicas
 from muster_operator.steps.reshard import record_reshard, set_fences
 from muster_operator.steps.show import show_partitions
 from muster_operator.steps.status import write_status
+from muster_operator.steps.users import give_access, keep_users, write_user_status
 
 __all__ = ["STEPS", "Step"]
 
@@ -29,14 +30,17 @@ STEPS: tuple[Step, ...] = (
     record_leadership,
     elect,
     publish_metadata,
+    give_access,
     show_partitions,
     record_reshard,
     set_fences,
     refresh,
     restart_pods,
+    keep_users,
     ensure_pods,
     create_partitions,
     create_replicas,
     remove_replicas,
     write_status,
+    write_user_status,
 )

@@ -25,6 +25,8 @@ def client_security(cluster: CoordinatorCluster) -> Mapping[str, str]:
     """Settings of each pod; none where nothing is asked."""
     spec = cluster.spec
     found: dict[str, str] = {}
+    if spec.access.muster_users:
+        found["muster.access.from.operator"] = "true"
     if spec.access.users_secret is not None:
         found["muster.users.file"] = f"{ROOT}/{USERS}/users.json"
     if spec.access.acls_secret is not None:

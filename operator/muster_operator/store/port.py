@@ -16,6 +16,8 @@ from typing import NamedTuple, Protocol
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterUser,
+    MusterUserStatus,
     OffsetsPartition,
     OffsetsPartitionStatus,
     OffsetsTopic,
@@ -52,7 +54,8 @@ class ClusterKey(NamedTuple):
 class ClusterRecords:
     """The objects under one key.
 
-    `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index.
+    `topics` oldest first, then by name; `partitions` those of `topics`, by topic and index; `users` by name (None: they
+    cannot be read, which is another thing than that there are none).
     Objects with a deletionTimestamp are left out. An object that does not decode is left out too; the store reports it
     on the object itself.
     """
@@ -60,6 +63,7 @@ class ClusterRecords:
     cluster: CoordinatorCluster | None = None
     topics: tuple[OffsetsTopic, ...] = ()
     partitions: tuple[OffsetsPartition, ...] = ()
+    users: tuple[MusterUser, ...] | None = ()
 
 
 Notify = Callable[[ClusterKey], None]
@@ -104,3 +108,6 @@ class Store(Protocol):
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
         """Compare-and-swap, because it has the record, and how far a re-shard is. Raises as `record_leadership`."""
+
+    async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
+        """Compare-and-swap the whole status. It shows what is in force. Raises as `record_leadership`."""

@@ -25,6 +25,8 @@ from muster_operator.api.durations import format_time
 from muster_operator.api.models import (
     CoordinatorCluster,
     CoordinatorClusterStatus,
+    MusterUser,
+    MusterUserStatus,
     ObjectMeta,
     OffsetsPartition,
     OffsetsPartitionSpec,
@@ -52,7 +54,7 @@ CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NU
 INSERT OR IGNORE INTO counters VALUES ('version', 0), ('starts', 0);
 CREATE TABLE IF NOT EXISTS objects (
     kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    parent TEXT NOT NULL,  -- the topic's cluster, the partition's topic
+    parent TEXT NOT NULL,  -- the cluster of a topic or user, the topic of a partition
     uid TEXT NOT NULL, version INTEGER NOT NULL, generation INTEGER NOT NULL, created TEXT NOT NULL,
     spec BLOB NOT NULL, status BLOB NOT NULL,
     PRIMARY KEY (kind, namespace, name)
@@ -111,7 +113,7 @@ class SqliteStore:
 
     # What a person does with kubectl
 
-    async def apply(self, resource: CoordinatorCluster | OffsetsTopic | OffsetsPartition) -> None:
+    async def apply(self, resource: Resource) -> None:
         """Create the object, or set its spec; another spec is another generation. The status stays."""
         await self._call(lambda keys: self._apply(resource, keys), writes=True)
 
@@ -186,6 +188,9 @@ class SqliteStore:
         await self._call(lambda keys: self._write_status(seen, status, None, keys), writes=True)
 
     async def write_topic_status(self, seen: OffsetsTopic, status: OffsetsTopicStatus) -> None:
+        await self._swap_status(seen, status)
+
+    async def write_user_status(self, seen: MusterUser, status: MusterUserStatus) -> None:
         await self._swap_status(seen, status)
 
     async def _swap_status(self, seen: _R, status: msgspec.Struct) -> _R:
@@ -275,7 +280,8 @@ class SqliteStore:
                 self._select(OffsetsPartition, "namespace = ? AND parent = ?", namespace, topic.metadata.name)
             )
         ]
-        return ClusterRecords(clusters[0] if clusters else None, tuple(own), tuple(partitions))
+        users = self._select(MusterUser, "namespace = ? AND parent = ?", namespace, name)
+        return ClusterRecords(clusters[0] if clusters else None, tuple(own), tuple(partitions), tuple(users))
 
     def _select(self, kind: type[_R], where: str, *values: str) -> list[_R]:
         rows = self._file.execute(
@@ -356,6 +362,8 @@ class SqliteStore:
         namespace = resource.metadata.namespace
         if isinstance(resource, CoordinatorCluster):
             return {ClusterKey(namespace, resource.metadata.name)}
+        if isinstance(resource, MusterUser):
+            return {ClusterKey(namespace, resource.spec.cluster_ref.name)}
         if isinstance(resource, OffsetsTopic):
             return {ClusterKey(namespace, resource.spec.cluster_ref.name), ClusterKey(namespace, "")}
         topic = resource.spec.topic_ref.name
@@ -383,7 +391,7 @@ class _Call(Generic[_T]):
 
 
 def _parent(resource: Resource) -> str:
-    if isinstance(resource, OffsetsTopic):
+    if isinstance(resource, OffsetsTopic | MusterUser):
         return resource.spec.cluster_ref.name
     return resource.spec.topic_ref.name if isinstance(resource, OffsetsPartition) else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -11,7 +11,8 @@ from typing import Protocol
 from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
-from muster_operator.api.models import CoordinatorCluster, Upstream
+from muster_operator.api.models import CoordinatorCluster, MusterUser, Upstream
+from muster_operator.plan.access import AccessState
 from muster_operator.store.client_security import client_security
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
@@ -112,6 +113,14 @@ class Workload(Protocol):
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
         """What is known of the pods' objects, without asking anybody."""
+
+    async def keep_users(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> str:
+        """Have a credential for each user with a password, and forget those of others; one line that says what was
+        done, "" if that was nothing. What cannot be done now is in `access`."""
+
+    def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
+        """What pods are to have of these users, as far as there are credentials, without asking anybody; None: which
+        there are is not known yet."""
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """Have the pod with this uid, and no later one of its name, replaced by one of the declared template."""

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 Name = tuple[str, str, str]
 """Plural, namespace, name."""
 
-WITH_STATUS = frozenset({"coordinatorclusters", "offsetstopics", "offsetspartitions", "pods"})
+WITH_STATUS = frozenset({"coordinatorclusters", "offsetstopics", "offsetspartitions", "musterusers", "pods"})
 """Kinds whose status is written through `/status` alone."""
 
 

@@ -142,7 +142,7 @@ def test_one_namespace_is_a_role_in_it_and_no_rights_elsewhere() -> None:
     assert reached.isdisjoint({"nodes", "customresourcedefinitions", "configmaps", "namespaces"})
     readable = [rule for rule in role["rules"] if rule["resources"] == ["secrets"] and "get" in rule["verbs"]]
     names = [rule["resourceNames"] for rule in readable]
-    assert sorted(names) == [["company-operator"], ["muster-operator-certificates"]]
+    assert sorted(names) == [["company-operator"], ["muster-operator-certificates", "muster-operator-users"]]
 
 
 @needs_helm
@@ -174,7 +174,7 @@ def test_chart_of_the_definitions_renders_them() -> None:
     assert HELM is not None
     rendered = objects(output(HELM, "template", "crds", str(REPOSITORY / "charts" / "muster-crds")))
     assert {kind for kind, _ in rendered} == {"CustomResourceDefinition"}
-    assert len(rendered) == 3
+    assert len(rendered) == 4
 
 
 @needs_helm

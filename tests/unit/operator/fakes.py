@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ from muster_operator.api.models import (
     CoordinatorClusterSpec,
     DeclaredTopic,
     Failover,
+    MusterUser,
     ObjectMeta,
     OffsetsPartition,
     OffsetsTopic,
@@ -32,6 +33,7 @@ from muster_operator.api.models import (
 )
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
+from muster_operator.plan.access import AccessState, Credentials, access_of
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
 from muster_operator.steps import context
@@ -73,6 +75,8 @@ class FakeWorkload:
     restarted: list[str] = field(default_factory=list)
     wanted: list[tuple[CoordinatorCluster, bool]] = field(default_factory=list)
     told: WorkloadState = field(default_factory=WorkloadState)
+    credentials: Mapping[str, Credentials] | None = None
+    kept: list[tuple[str, ...]] = field(default_factory=list)
 
     def watch(self, notify: Notify) -> Unwatch:
         self.notify.append(notify)
@@ -85,6 +89,13 @@ class FakeWorkload:
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
         return self.told
+
+    async def keep_users(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> str:
+        self.kept.append(tuple(each.metadata.name for each in users))
+        return ""
+
+    def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
+        return None if self.credentials is None else access_of(users, self.credentials, {})
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         self.restarted.append(name)

@@ -35,6 +35,7 @@ from muster_coordinator.podapi.models import (
     StatusEvent,
 )
 from muster_coordinator.podapi.reshard import FenceCall, FenceResult, FencesRequest, FencesResponse
+from muster_coordinator.podapi.users import AccessAnswer, AccessImage, AccessRequest
 from muster_coordinator.states import ReplicaRole, ShardState
 
 _log_numbers = itertools.count(1)
@@ -55,6 +56,8 @@ class FakePod:
         self.net = net if net is not None else FakeNet()
         self.net.pods[name] = self
         self.lost_peers: tuple[str, ...] = ()
+        self.given: list[AccessImage] | None = None
+        """Users and ACLs that were given; None: the pod takes none."""
         self.slow: set[int] = set()
         self.slow_sets: set[int] = set()
         self.damaged: set[int] = set()
@@ -334,7 +337,21 @@ class FakePod:
             cluster_id=self._last_image.cluster_id if self._last_image else "",
             offsets_base=self._last_image.offsets_base if self._last_image else 0,
             offsets_partitions=self._last_image.offsets_partitions if self._last_image else 0,
+            access=self._access,
         )
+
+    @property
+    def _access(self) -> str | None:
+        if self.given is None:
+            return None
+        return self.given[-1].fingerprint if self.given else ""
+
+    def give_access(self, request: AccessRequest) -> AccessAnswer:
+        self.tokens.check(request.token)
+        if self.given is None:
+            raise RefusedCallError(404, "NotFound", "there is no such route")
+        self.given.append(request.access)
+        return AccessAnswer(request.access.fingerprint)
 
     def partitions(self) -> tuple[ReplicaStatus, ...]:
         return tuple(self._partition(index) for index in sorted(self.volume.replicas))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from tests.unit.podapi.fake_pod import FakePod
 
-from muster_coordinator.podapi.server import build_app
+from muster_coordinator.podapi.server import body_of, build_app, json_answer
+from muster_coordinator.podapi.users import AccessRequest
 
 __all__ = ["Server", "eventually", "serve", "start"]
 
@@ -28,7 +29,13 @@ class Server:
 
 async def start(pod: FakePod, address: str = "127.0.0.1:0") -> Server:
     host, port = address.rsplit(":", 1)
-    runner = web.AppRunner(build_app(pod, lambda: b"muster_up 1\n"), shutdown_timeout=0.1)
+    app = build_app(pod, lambda: b"muster_up 1\n")
+
+    async def give(request: web.Request) -> web.Response:
+        return json_answer(pod.give_access(await body_of(request, AccessRequest)))
+
+    app.router.add_put("/v1/access", give)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, host, int(port), reuse_address=True)
     await site.start()

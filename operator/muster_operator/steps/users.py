@@ -1,0 +1,54 @@
+"""Steps: give pods the users and ACLs of Kafka clients, keep passwords of users, and say what is in force (ADR 38)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from muster_coordinator.podapi.users import AccessImage, AccessRequest
+from muster_operator.plan.actions import Action, GiveAccess, WriteUserStatus
+from muster_operator.plan.observation import CallKind
+from muster_operator.pods.session import PodSession
+from muster_operator.steps.context import Context, Outcome
+from muster_operator.steps.pod_calls import call_pod
+from muster_operator.store.port import ConflictError, NotFoundError
+
+
+async def give_access(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """In the background: who was removed is out when the calls are answered."""
+    todo = next((each for each in actions if isinstance(each, GiveAccess)), None)
+    if todo is None:
+        return None
+    for pod in todo.pods:
+        call_pod(context, CallKind.ACCESS, pod, partial(_give, context, todo.image), failed="access_not_taken")
+    users, acls = len(todo.image.users), len(todo.image.acls)
+    return Outcome("AccessGiven", f"{users} users and {acls} ACLs to {', '.join(todo.pods)}")
+
+
+async def _give(context: Context, image: AccessImage, session: PodSession) -> bool:
+    run = session.runs
+    answer = await session.client.give_access(AccessRequest(context.seen.fencing_token, image))
+    session.learn_access(run, answer.fingerprint)
+    return True
+
+
+async def keep_users(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    """After leadership: it can be slow. What it finds or makes is in the next observation."""
+    cluster = context.seen.cluster
+    users = context.seen.users
+    if cluster is None or cluster.spec.suspend or not cluster.spec.access.muster_users or users is None:
+        return None
+    done = await context.workload.keep_users(cluster, users)
+    return Outcome("UsersKept", done) if done else None
+
+
+async def write_user_status(context: Context, actions: Sequence[Action]) -> Outcome | None:
+    todo = [each for each in actions if isinstance(each, WriteUserStatus)]
+    if not todo or not context.has_time_to_tell("write_user_status"):
+        return None
+    for each in todo:
+        try:
+            await context.store.write_user_status(each.seen, each.status)
+        except (ConflictError, NotFoundError):
+            continue  # changed or deleted meanwhile: what is there now is planned for anew
+    return Outcome("UsersTold", f"{len(todo)} users")
