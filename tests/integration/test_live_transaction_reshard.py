@@ -167,11 +167,14 @@ class Town:
             text=True,
         )
 
-    def killed_while_it_copies(self, command: subprocess.Popen[str]) -> None:
-        """It is stopped before, so that this phase cannot be over before it is killed."""
-        self.until(lambda: self.phase(TRANSACTIONS.name)[0] in ("Fencing", "Copying"), "Fencing")
+    def stopped_while_it_copies(self, command: subprocess.Popen[str], topic: str) -> None:
+        """It is stopped before that, so that the phase cannot be over."""
+        self.until(lambda: self.phase(topic)[0] in ("Fencing", "Copying"), "Fencing")
         command.send_signal(signal.SIGSTOP)
-        self.until(lambda: self.phase(TRANSACTIONS.name)[0] == "Copying", "Copying")
+        self.until(lambda: self.phase(topic)[0] == "Copying", "Copying")
+
+    def killed_while_it_copies(self, command: subprocess.Popen[str]) -> None:
+        self.stopped_while_it_copies(command, TRANSACTIONS.name)
         command.kill()
         command.communicate()
 
@@ -187,10 +190,13 @@ class Town:
     def kill_pods(self) -> None:
         """One after the other, so that leaders have higher epochs than the first ones of new partitions have."""
         for number in range(3):
-            before = self._pid(number)
-            os.kill(before, signal.SIGKILL)
-            self.until(partial(self._is_new, number, before), "a new pod")
+            self.kill_pod(number)
         self.until(lambda: max(self.epochs()) > 1, "other leaders")
+
+    def kill_pod(self, number: int) -> None:
+        before = self._pid(number)
+        os.kill(before, signal.SIGKILL)
+        self.until(partial(self._is_new, number, before), "a new pod")
 
     def _is_new(self, number: int, before: int) -> bool:
         return self._pid(number) not in (0, before)
@@ -332,24 +338,56 @@ def test_open_transaction_holds_a_reshard_of_the_groups_until_it_ends(tmp_path: 
         assert holding.committed() == 1
 
 
+class JavaApplication:
+    """The producer "p" of transaction version 2, and the model of its group's offset."""
+
+    def __init__(self, producers: JavaProducers) -> None:
+        self._producers = producers
+        self.begun = 0
+        self.expected: int | None = None
+
+    async def transaction(self) -> None:
+        self.begun += 1
+        await self._producers.call("begin", "p")
+        await self._producers.call("send", "p", self.begun)
+        committed = self.begun % 3 != 0
+        await self._producers.call("commit" if committed else "abort", "p")
+        self.expected = self.begun if committed else self.expected
+        assert await self._producers.committed() == self.expected
+
+
 @pytest.mark.skipif(bool(why_no_kafka_yet()), reason=why_no_kafka_yet())
 async def test_java_producer_of_version_2_goes_on_through_reshards_of_both_topics(tmp_path: Path) -> None:
     with town(tmp_path) as made:
         async with JavaProducers(made.bootstrap, "g") as producers:
             await producers.open("p")
-            offset, expected = 0, None
+            application = JavaApplication(producers)
             for topic, partitions in ((TRANSACTIONS.name, 3), (OFFSETS.name, 6), (TRANSACTIONS.name, 5)):
                 command = made.command(partitions, topic)
                 left = 3  # so many transactions when the command has ended
                 while left:
                     left -= command.poll() is not None
-                    offset += 1
-                    await producers.call("begin", "p")
-                    await producers.call("send", "p", offset)
-                    committed = offset % 3 != 0
-                    await producers.call("commit" if committed else "abort", "p")
-                    expected = offset if committed else expected
-                    assert await producers.committed() == expected
+                    await application.transaction()
                 assert f"{partitions} partitions serve" in ended_well(command)
             epoch = (await made._describe("tx"))[1]
-            assert epoch >= offset, "version 2: an epoch for each transaction"
+            assert epoch >= application.begun, "version 2: an epoch for each transaction"
+
+
+@pytest.mark.skipif(bool(why_no_kafka_yet()), reason=why_no_kafka_yet())
+@pytest.mark.parametrize("topic", [TRANSACTIONS.name, OFFSETS.name])
+async def test_pods_die_while_logs_are_copied_and_the_producer_goes_on(tmp_path: Path, topic: str) -> None:
+    with town(tmp_path) as made:
+        async with JavaProducers(made.bootstrap, "g") as producers:
+            await producers.open("p")
+            application = JavaApplication(producers)
+            await application.transaction()
+            command = made.command(3, topic)
+            await asyncio.to_thread(made.stopped_while_it_copies, command, topic)
+            waiting = asyncio.create_task(application.transaction())
+            for number in range(2):
+                await asyncio.to_thread(made.kill_pod, number)
+            command.send_signal(signal.SIGCONT)
+            await waiting
+            assert "3 partitions serve" in await asyncio.to_thread(ended_well, command)
+            for _ in range(3):
+                await application.transaction()
