@@ -28,6 +28,7 @@ from muster_coordinator.pod import control
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
+from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.replica_manager import ReplicaManager
 from muster_coordinator.pod.routes.fences import fence_routes
 from muster_coordinator.pod.routes.segments import segment_routes
@@ -165,7 +166,10 @@ class _WatchedPod(control.Pod):
         last_image: LastImage,
     ) -> None:
         settings = PeerSettings(self_nomination_after_ms=0)
-        super().__init__(identity, manager, view, network, last_image, settings, delete_offsets_of_removed_topics=False)
+        health = MirrorHealth()
+        super().__init__(
+            identity, manager, view, network, last_image, settings, health, delete_offsets_of_removed_topics=False
+        )
         self._recorded = recorded
         self._world = recorded.server.world
 
