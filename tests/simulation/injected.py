@@ -59,4 +59,5 @@ class Injected(StrEnum):
     PRODUCER_TWIN = "second instance of a producer"
     PRODUCER_GONE = "end of a producer in its transaction"
     TRANSACTION_TIMED_OUT = "transaction whose time is over"
+    PIPELINED = "request behind others that wait"
     TWO_OPERATORS = "write of one operator behind another's"

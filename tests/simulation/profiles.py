@@ -256,6 +256,8 @@ def draw(seed: int) -> Options:
 
 MISDIRECTED = 8
 """One of so many of the seeds without real operators has writes that land elsewhere."""
+PIPELINED = 3
+"""One of so many of those with transactional producers has clients that wait for no answer."""
 
 
 def _with_rest(options: Options) -> Options:
@@ -266,6 +268,8 @@ def _with_rest(options: Options) -> Options:
     # Under flush os nothing may be left that shows it, and a removal that a damaged disk refuses waits for people.
     if misdirected and options.replicas > 1 and not (options.operating or options.flush_os or options.remove_every_ms):
         options = replace(options, misdirect_every_ms=every_ms)
+    if options.coordinators and random.randrange(PIPELINED) == 0:
+        options = replace(options, pipelines=2)
     return options
 
 

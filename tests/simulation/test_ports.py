@@ -25,7 +25,8 @@ PORTS = {
 """What is not the production code's own, and where the simulation has it. Chance is a `Random` that is passed in."""
 CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
-    *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/reader.py"),
+    "transactions/reader.py",
+    *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/pipeline.py"),
 }
 """Who calls pods and operators, and what fails."""
 CHECKS = {

@@ -12,6 +12,7 @@ from tests.simulation.faults.fault import Fault
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups import coordinator as groups_module
 from muster_coordinator.groups.offsets import OffsetStore
+from muster_coordinator.listener.answer_queue import AnswerQueue
 from muster_coordinator.listener.handlers import txn_offsets as txn_offsets_module
 from muster_coordinator.pod.marker_writer import MarkerWriter, PartitionMarkers
 from muster_coordinator.requests import groups as m
@@ -26,6 +27,19 @@ from muster_coordinator.transactions.coordinator import TransactionCoordinator
 from muster_coordinator.transactions.producer_ids import BLOCK_SIZE, ProducerIds
 
 __all__ = ["TRANSACTION_FAULTS"]
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def _as_they_come(self: AnswerQueue, exchange: Any, frame: bytes) -> None:
+    if exchange in self.pending:
+        self.pending.remove(exchange)
+        self.pending.appendleft(exchange)
+    _complete(self, exchange, frame)
+
+
+_complete = AnswerQueue.complete
+
 
 # -- producers --------------------------------------------------------------------------------------------------------
 
@@ -142,6 +156,7 @@ TRANSACTION_FAULTS = {
     "late commit becomes part of the next transaction": Fault(
         60, txn_offsets_module, "replace", lambda request, asked_at: request
     ),
+    "answers leave as they come": Fault(60, AnswerQueue, "complete", _as_they_come),
     "stable fetch does not look at open transactions": Fault(
         10, OffsetStore, "has_pending", lambda self, group_id, topic, partition: False
     ),

@@ -20,8 +20,10 @@ from tests.simulation.request import Request
 from tests.simulation.world import Violation, World
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.connection import KafkaConnection
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.pod_callers import PodCallers
+from muster_coordinator.listener.state import ServerState
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -36,7 +38,15 @@ from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.transactions.config import TransactionConfig
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
 
-__all__ = ["TransactionalPod"]
+__all__ = ["KAFKA_PORT", "TransactionalPod", "kafka_address"]
+
+
+KAFKA_PORT = 9092
+
+
+def kafka_address(pod: str) -> str:
+    """Where clients connect."""
+    return f"{peer_address(pod).rpartition(':')[0]}:{KAFKA_PORT}"
 
 
 class TransactionalPod(HostedPod):
@@ -48,7 +58,7 @@ class TransactionalPod(HostedPod):
         super().__init__(name, world, archive)
         self._wire = wire
         address = peer_address(name)
-        wire.hosts[address] = name
+        wire.hosts[address] = wire.hosts[kafka_address(name)] = name
         wire.ips[name] = address.rpartition(":")[0]
         self._handlers: Any = None
         self.waiting: dict[_Answer, int] = {}
@@ -84,6 +94,9 @@ class TransactionalPod(HostedPod):
         host, _, port = peer_address(self.name).rpartition(":")
         at = host, int(port)
         await self._network.start(_NoReplicas(), at, lambda port: at, callers.connection)
+        if self.world.options.pipelines:
+            state = ServerState(ListenerSettings(), self.clock)
+            await self.loop.create_server(lambda: KafkaConnection(state, self._handlers), host, KAFKA_PORT)
         self._ended.append((self.view, self._network, self._connections, self._markers, callers))
 
     def crash(self, *, power: bool = False) -> None:

@@ -11,7 +11,8 @@ from tests.simulation.operating.machine import peer_address
 from tests.simulation.operating.wire import Wire
 from tests.simulation.store import Recorded
 from tests.simulation.transactions.model import Model
-from tests.simulation.transactions.pods import TransactionalPod
+from tests.simulation.transactions.pipeline import Pipeline
+from tests.simulation.transactions.pods import KAFKA_PORT, TransactionalPod, kafka_address
 from tests.simulation.transactions.producer import Idempotent, Places, Producer
 from tests.simulation.transactions.reader import Reader
 from tests.simulation.world import World
@@ -21,18 +22,17 @@ from muster_coordinator.podapi.image import Broker, MetadataImage, PartitionLead
 __all__ = ["Transactional"]
 
 IMAGE_MS = 150
-KAFKA_PORT = 9092
 
 
 class Transactional:
     """`model`: what is known of transactions; `clients`: who must be served."""
 
-    clients: Sequence[Producer | Reader | Idempotent]
+    clients: Sequence[Producer | Reader | Idempotent | Pipeline]
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.model = Model(world)
-        wire = Wire(world)
+        self._wire = wire = Wire(world)
         self.cluster = Cluster(world, partial(TransactionalPod, wire=wire), transactions=self.model)
         self.pods = [pod for pod in self.cluster.pods.values() if isinstance(pod, TransactionalPod)]
         self._images = 0
@@ -46,7 +46,9 @@ class Transactional:
             for producer in producers
             for group in producer.groups
         ]
-        self.clients = [*producers, *readers, Idempotent(places, self.model)]
+        count = self._world.options.pipelines
+        pipelines = [Pipeline(f"pipe{index}", places, self._wire, kafka_address) for index in range(count)]
+        self.clients = [*producers, *readers, Idempotent(places, self.model), *pipelines]
         self._show()
 
     def _show(self) -> None:
