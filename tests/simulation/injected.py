@@ -34,6 +34,7 @@ class Injected(StrEnum):
     NOMINATION = "self-nomination"
     SLOW_DISK = "slow disk"
     VOLUME_LOST = "volume lost"
+    VOLUME_COPIED = "volume copied"
     LOSS = "message lost"
     DELAY = "message late"
     DUPLICATE = "message doubled"

@@ -19,6 +19,7 @@ QUIET: tuple[dict[str, int | float | bool | str], ...] = (
     {"errors_every_ms": 0},
     {"misdirect_every_ms": 0},
     {"pipelines": 0},
+    {"copy_volume_every_ms": 0},
     {"promise_every_ms": 0},
     {"old_duplicates": 0.0},
     {"old_copies": 0.0},

@@ -83,7 +83,9 @@ class Mischief:
         self._world.at(CLEARED_MS[1], self._look_after)
 
     def _nothing(self) -> None:
-        """Pods clean their logs and take checkpoints by themselves. Runs that are kept depend on each random choice."""
+        """Pods clean their logs and take checkpoints by themselves, as often as these options say. Only the times are
+        drawn here: without them nearly every seed would be another run, and `kept.py` and the table of planted faults
+        name runs by their seeds."""
 
     def _any_pod(self) -> Any:
         return self._random.choice(list(self._cluster.pods.values()))

@@ -1,6 +1,9 @@
 """Who calls elections where no real operator runs. The protocol must be safe whoever calls what: a nominator is a
 client of the pods as others are, with a script that gives partitions leaders, moves them and changes their sets.
 
+It stays beside the real operators of every tenth seed: one of those takes the time of five others, and calls only what
+its plan finds right. A nominator elects at once, from less, and into more of what a pod must refuse.
+
 Several may run at once, each with views that are late or missing; a crash between any two actions loses all that one
 of them knows. Also a rogue, who makes calls that no operator of ours would make: they must do no harm.
 """

@@ -260,6 +260,24 @@ PIPELINED = 3
 """One of so many of those with transactional producers has clients that wait for no answer."""
 
 
+COPIED = 4
+"""One of so many of those with real operators has volumes that are copied."""
+COPIES: Profile = {
+    "copy_volume_every_ms": 1_500,
+    "partitions": 1,
+    "loss": 0.0,
+    "long_delay": 0.0,
+    "disk_ms_max": 3,
+    "crash_in_effects": 0.0,
+    "disaster": False,
+    **dict.fromkeys(("crash_every_ms", "all_crash_every_ms", "freeze_every_ms", "partition_every_ms"), 0),
+    **dict.fromkeys(("full_every_ms", "broken_every_ms", "slow_every_ms", "wipe_every_ms"), 0),
+    "resign_every_ms": 0,
+}
+"""The pods run and hear one another meanwhile, and none is drained: when one of two is gone the other is believed.
+Operators, their API server and people do as in the others."""
+
+
 def _with_rest(options: Options) -> Options:
     """By chance of its own: most seeds are what they were before there was this."""
     random = Random(f"rest {options.seed}")
@@ -268,6 +286,8 @@ def _with_rest(options: Options) -> Options:
     # Under flush os nothing may be left that shows it, and a removal that a damaged disk refuses waits for people.
     if misdirected and options.replicas > 1 and not (options.operating or options.flush_os or options.remove_every_ms):
         options = replace(options, misdirect_every_ms=every_ms)
+    if options.operating and options.replicas > 1 and random.randrange(COPIED) == 0:
+        options = replace(options, **COPIES)  # type: ignore[arg-type]
     if options.coordinators and random.randrange(PIPELINED) == 0:
         options = replace(options, pipelines=2)
     return options

@@ -26,6 +26,7 @@ PORTS = {
 CALLERS = {
     *("client.py", "consumer.py", "request.py", "fences.py", "nominator.py", "disaster.py", "mischief.py"),
     "transactions/reader.py",
+    "operating/volumes.py",
     *("operating/person.py", "operating/mischief.py", "transactions/producer.py", "transactions/pipeline.py"),
 }
 """Who calls pods and operators, and what fails."""

@@ -135,6 +135,8 @@ class Leadership:
             return CallStatus.CANNOT_WRITE, cannot_write
         if context.log_id not in election.sets.members:
             return CallStatus.WRONG_REPLICA, f"log id {context.log_id} is in no set of the call"
+        if any(len(set(each)) < len(each) for each in election.sets.each):
+            return CallStatus.INVALID, f"the call names a log id twice in one set: {election.sets}"
         if election.epoch > max(promise.epoch, 0) + EPOCH_JUMP_MAX:
             return CallStatus.INVALID, f"epoch {election.epoch} is too far above {promise.epoch}"
         if not context.rules.may_lead(promise, election.epoch, context.log_id):

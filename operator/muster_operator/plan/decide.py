@@ -14,8 +14,8 @@ from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
-from muster_operator.plan.decision import Decision, leaderless, preferred_pod, stalled, unchanged
-from muster_operator.plan.failover import without_leader, without_logs
+from muster_operator.plan.decision import Decision, leaderless, preferred_pod, unchanged
+from muster_operator.plan.failover import copied, without_leader, without_logs
 from muster_operator.plan.moves import hand_over, interrupt, rebalance
 from muster_operator.plan.observation import Attempt, PodView
 from muster_operator.plan.partition_view import Member, PartitionView, log_ids
@@ -28,8 +28,7 @@ def decide(record: OffsetsPartition, facts: ClusterFacts, attempt: Attempt | Non
         return without_logs(record, facts)
     partition = PartitionView(record, facts)
     if partition.doubled:
-        text = f"pods {partition.doubled} have a log with the same id: remove the volume that is a copy"
-        return stalled(record.status, Reason.DUPLICATE_LOG, text)
+        return copied(record.status, partition.doubled)
     partition = partition.on_present_pods()
     led = partition.leader()
     if led is None or led[1].leader_epoch < partition.status.epoch:

@@ -60,8 +60,14 @@ def without_logs(record: OffsetsPartition, facts: ClusterFacts) -> Decision:
         pending = replace(status, state=PartitionState.PENDING, reason=Reason.PLACING)
         named = ", ".join(missing)
         return Decision(pending, f"pod {named} creates its log", create_on=tuple(missing))
-    named_logs = replace(record, status=replace(status, replicas=tuple(replicas)))
-    return without_leader(PartitionView(named_logs, facts), None)
+    partition = PartitionView(replace(record, status=replace(status, replicas=tuple(replicas))), facts)
+    return copied(status, partition.doubled) if partition.doubled else without_leader(partition, None)
+
+
+def copied(status: OffsetsPartitionStatus, pods: str) -> Decision:
+    """`pods` have one log: which of them holds all that was acknowledged is not known."""
+    text = f"pods {pods} have a log with the same id: remove the volume that is a copy"
+    return stalled(status, Reason.DUPLICATE_LOG, text)
 
 
 # A partition without a leader

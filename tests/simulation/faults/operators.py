@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.simulation.faults.fault import Fault
 
+from muster_coordinator.peers.holders import Holders
 from muster_coordinator.podapi.models import Election
 from muster_operator import reconcile
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
@@ -118,6 +119,7 @@ _places = metadata._places
 
 
 OPERATOR_FAULTS = {
+    "copied volume is not noticed": Fault(50, Holders, "look", lambda self, own, is_lost: False),
     "a pod is called before the record": Fault(50, reconcile, "STEPS", CALLED_FIRST),
     "a record that may have failed is taken for done": Fault(
         400, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])

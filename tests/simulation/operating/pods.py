@@ -23,6 +23,7 @@ from tests.simulation.pods.replica import DATA, HostedReplica
 from tests.simulation.world import Violation, World
 from tests.unit.log.fake_disk import FakeDisk
 
+from muster_coordinator.peers.inbound import Inbound
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod import control
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -193,6 +194,26 @@ class _LossyNetwork(PeerNetwork):
     def __init__(self, pod: OperatedPod, identity: PeerIdentity, lost_changed: Callable[[], None]) -> None:
         super().__init__(identity, lost_changed, buffer_bytes=PEER_BUFFER_BYTES, random=Random(f"{identity}"))
         self._pod = pod
+        self._said: dict[str, set[str]] = {}  # log ids that other pods say they have
+
+    def announced(self, connection: Inbound, log_ids: dict[int, str]) -> None:
+        self._said[connection.pod] = set(log_ids.values())
+        super().announced(connection, log_ids)
+
+    def received(self, connection: Inbound, partition: int, message: Message, size: int) -> None:
+        """What comes from a log that several pods have is taken from none of them."""
+        dropped = self.counters.dropped["doubled"]
+        said = {pod for pod, log_ids in self._said.items() if message.sender in log_ids and self.states.get(pod)}
+        super().received(connection, partition, message, size)
+        if len(said | {connection.pod}) > 1 and self.counters.dropped["doubled"] == dropped:
+            with self._pod.world.noting():
+                raise Violation(
+                    f"{self._pod.name} takes {message} from {connection.pod}, {said} said that they have it"
+                )
+
+    def left(self, connection: Inbound) -> None:
+        self._said.pop(connection.pod, None)
+        super().left(connection)
 
     def send(self, partition: int, message: Message) -> None:
         pod, world = self._pod, self._pod.world
@@ -226,7 +247,7 @@ class OperatedReplica(HostedReplica):
         host = self.host
         if host is not None:
             self._is_here = True
-        elif self._is_here:
+        elif self._is_here and not self.pod.carries_copy:
             self.world.log(f"{self.name} has deleted log {self.storage.log_id[:4]}")
             self.new_replica()
         super().observe()

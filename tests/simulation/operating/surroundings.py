@@ -14,6 +14,7 @@ from tests.simulation.operating.person import Person
 from tests.simulation.operating.pods import OperatedPod, OperatedReplica
 from tests.simulation.operating.record import OperatedStore, Recorded
 from tests.simulation.operating.server import ApiServer
+from tests.simulation.operating.volumes import VolumeCopies
 from tests.simulation.operating.wire import Wire
 from tests.simulation.world import World
 
@@ -39,6 +40,7 @@ class Operated:
             for index in range(world.options.operators)
         ]
 
+        VolumeCopies(self.cluster)
         ApiMischief(self.api, recorded, kubernetes, self.operators)
 
     def close(self) -> None:

@@ -80,6 +80,7 @@ class HostedPod:
         self.machine_clock = MachineClock(world, self.random)
         self.clock = ProcessClock(self.machine_clock)
         self.disk = FakeDisk()
+        self.carries_copy = False  # of another pod's volume
         self.faults = DiskFaults(world, self.random, self.dies)
         self.up = False
         self.run = 0
@@ -98,6 +99,10 @@ class HostedPod:
     @property
     def is_running(self) -> bool:
         return self.up and not self.is_dying
+
+    @property
+    def serves(self) -> bool:
+        return self.up and self._serves
 
     @property
     def cannot_write(self) -> str:

@@ -74,7 +74,8 @@ class HostedReplica(Mirror):
 
     @property
     def host(self) -> ReplicaHost | None:
-        return self.pod.manager.hosts.get(self.partition.index) if self.pod.up else None
+        """Nowhere, while its pod has another volume."""
+        return self.pod.manager.hosts.get(self.partition.index) if self.pod.up and not self.pod.carries_copy else None
 
     @property
     def core(self) -> ReplicaCore | None:
@@ -97,6 +98,7 @@ class HostedReplica(Mirror):
     def observe(self) -> None:
         host = self.host
         if host is None:
+            self._look_at_copy()
             return
         shard, disk = host.shard, self.pod.disk
         if shard is not None and isinstance(shard.machine, WatchedGroups):
@@ -105,12 +107,20 @@ class HostedReplica(Mirror):
         self.look_at(host)
         disk.fault = before
 
+    def _look_at_copy(self) -> None:
+        """Of another pod's replica, which runs as well."""
+        host = self.pod.manager.hosts.get(self.partition.index) if self.pod.up and self.pod.carries_copy else None
+        if host is not None and host.core is not None and host.core.is_active:
+            raise Violation(f"{self.pod.name} leads partition {self.partition.index} with a copied log")
+
     def compare_now(self) -> None:
         """At the end of a run."""
         if self.host is not None:
             self.compare(self.host, every=1)
 
     def sends(self, message: Message) -> None:
+        if self.pod.carries_copy:
+            return
         if isinstance(message, Ack | Sealed) and not message.rebuilding and self.lacks:
             raise Violation(f"{self.name} sends {message}, and does not say that it lost {self.lacks}")
         check(self, message)

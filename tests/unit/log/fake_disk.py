@@ -203,6 +203,15 @@ class FakeDisk:
         inode.sync()
         put(inode.medium, position, bytes(inode.cached[position : position + 1]))
 
+    def clone(self) -> FakeDisk:
+        """A snapshot of the volume: what is on the medium at this moment."""
+        copy = FakeDisk()
+        each = self._medium_names.values()
+        inodes = {id(inode): Inode(bytearray(inode.medium), bytearray(inode.medium)) for inode in each}
+        copy.names = {path: inodes[id(inode)] for path, inode in self._medium_names.items()}
+        copy._medium_names = dict(copy.names)
+        return copy
+
     def path_of(self, target: int | Path) -> Path:
         """Of an open file, by its descriptor; that of a name itself."""
         return target if isinstance(target, Path) else self._open[target][0]

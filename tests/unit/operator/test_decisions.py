@@ -661,6 +661,23 @@ def test_copied_volume_is_not_elected_from(factor: Literal[1, 3]) -> None:
     assert shown.status.reason == Reason.DUPLICATE_LOG
 
 
+def test_first_set_never_names_a_log_of_a_copied_volume_twice() -> None:
+    """The pods were chosen and have made their logs, and a volume is copied before the record names the logs."""
+    model = Model(pods=3, partitions=1, replication_factor=3)
+    operator = Operator(model)
+    while sum(0 in pod.volume.replicas for pod in model.running.values()) < 3:
+        if not operator.todo:
+            operator.replan()
+        operator.act()
+    one, other, _ = model.running.values()
+    other.volume.replicas[0] = one.volume.replicas[0]
+    planned = plan(seen(model), 1.0)
+    assert not elections(planned)
+    (shown,) = [each for each in planned if isinstance(each, WritePartitionStatus)]
+    assert shown.status.reason == Reason.DUPLICATE_LOG
+    assert not any(each.log_id for each in shown.status.replicas)
+
+
 def test_rollout_moves_leaders_first_and_restarts_one_pod_at_a_time(model: Model) -> None:
     outdated = {"outdated": True}
     first = plan(seen(model, c_0=outdated, c_2=outdated), 1.0)

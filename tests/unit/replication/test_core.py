@@ -156,6 +156,8 @@ def test_repeated_election_answers_with_the_state_of_the_first() -> None:
     ("epoch", "sets", "why", "status"),
     [
         (1, Sets(("b", "c")), "", CallStatus.WRONG_REPLICA),
+        (1, Sets(("a", "b", "a")), "", CallStatus.INVALID),
+        (1, Sets(("a", "b", "c"), ("a", "b", "b")), "", CallStatus.INVALID),
         (1, ABC, "disk full", CallStatus.CANNOT_WRITE),
         (EPOCH_JUMP_MAX + 1, ABC, "", CallStatus.INVALID),
         (0, ABC, "disk full", CallStatus.ACCEPTED),
