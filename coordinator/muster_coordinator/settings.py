@@ -103,6 +103,18 @@ class ListenerSettings:
     max_connections: int = _setting(20_000, "max.connections", 1)
     """Connections at a time; one more is closed at once. Kafka has no limit by default."""
 
+    max_connections_per_ip: int = _setting(2_147_483_647, "max.connections.per.ip", 1)
+    """Connections of one address at a time; one more is closed at once. As in Kafka there is no limit by default: a
+    gateway, or the nodes of a network with address translation, are one address."""
+
+    max_connections_per_user: int = _setting(2_147_483_647, None, 1)
+    """Connections of one user (of a login or certificate) at a time; one more is closed at once. With
+    muster.max.in.flight.requests it bounds the requests in flight of a user."""
+
+    audit_lines_per_second: int = _setting(20, None, 0, 10_000)
+    """Lines of the log per second about what was refused: connections, logins, requests; of one address a quarter of
+    them at most. How many were left out is logged. 0: none."""
+
     connections_max_idle_ms: int = _setting(600_000, "connections.max.idle.ms", 1000)
     """A connection without a request for this long (ms) is closed."""
 

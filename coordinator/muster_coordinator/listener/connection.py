@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import cast
 
-import structlog
-
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
@@ -21,8 +19,6 @@ from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_coordinator.wire import k18_api_versions
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
-
-logger = structlog.get_logger(__name__)
 
 
 def peer_host(transport: asyncio.BaseTransport) -> str:
@@ -78,9 +74,11 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._host = f"/{peer[0]}" if peer else "/unknown"
         self._has_tls = transport.get_extra_info("sslcontext") is not None
-        self._state.opened(self)
+        host = peer_host(transport)
+        self._state.opened(self, host)
         try:
             self.identity = self._identity_of(transport)
+            self._state.known(self, self.identity)
         except NoPrincipalError as error:
             self._reject("no_principal", error)
 
@@ -157,7 +155,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _reject(self, reason: str, error: Exception) -> None:
         self._state.connection_errors[reason] += 1
-        logger.warning("connection_closed", client=self._host, reason=reason, error=str(error))
+        self._state.audit.tell("connection_closed", self._host, reason=reason, error=str(error))
         self.close()
 
     # -- end ----------------------------------------------------------------------------------------------------------

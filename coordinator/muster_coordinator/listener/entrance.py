@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-import structlog
-
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.sasl import Sasl, told
@@ -29,8 +27,6 @@ from muster_coordinator.wire import k17_sasl_handshake, k18_api_versions, k36_sa
 from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.errors import UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, encode_response_frame, read_header
-
-logger = structlog.get_logger(__name__)
 
 _LENGTH = struct.Struct(">i")
 
@@ -90,7 +86,7 @@ class Entrance(asyncio.Protocol):
         self._transport = self._socket = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._address = normal_host(peer[0]) if peer else ""
-        self._state.opened(self)
+        self._state.opened(self, self._address)
         self._counted = self._sasl.admission.enter(self._address)
         if not self._counted:
             self._end("too_many_logins", "too many logins of this address are under way")
@@ -296,7 +292,9 @@ class Entrance(asyncio.Protocol):
 
     def _refused(self, reason: str, text: str) -> None:
         self._state.connection_errors[reason] += 1
-        logger.warning("login_refused", client=self._address, reason=reason, error=text, mechanism=self._mechanism_name)
+        self._state.audit.tell(
+            "login_refused", self._address, reason=reason, error=text, mechanism=self._mechanism_name
+        )
 
     def _wait(self) -> None:
         self._waits = True

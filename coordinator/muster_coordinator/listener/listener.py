@@ -118,6 +118,7 @@ class KafkaListeners:
 
     def _housekeep(self) -> None:
         state = self.state
+        state.audit.look()
         self.look()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
-from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.identity import ANONYMOUS, Identity
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 
@@ -70,18 +71,48 @@ class ServerState:
         self.accepted = 0
         self.held_bytes = 0  # sum over the connections
         self.connections: set[Connection] = set()
+        self.audit = AuditLog(settings.audit_lines_per_second, clock)
+        self._hosts: dict[Connection, str] = {}
+        self._users: dict[Connection, str] = {}
+        self._by_host: Counter[str] = Counter()
+        self._by_user: Counter[str] = Counter()
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection, host: str) -> None:
         """Count a new connection, and close it at once if it is one too many."""
+        settings = self.settings
         self.accepted += 1
         self.connections.add(connection)
-        if len(self.connections) > self.settings.max_connections:
-            self.connection_errors["too_many_connections"] += 1
-            logger.warning("connection_refused", reason="too_many_connections", limit=self.settings.max_connections)
-            connection.close()
+        self._hosts[connection] = host
+        self._by_host[host] += 1
+        if len(self.connections) > settings.max_connections:
+            self._one_too_many(connection, host, "too_many_connections", settings.max_connections)
+        elif self._by_host[host] > settings.max_connections_per_ip:
+            self._one_too_many(connection, host, "too_many_of_address", settings.max_connections_per_ip)
+
+    def known(self, connection: Connection, who: Identity) -> None:
+        """The client has said who it is: count what is the user's, and close what is one too many."""
+        if who.principal == ANONYMOUS:
+            return
+        self._users[connection] = who.principal
+        self._by_user[who.principal] += 1
+        if self._by_user[who.principal] > self.settings.max_connections_per_user:
+            limit = self.settings.max_connections_per_user
+            self._one_too_many(connection, who.host, "too_many_of_user", limit, who.principal)
+
+    def _one_too_many(self, connection: Connection, host: str, reason: str, limit: int, principal: str = "") -> None:
+        self.connection_errors[reason] += 1
+        named = {"principal": principal[:LONGEST_NAME]} if principal else {}
+        self.audit.tell("connection_refused", host, reason=reason, limit=limit, **named)
+        connection.close()
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        for of, counts in ((self._hosts, self._by_host), (self._users, self._by_user)):
+            name = of.pop(connection, None)
+            if name is not None:
+                counts[name] -= 1
+                if not counts[name]:
+                    del counts[name]
 
     def handed_over(self, connection: Connection) -> None:
         """Another takes its place, and will be opened."""

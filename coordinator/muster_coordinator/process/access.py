@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from muster_coordinator.listener.access.table import guarded_table
+from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.connection import peer_host
 from muster_coordinator.listener.handlers.security import SecurityHandlers
 from muster_coordinator.listener.listener import ListenerSecurity
@@ -99,13 +100,13 @@ class ClientAccess:
         if self._tokens is not None:
             await self._tokens.stop()
 
-    def guard(self, handlers: Mapping[type, Handler]) -> Mapping[type, Handler]:
+    def guard(self, handlers: Mapping[type, Handler], audit: AuditLog) -> Mapping[type, Handler]:
         """The handlers behind the checks of what clients may do. Without a file of ACLs as they are: nothing is asked
         on the way of a request."""
         acls = self._acls
         if acls is None:
             return handlers
-        return guarded_table(handlers, lambda: acls.value, self._view.name_of)
+        return guarded_table(handlers, lambda: acls.value, self._view.name_of, audit)
 
     def shown(self, settings: CoordinatorSettings) -> SecurityHandlers:
         """What administrators are told of users and ACLs."""

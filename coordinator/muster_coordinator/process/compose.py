@@ -292,7 +292,7 @@ async def _serve_clients(
     stack.push_async_callback(listeners.stop)
     try:
         for name, address in {"": options.kafka_listen, **options.listeners}.items():
-            await listeners.listen(*address, access.guard(handlers(name)), access.security[name])
+            await listeners.listen(*address, access.guard(handlers(name), listeners.state.audit), access.security[name])
     except OSError as error:
         raise StartError(f"cannot listen: {error}") from error
 

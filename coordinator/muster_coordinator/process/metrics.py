@@ -85,6 +85,12 @@ class PodCollector(Collector):
         for reason, count in sorted(listener.connection_errors.items()):
             errors.add_metric([reason], count)
         yield errors
+        refused = CounterMetricFamily(
+            "muster_refused_requests", "Times that an ACL refused what a client asked for.", labels=["resource"]
+        )
+        for resource, count in sorted(listener.audit.refused.items()):
+            refused.add_metric([resource], count)
+        yield refused
         requests = CounterMetricFamily("muster_requests", "Requests by Kafka API.", labels=["api"])
         for key, count in sorted(listener.requests.items()):
             requests.add_metric([_API_NAMES[key]], count)

@@ -11,6 +11,7 @@ from tests.unit.listener.test_handlers import refuse_early
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.table import OPEN, guarded_table
+from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
@@ -70,7 +71,9 @@ def acls(*rights: Right) -> Authorizer:
     )
 
 
-def ask(request: Any, *rights: Right, coordinator: Any = None, version: int = 12) -> Asked:
+def ask(
+    request: Any, *rights: Right, coordinator: Any = None, version: int = 12, audit: AuditLog | None = None
+) -> Asked:
     asked = Asked(request, coordinator, version)
 
     def handler(handed: Any, answer: Any) -> None:
@@ -80,7 +83,8 @@ def ask(request: Any, *rights: Right, coordinator: Any = None, version: int = 12
         else:
             answer.answer(coordinator(handed) if callable(coordinator) else coordinator)
 
-    guarded_table({type(request): handler}, lambda: acls(*rights), view().name_of)[type(request)](request, asked)  # type: ignore[arg-type]
+    table = guarded_table({type(request): handler}, lambda: acls(*rights), view().name_of, audit)
+    table[type(request)](request, asked)  # type: ignore[arg-type]
     assert len(asked.got) == 1
     return asked
 

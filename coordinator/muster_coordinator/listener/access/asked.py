@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests.refusals import refusal
@@ -18,23 +19,49 @@ _T = TypeVar("_T")
 class Rights:
     """What one client may do, by the ACLs of this moment."""
 
-    __slots__ = ("_authorizer", "_who")
+    __slots__ = ("_audit", "_authorizer", "_request", "_told", "_who")
 
-    def __init__(self, authorizer: Authorizer, who: Identity) -> None:
+    def __init__(
+        self, authorizer: Authorizer, who: Identity, audit: AuditLog | None = None, request: Any = None
+    ) -> None:
+        """`audit` is told what of `request` is refused."""
         self._authorizer = authorizer
         self._who = who
+        self._audit = audit
+        self._request = request
+        self._told: set[tuple[Operation, ResourceType, str]] | None = None
 
     def group(self, operation: Operation, group_id: str) -> bool:
-        return self._authorizer.allows(self._who, operation, ResourceType.GROUP, group_id)
+        return self._may(operation, ResourceType.GROUP, group_id)
 
     def topic(self, operation: Operation, name: str) -> bool:
-        return self._authorizer.allows(self._who, operation, ResourceType.TOPIC, name)
+        return self._may(operation, ResourceType.TOPIC, name)
 
     def transactional_id(self, operation: Operation, name: str) -> bool:
-        return self._authorizer.allows(self._who, operation, ResourceType.TRANSACTIONAL_ID, name)
+        return self._may(operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def cluster(self, operation: Operation) -> bool:
-        return self._authorizer.allows(self._who, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        return self._may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    @property
+    def unasked(self) -> Rights:
+        """The same, for what the client did not ask for by name: what is left out of a list is no refusal."""
+        return Rights(self._authorizer, self._who)
+
+    def _may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if self._authorizer.allows(self._who, operation, resource_type, name):
+            return True
+        if self._audit is not None:
+            self._tell(self._audit, (operation, resource_type, name))
+        return False
+
+    def _tell(self, audit: AuditLog, what: tuple[Operation, ResourceType, str]) -> None:
+        """Once for each thing: guards ask again for what the answer says."""
+        if self._told is None:
+            self._told = set()
+        if what not in self._told:
+            self._told.add(what)
+            audit.request_refused(self._who, self._request, *what)
 
     def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Everything that the client may do with the resource, as bits (KIP-430)."""

@@ -33,7 +33,7 @@ class MetadataGuard:
         def change(response: w.MetadataResponse) -> w.MetadataResponse:
             found = response.topics
             if request.topics is None:
-                found = tuple([t for t in found if rights.topic(Operation.DESCRIBE, t.name or "")])
+                found = tuple([t for t in found if rights.unasked.topic(Operation.DESCRIBE, t.name or "")])
             return msgspec.structs.replace(
                 response,
                 topics=(*(_with_operations(topic, rights) for topic in found), *refused),
@@ -71,7 +71,7 @@ def find_coordinator(request: w.FindCoordinatorRequest, exchange: Exchange, righ
 
 
 def write_txn_markers(request: w.WriteTxnMarkersRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
-    if rights.cluster(Operation.ALTER) or rights.cluster(Operation.CLUSTER_ACTION):
+    if rights.unasked.cluster(Operation.ALTER) or rights.cluster(Operation.CLUSTER_ACTION):
         handler(request, exchange)
         return
     code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -109,4 +109,4 @@ def _cluster_operations(answered: int, rights: Rights) -> int:
     """None at all for who may not describe the cluster (KIP-430)."""
     if answered == w.OPERATIONS_NOT_REQUESTED:
         return answered
-    return rights.operations(ResourceType.CLUSTER) if rights.cluster(Operation.DESCRIBE) else 0
+    return rights.operations(ResourceType.CLUSTER) if rights.unasked.cluster(Operation.DESCRIBE) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -110,7 +111,8 @@ class OffsetsById:
         _only_allowed_topics(request, exchange, handler, m.OffsetCommitByIdResponse, may)
 
     def fetch(self, request: w.OffsetFetchByIdRequests, exchange: Exchange, rights: Rights, handler: Handler) -> None:
-        may = self._may(Operation.DESCRIBE, rights)
+        def may(rights: Rights, topic_id: bytes) -> bool:
+            return self._may(Operation.DESCRIBE, rights)(topic_id)
 
         def refused(group: m.OffsetFetchByIdRequest) -> m.OffsetFetchByIdResponse:
             return m.OffsetFetchByIdResponse(group.group_id, int(_GROUP))
@@ -129,7 +131,7 @@ def offset_fetch(request: w.OffsetFetchRequests, exchange: Exchange, rights: Rig
     def refused(group: m.OffsetFetchRequest) -> Any:
         return refusal(group, _GROUP)
 
-    _fetch(request, exchange, rights, handler, lambda name: rights.topic(Operation.DESCRIBE, name), refused)
+    _fetch(request, exchange, rights, handler, lambda rights, name: rights.topic(Operation.DESCRIBE, name), refused)
 
 
 def _fetch(
@@ -137,10 +139,11 @@ def _fetch(
     exchange: Exchange,
     rights: Rights,
     handler: Handler,
-    may: Callable[[Any], bool],
+    may_describe: Callable[[Rights, Any], bool],
     refused: Callable[[Any], Any],
 ) -> None:
     """Offsets of several groups. Topics without a right are left out where all were asked for, else an error."""
+    may, sees = partial(may_describe, rights), partial(may_describe, rights.unasked)
     allowed = [rights.group(Operation.DESCRIBE, group.group_id) for group in request.groups]
     narrowed = tuple(
         [
@@ -155,7 +158,7 @@ def _fetch(
     def change(response: Any) -> Any:
         found = iter(response.groups)
         groups = [
-            _fetched(group, next(found), may) if yes else refused(group)
+            _fetched(group, next(found), sees if group.topics is None else may) if yes else refused(group)
             for group, yes in zip(request.groups, allowed, strict=True)
         ]
         return msgspec.structs.replace(response, groups=tuple(groups))

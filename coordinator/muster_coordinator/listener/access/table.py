@@ -9,6 +9,7 @@ from muster_coordinator.listener.access import cluster, groups, offsets, topics,
 from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
 from muster_coordinator.listener.access.security import GUARDS
+from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -21,22 +22,26 @@ OPEN = frozenset({w.ApiVersionsRequest, w.OtherProtocolRequest, w.SaslHandshakeR
 
 
 def guarded_table(
-    handlers: Mapping[type, Handler], authorizer: Callable[[], Authorizer], name_of: NameOf
+    handlers: Mapping[type, Handler],
+    authorizer: Callable[[], Authorizer],
+    name_of: NameOf,
+    audit: AuditLog | None = None,
 ) -> dict[type, Handler]:
-    """The same handlers, each behind its guard. `authorizer` gives the present one; `name_of`: names of topic ids.
+    """The same handlers, each behind its guard. `authorizer` gives the present one; `name_of`: names of topic ids;
+    `audit` is told of refusals.
 
     Raises KeyError for a request that has neither a guard nor a place in OPEN.
     """
     guards = _guards(name_of)
     return {
-        request: handler if request in OPEN else _guarded(guards[request], handler, authorizer)
+        request: handler if request in OPEN else _guarded(guards[request], handler, authorizer, audit)
         for request, handler in handlers.items()
     }
 
 
-def _guarded(guard: Guard, handler: Handler, authorizer: Callable[[], Authorizer]) -> Handler:
+def _guarded(guard: Guard, handler: Handler, authorizer: Callable[[], Authorizer], audit: AuditLog | None) -> Handler:
     def guarded(request: Any, exchange: Exchange) -> None:
-        guard(request, exchange, Rights(authorizer(), exchange.connection.identity), handler)
+        guard(request, exchange, Rights(authorizer(), exchange.connection.identity, audit, request), handler)
 
     return guarded
 

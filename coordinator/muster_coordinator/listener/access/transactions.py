@@ -76,7 +76,8 @@ def describe_transactions(
 
 def list_transactions(request: m.ListTransactionsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
     def change(response: m.ListTransactionsResponse) -> m.ListTransactionsResponse:
-        may_see = [t for t in response.transactions if rights.transactional_id(Operation.DESCRIBE, t.transactional_id)]
+        sees = rights.unasked
+        may_see = [t for t in response.transactions if sees.transactional_id(Operation.DESCRIBE, t.transactional_id)]
         return msgspec.structs.replace(response, transactions=tuple(may_see))
 
     hand_on(request, exchange, handler, change)
