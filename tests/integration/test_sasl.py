@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import struct
 import time
@@ -275,6 +276,12 @@ async def test_nobody_becomes_another_user_on_the_same_connection(ending: SoloPo
             assert answer.error_code == AUTHENTICATION_FAILED
             assert answer.error_message.startswith(said)
             assert await closed(client)
+    lines = [json.loads(line) for line in ending.log().splitlines() if '"login_refused"' in line]
+    assert [(each["principal"], each["error"]) for each in lines] == [
+        ("User:alice", "another user"),
+        ("User:alice", "wrong password"),
+    ]
+    assert "bob" not in ending.log(), "whom the client wants to be is not logged: it could be a password"
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

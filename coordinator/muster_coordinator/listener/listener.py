@@ -101,7 +101,7 @@ class KafkaListeners:
 
             if lifetime_ms is None:
                 return KafkaConnection(state, handlers, known)
-            session = Session(sasl, identity, lifetime_ms, handlers, state.clock.monotonic_ms())
+            session = Session(sasl, identity, lifetime_ms, handlers, state.clock.monotonic_ms(), state.audit)
             return KafkaConnection(state, session.handlers, known, session)
 
         return Entrance(state, sasl, handlers, welcome)

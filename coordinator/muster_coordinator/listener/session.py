@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler
@@ -23,9 +24,16 @@ class Session:
     """
 
     def __init__(
-        self, sasl: Sasl, identity: Identity, lifetime_ms: int, handlers: Mapping[type, Handler], now_ms: int
+        self,
+        sasl: Sasl,
+        identity: Identity,
+        lifetime_ms: int,
+        handlers: Mapping[type, Handler],
+        now_ms: int,
+        audit: AuditLog,
     ) -> None:
         self._sasl = sasl
+        self._audit = audit
         self._identity = identity
         self._mechanism_name = identity.mechanism
         self._closing: dict[type, Handler] = dict.fromkeys(handlers, _close)
@@ -114,7 +122,16 @@ class Session:
         if isinstance(error, LaterError):
             connection.close()
             return
-        delay_ms = self._sasl.admission.failed(self._identity.host, self._now_ms)
+        who = self._identity
+        self._audit.tell(
+            "login_refused",
+            who.host,
+            reason="login",
+            error=str(error),
+            mechanism=self._mechanism_name,
+            principal=who.principal[:LONGEST_NAME],
+        )
+        delay_ms = self._sasl.admission.failed(who.host, self._now_ms)
         text = told(error, self._mechanism_name, again=True)
 
         def end() -> None:
