@@ -22,6 +22,10 @@ help: ## list the commands
 demo: $(STAMP) ## the main job on this machine: local cluster, real clients, kill the leader, see what happened
 	@$(BIN)/muster demo
 
+.PHONY: demo-adopt
+demo-adopt: $(STAMP) ## a Kafka cluster gets Muster in front of it: mirror, gateway, a group moved, a pod killed (Java 17, Maven; a minute)
+	@$(BIN)/python -m tests.support.adopt_demo
+
 .PHONY: pipeline-demo
 pipeline-demo: $(STAMP) ## real commits, tables, report, re-sharding 50 -> 12 -> 50, Muster on the result (Java 17; 2 to 3 minutes)
 	@$(BIN)/python hack/pipeline_demo.py

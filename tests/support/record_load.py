@@ -1,4 +1,4 @@
-"""Numbered records through a cluster's front, and a consumer of a group that takes note of each."""
+"""Numbered records through a cluster's front, and consumers of groups that take note of each."""
 
 from __future__ import annotations
 
@@ -6,88 +6,157 @@ import threading
 import time
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.support.muster_cluster import wait_until
 
 WAIT_S = 180.0
 PAUSE_S = 0.01
-"""Between two records: the test is about none being lost, and the machine is shared."""
+"""Between two records: it is about none being lost, and the machine is shared."""
 
 
-class RecordLoad:
-    """Produces and consumes while it is entered; at the end all that was acknowledged is waited for."""
+class NumberedProducer:
+    """Produces from `first` on until it is stopped."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self.assignments = 0
-        """How often the consumer got partitions: once, unless its group was rebalanced."""
+    def __init__(self, bootstrap: str, topic: str, first: int = 0) -> None:
+        self._bootstrap = bootstrap
         self._topic = topic
-        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._group = group
+        self._first = first
         self._acknowledged: list[int] = []
-        self._received: list[int] = []
         self._failures: list[str] = []
-        self._end_producing, self._end_consuming = threading.Event(), threading.Event()
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._produce, self._consume)]
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-    def __enter__(self) -> RecordLoad:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        producing, consuming = self._threads
-        self._end_producing.set()
-        producing.join(WAIT_S)
-        if error is None:
-            wait_until(lambda: len(self._received) >= len(self._acknowledged), "all records are received", WAIT_S)
-        self._end_consuming.set()
-        consuming.join(WAIT_S)
+    def stop(self) -> None:
+        """Everything is acknowledged, or it is a failure."""
+        self._end.set()
+        self._thread.join(WAIT_S)
+        if self._thread.is_alive():
+            self._failures.append("the producer does not end")
 
     def acknowledged(self) -> list[int]:
-        """Numbers, sorted. A number that was not acknowledged is a failure."""
+        """Numbers, sorted. A number that was refused is a failure."""
         assert self._failures == []
         return sorted(self._acknowledged)
 
-    def received(self) -> list[int]:
-        """Numbers, sorted; one that came twice is there twice."""
-        return sorted(self._received)
+    @property
+    def count(self) -> int:
+        return len(self._acknowledged)
 
-    def wait_received(self, count: int) -> None:
-        wait_until(lambda: len(self._received) >= count, f"{count} records are received", WAIT_S)
-
-    def goes_on(self, more: int) -> None:
-        """As many records more arrive."""
-        self.wait_received(len(self._received) + more)
-
-    def _produce(self) -> None:
-        producer = Producer({**self._settings, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
-        number = 0
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self._failures.append(str(error))
-            else:
-                self._acknowledged.append(int(message.value() or b""))
-
-        while not self._end_producing.is_set():
-            producer.produce(self._topic, value=str(number), on_delivery=delivered)
+    def _run(self) -> None:
+        settings = {"bootstrap.servers": self._bootstrap, "log_level": 0}
+        producer = Producer({**settings, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        number = self._first
+        while not self._end.is_set():
+            producer.produce(self._topic, value=str(number), on_delivery=self._delivered)
             number += 1
             producer.poll(0)
             time.sleep(PAUSE_S)
         if producer.flush(WAIT_S):
             self._failures.append("records are not acknowledged in time")
 
-    def _consume(self) -> None:
-        consumer = Consumer({**self._settings, "group.id": self._group, "auto.offset.reset": "earliest"})
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+        else:
+            self._acknowledged.append(int(message.value() or b""))
+
+
+class NotingConsumer:
+    """One member of a group, until it is stopped. It commits now and then, or `commits_each` record, which it waits
+    for."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, *, commits_each: bool = False) -> None:
+        self.assignments = 0
+        """How often it got partitions: once, unless its group was rebalanced."""
+        self.numbers: list[int] = []
+        """As they came."""
+        self.longest_pause_s = 0.0
+        """Between two records, or their commits."""
+        self._settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        self._commits_each = commits_each
+        self._failures: list[str] = []
+        self._topic = topic
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """It leaves its group."""
+        self._end.set()
+        self._thread.join(WAIT_S)
+
+    def received(self) -> list[int]:
+        """Sorted; one that came twice is there twice. A commit that was refused is a failure."""
+        assert self._failures == []
+        return sorted(self.numbers)
+
+    def wait_received(self, count: int) -> None:
+        wait_until(lambda: len(self.numbers) >= count, f"{count} records are received", WAIT_S)
+
+    def goes_on(self, more: int) -> None:
+        """As many records more arrive."""
+        self.wait_received(len(self.numbers) + more)
+
+    def _run(self) -> None:
+        consumer = Consumer({**self._settings, "log_level": 0, "enable.auto.commit": not self._commits_each})
 
         def assigned(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
             self.assignments += 1
 
         consumer.subscribe([self._topic], on_assign=assigned)
-        while not self._end_consuming.is_set():
+        last_s = 0.0
+        while not self._end.is_set():
             message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self._received.append(int(message.value() or b""))
+            if message is None or message.error() is not None:
+                continue
+            if self._commits_each:
+                self._commit(consumer, message)
+            now = time.monotonic()
+            self.longest_pause_s = max(self.longest_pause_s, now - last_s if last_s else 0.0)
+            last_s = now
+            self.numbers.append(int(message.value() or b""))
         consumer.close()
+
+    def _commit(self, consumer: Consumer, message: Message) -> None:
+        try:
+            consumer.commit(message, asynchronous=False)
+        except KafkaException as error:
+            self._failures.append(str(error))
+
+
+class RecordLoad:
+    """Produces and consumes while it is entered; at the end all that was acknowledged is waited for."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._where = (bootstrap, topic)
+        self._group = group
+
+    def __enter__(self) -> RecordLoad:
+        self._producer = NumberedProducer(*self._where)
+        self._consumer = NotingConsumer(*self._where, self._group)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.stop()
+        if error is None:
+            self._consumer.wait_received(self._producer.count)
+        self._consumer.stop()
+
+    @property
+    def assignments(self) -> int:
+        return self._consumer.assignments
+
+    def acknowledged(self) -> list[int]:
+        return self._producer.acknowledged()
+
+    def received(self) -> list[int]:
+        return self._consumer.received()
+
+    def wait_received(self, count: int) -> None:
+        self._consumer.wait_received(count)
+
+    def goes_on(self, more: int) -> None:
+        self._consumer.goes_on(more)
