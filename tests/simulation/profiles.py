@@ -257,7 +257,8 @@ def draw(seed: int) -> Options:
 MISDIRECTED = 8
 """One of so many of the seeds without real operators has writes that land elsewhere."""
 PIPELINED = 3
-"""One of so many of those with transactional producers has clients that wait for no answer."""
+"""One of so many of those with transactional producers, and not with many changes of leaders, has clients that wait for
+no answer."""
 
 
 COPIED = 4
@@ -288,7 +289,8 @@ def _with_rest(options: Options) -> Options:
         options = replace(options, misdirect_every_ms=every_ms)
     if options.operating and options.replicas > 1 and random.randrange(COPIED) == 0:
         options = replace(options, **COPIES)  # type: ignore[arg-type]
-    if options.coordinators and random.randrange(PIPELINED) == 0:
+    changes = vars(options).items() >= CHANGES_IN_TRANSACTIONS.items()  # what those find, more clients would hide
+    if options.coordinators and not changes and random.randrange(PIPELINED) == 0:
         options = replace(options, pipelines=2)
     return options
 
