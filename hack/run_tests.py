@@ -34,7 +34,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
-LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py",)
+LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),
     *(f"tests/unit/{name}" for name in ("replication", "shard", "wire", "compiled")),

@@ -130,8 +130,8 @@ class Load:
     meters: list[Meter]
 
     @classmethod
-    def begin(cls, cluster: MusterCluster, name: str) -> Load:
-        meters = [Meter(cluster.bootstrap(), f"{name}-{number}", TOPIC) for number in range(6)]
+    def begin(cls, cluster: MusterCluster, name: str, groups: int = 6) -> Load:
+        meters = [Meter(cluster.bootstrap(), f"{name}-{number}", TOPIC) for number in range(groups)]
         for meter in meters:
             meter.start()
         wait_until(lambda: all(meter.count > 20 for meter in meters), "clients commit")
