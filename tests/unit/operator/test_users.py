@@ -203,6 +203,8 @@ async def test_pods_have_users_as_they_come_and_go_and_after_a_restart(town: Wor
         await town.store.delete(user("billing"))
         await eventually(lambda: has(town, "other"))
         assert ("billing",) in town.workload.kept
+        await town.until_ready()
+        assert all(len(pod.given or ()) <= 4 for pod in town.pods.values()), "once for each change"
         await town.stop_pod(1)
         restarted = await town.start_pod(1)
         restarted.given = [AccessImage()]
