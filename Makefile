@@ -99,8 +99,8 @@ format: $(STAMP) ## let ruff and gofmt rewrite the sources
 
 ##@ Measure
 .PHONY: bench-commits
-bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of one pod at 1, 64 and 512 connections
-	@hack/compiled run $(BIN)/python bench/commits.py
+bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of a pod at 1, 64, 512 connections, plain and secured, and Kafka's
+	@hack/compiled run $(BIN)/python bench/commits.py --secured --with-kafka
 
 .PHONY: bench-load
 bench-load: $(STAMP) ## loading of 5 million records over 50 partitions: time, memory, and what active groups see of it

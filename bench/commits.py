@@ -25,6 +25,7 @@ import servers
 from ending import exit_code
 from measure import Load, measure
 from report import REPOSITORY, machine, write
+from secured import Secured
 
 FILES_BESIDE_CONNECTIONS = 256  # segments, journal, listeners, streams of the pod
 
@@ -52,6 +53,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--duration", type=float, default=10.0, help="seconds to measure each (default 10)")
     parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before measuring (default 3)")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="setting of the pod")
+    parser.add_argument("--secured", action="store_true", help="also each server with TLS and logins (PLAIN)")
     parser.add_argument("--with-kafka", action="store_true", help=f"also Kafka {builds.KAFKA_VERSION}, where it is")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
@@ -83,18 +85,27 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     generator = builds.loadgen()
     shape = {"partitions": options.offsets_partitions, "topic_partitions": options.partitions_per_commit}
     with servers.data_directory(REPOSITORY) as directory:
-        muster = servers.muster(
-            directory, config=options.config, replication_factor=options.replication_factor, **shape
-        )
-        yield from run_server(options, generator, muster)
+        kinds = [None, Secured.made(directory / "secured")] if options.secured else [None]
+        for secured in kinds:
+            muster = servers.muster(
+                directory,
+                config=options.config,
+                replication_factor=options.replication_factor,
+                secured=secured,
+                **shape,
+            )
+            yield from run_server(options, generator, muster)
         if options.with_kafka:
             try:
                 builds.kafka_jars()
             except builds.MissingTool as missing:
                 print(f"skipped Kafka: {missing}", file=sys.stderr)
                 return
-            kafka = servers.kafka(directory, replication_factor=options.replication_factor, **shape)
-            yield from run_server(options, generator, kafka)
+            for secured in kinds:
+                kafka = servers.kafka(
+                    directory, replication_factor=options.replication_factor, secured=secured, **shape
+                )
+                yield from run_server(options, generator, kafka)
 
 
 def run_server(

@@ -36,6 +36,7 @@ def measure(generator: Path, server: Server, load: Load) -> dict[str, Any]:
         *(str(generator), "-bootstrap", server.bootstrap, "-topic", TOPIC),
         *("-connections", str(load.connections), "-partitions", str(load.partitions_per_commit)),
         *("-warm-up", f"{load.warm_up_s}s", "-duration", f"{load.duration_s}s"),
+        *(("-login", server.login) if server.login else ()),
         *("-operation", load.operation, "-members", str(load.members), "-rate", str(load.rate)),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

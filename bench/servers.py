@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builds import KAFKA_VERSION, BenchError, kafka_jars
+from secured import Secured
 
 from muster_cli.local.ports import free_ports
 
@@ -30,15 +31,25 @@ class Server:
     bootstrap: str
     pids: tuple[int, ...]
     durability: str
+    login: str = ""
+    """USER:PASSWORD of clients, who speak TLS then; "": they are plain."""
 
 
 @contextmanager
 def muster(
-    directory: Path, *, partitions: int, topic_partitions: int, config: list[str], replication_factor: int = 1
+    directory: Path,
+    *,
+    partitions: int,
+    topic_partitions: int,
+    config: list[str],
+    replication_factor: int = 1,
+    secured: Secured | None = None,
 ) -> Iterator[Server]:
     """As many pods as replicas, with their operator over the embedded store; data under `directory`. Raises
     BenchError."""
-    data = directory / "muster"
+    data = directory / ("muster" if secured is None else "muster-secured")
+    config = [*config, *(secured.of_muster() if secured is not None else ())]
+    login, how = (secured.login, ", TLS and PLAIN") if secured is not None else ("", "")
     command = [
         *(sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"),
         *("--pods", str(replication_factor), "--replication-factor", str(replication_factor)),
@@ -55,9 +66,10 @@ def muster(
         pids = tuple(pod["pid"] for pod in json.loads(status.stdout)["pods"])
         bootstrap = line.split("bootstrap=")[1].split()[0].split(",")[0]
         if replication_factor == 1:
-            yield Server("muster", bootstrap, pids, "fsync before the answer")
+            yield Server(f"muster{how}", bootstrap, pids, "fsync before the answer", login)
         else:
-            yield Server(f"muster x{replication_factor}", bootstrap, pids, "fsync on a majority before the answer")
+            durability = "fsync on a majority before the answer"
+            yield Server(f"muster x{replication_factor}{how}", bootstrap, pids, durability, login)
 
 
 KAFKA_PROPERTIES = """\
@@ -79,15 +91,18 @@ group.initial.rebalance.delay.ms=0
 
 class KafkaCluster:
     """Combined brokers and controllers with 1 GB of heap each, as many as replicas, formatted; data under `directory`.
-    With three, two have to be in sync, as in Muster. Raises BenchError.
+    With three, two have to be in sync, as in Muster. `secured`: with one more listener, at `secured_bootstrap`. Raises
+    BenchError.
     """
 
-    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1) -> None:
+    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1, secured: Secured | None = None) -> None:
         self._java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{kafka_jars()}/*"]
-        ports = free_ports(2 * replicas)
-        self.ports, controllers = ports[:replicas], ports[replicas:]
+        ports = free_ports(3 * replicas)
+        self.ports, controllers, closed = ports[:replicas], ports[replicas : 2 * replicas], ports[2 * replicas :]
         self.bootstrap = f"127.0.0.1:{self.ports[0]}"
-        self.data = [directory / f"kafka-{node_id}" for node_id in range(1, replicas + 1)]
+        self.secured_bootstrap = f"127.0.0.1:{closed[0]}"
+        kind = "kafka" if secured is None else "kafka-secured"
+        self.data = [directory / f"{kind}-{node_id}" for node_id in range(1, replicas + 1)]
         self.output = directory / "kafka-1.out"
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(controllers, 1))
         identity = storage_tool(self._java, "random-uuid").split()[-1]
@@ -104,6 +119,9 @@ class KafkaCluster:
                 replicas=replicas,
                 min_insync=replicas // 2 + 1,
             )
+            if secured is not None:
+                listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
+                text += secured.of_kafka(listeners, closed[node_id - 1])
             properties.write_text(text, encoding="utf-8")
             storage_tool(self._java, "format", "-t", identity, "-c", str(properties))
             self._nodes.append((properties, directory / f"kafka-{node_id}.out"))
@@ -119,13 +137,25 @@ class KafkaCluster:
 
 
 @contextmanager
-def kafka(directory: Path, *, partitions: int, topic_partitions: int, replication_factor: int = 1) -> Iterator[Server]:
+def kafka(
+    directory: Path,
+    *,
+    partitions: int,
+    topic_partitions: int,
+    replication_factor: int = 1,
+    secured: Secured | None = None,
+) -> Iterator[Server]:
     """As many Kafka nodes as replicas, ready. Raises BenchError."""
-    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor)
+    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor, secured=secured)
     with cluster.running() as started:
         wait_for_kafka(started[0], cluster.bootstrap, topic_partitions, cluster.output)
         name = f"kafka {KAFKA_VERSION}" + (f" x{replication_factor}" if replication_factor > 1 else "")
-        yield Server(name, cluster.bootstrap, tuple(node.pid for node in started), "page cache, no fsync")
+        pids = tuple(node.pid for node in started)
+        if secured is None:
+            yield Server(name, cluster.bootstrap, pids, "page cache, no fsync")
+        else:
+            how = f"{name}, TLS and PLAIN"
+            yield Server(how, cluster.secured_bootstrap, pids, "page cache, no fsync", secured.login)
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:

@@ -29,6 +29,7 @@ type options struct {
 	members             int
 	rate                float64
 	topic, groupPrefix  string
+	login               string
 	warmUp, duration    time.Duration
 	setUpTime, deadline time.Duration
 }
@@ -76,6 +77,7 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
 	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
+	flag.StringVar(&o.login, "login", "", "USER:PASSWORD: speak TLS, whatever certificate the server has, and log in by PLAIN")
 	flag.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "time before measuring")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "time to measure")
 	flag.DurationVar(&o.setUpTime, "set-up-time", 60*time.Second, "time for all connections to get their first commit through")
@@ -245,7 +247,7 @@ func (w *worker) connect() (*connection, error) {
 }
 
 func (w *worker) tryConnect() (*connection, error) {
-	bootstrap, err := dial(w.options.bootstrap, w.options.deadline)
+	bootstrap, err := dial(w.options.bootstrap, w.options.login, w.options.deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +256,7 @@ func (w *worker) tryConnect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(address, w.options.deadline)
+	c, err := dial(address, w.options.login, w.options.deadline)
 	if err != nil {
 		return nil, err
 	}
