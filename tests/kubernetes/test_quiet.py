@@ -39,6 +39,8 @@ ACCOUNT = "system:serviceaccount:muster-system:muster-operator"
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600 + QUIET_S + AGAIN_S)]
 
+if not LONG:
+    pytest.skip("needs a machine on which no pod pauses: make test-kubernetes-long", allow_module_level=True)
 if not AUDIT:
     pytest.skip("needs the audit log of an API server: hack/localkube, or MUSTER_TEST_AUDIT", allow_module_level=True)
 
