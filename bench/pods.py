@@ -22,6 +22,7 @@ from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
 from muster_coordinator.podapi.models import (
     Election,
     ElectionsRequest,
+    PartitionEvent,
     ReplicaStatus,
     StatusEvent,
 )
@@ -50,7 +51,12 @@ class RunningPod:
     async def follow(self) -> None:
         """Keep `statuses` up to date, for ever."""
         async for event in self.api.watch(SILENCE_S):
-            seen = event.status.partitions if isinstance(event, StatusEvent) else (event.partition,)
+            if isinstance(event, StatusEvent):
+                seen = event.status.partitions
+            elif isinstance(event, PartitionEvent):
+                seen = (event.partition,)
+            else:
+                continue
             for status in seen:
                 self.statuses[status.partition] = status
                 if status.state is ShardState.ACTIVE:

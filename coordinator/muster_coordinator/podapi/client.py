@@ -11,10 +11,9 @@ Errors:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from ssl import SSLContext
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, get_args
 
 import aiohttp
 import msgspec
@@ -24,16 +23,14 @@ from muster_coordinator.podapi.image import MetadataAnswer, MetadataImage
 from muster_coordinator.podapi.models import (
     CallResults,
     ElectionsRequest,
-    PartitionEvent,
     PodStatus,
     RemovalsRequest,
     ReplicasRequest,
     ReplicaStatus,
     ResignationsRequest,
-    StatusEvent,
+    WatchEvent,
 )
 from muster_coordinator.podapi.reshard import FenceResult, FencesRequest, FencesResponse
-from muster_coordinator.podapi.stream import WatchStream
 from muster_coordinator.podapi.users import AccessAnswer, AccessRequest
 from muster_coordinator.security.tls import Tls
 
@@ -41,6 +38,8 @@ CONNECT_TIMEOUT_S = 1.0
 """A pod that does not accept a connection within this time is down."""
 CALL_TIMEOUT_S = 5.0
 """A call without a time of its own fails after it."""
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""Longest line of a watch stream, in bytes: the status of 1,000 partitions takes a quarter of a megabyte."""
 
 _A = TypeVar("_A")
 
@@ -168,35 +167,25 @@ class PodClient:
             raise _refusal(status, content)
         return content
 
-    async def watch(self, silence_s: float) -> AsyncGenerator[StatusEvent | PartitionEvent, None]:
+    async def watch(self, silence_s: float) -> AsyncGenerator[WatchEvent, None]:
         """Yield events until the stream ends, those of kinds that this version knows. Raises PodApiError if it breaks.
 
         Raises PodTimeoutError if nothing comes for `silence_s`; a pod sends something every 200 ms.
         """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
         try:
-            stream = await self._open_stream(silence_s)
-            try:
-                while events := await stream.batch():
-                    for event in events:
-                        yield event
-            finally:
-                stream.close()
-            if stream.status != 200:
-                raise _refusal(stream.status, stream.refusal)
-        except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+            url = self._base + "/v1/watch?operator"  # while an operator watches, no replica nominates itself
+            async with self._session.get(url, headers=self._headers, timeout=timeout, **self._secured()) as response:
+                if response.status != 200:
+                    raise _refusal(response.status, await response.read())
+                lines = _Lines()
+                while chunk := await response.content.readany():
+                    for line in lines.take(chunk):
+                        event = _event(line)
+                        if event is not None:
+                            yield event
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
             raise self._translate(error) from error
-
-    async def _open_stream(self, silence_s: float) -> WatchStream:
-        host, _, port = self.address.rpartition(":")
-        # While an operator watches, no replica nominates itself.
-        lines = ["GET /v1/watch?operator HTTP/1.1", f"Host: {self.address}", "Connection: close"]
-        lines += [f"{name}: {value}" for name, value in self._headers.items()]
-        request = "\r\n".join([*lines, "", ""]).encode("latin-1")
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _, stream = await asyncio.get_running_loop().create_connection(
-                lambda: WatchStream(request, silence_s), host.strip("[]"), int(port), **self._secured()
-            )
-        return stream
 
     async def _call(
         self,
@@ -248,9 +237,27 @@ class PodClient:
             return PodProtocolError(f"{self.pod} at {self.address}: {error}")
         if isinstance(error, TimeoutError):
             return PodTimeoutError(f"{self.pod} at {self.address}: no answer in time")
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-        refused = isinstance(cause, ConnectionRefusedError)
+        refused = isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
         return PodUnreachableError(f"{self.pod} at {self.address}: {error or type(error).__name__}", refused=refused)
+
+
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+_KINDS = tuple(str(kind.__struct_config__.tag) for kind in get_args(WatchEvent))
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+def _event(line: bytes) -> WatchEvent | None:
+    """None: a later version of the pod has events of this kind. Raises msgspec.MsgspecError."""
+    try:
+        event: WatchEvent = _decode_event(line)
+    except msgspec.ValidationError:
+        if msgspec.json.decode(line, type=_Kind).type in _KINDS:
+            raise
+        return None
+    return event
 
 
 def _refusal(status: int, content: bytes) -> PodRefusedError:
@@ -259,3 +266,28 @@ def _refusal(status: int, content: bytes) -> PodRefusedError:
     except msgspec.MsgspecError:
         problem = Problem("HttpError", content[:200].decode("utf-8", "replace"))
     return PodRefusedError(status, problem.reason, problem.message)
+
+
+class _Lines:
+    """Lines of up to MAX_LINE_BYTES from chunks. The reader's own `readline` stops at its buffer's size.
+
+    No generator: an operator takes a line from each pod every 200 ms.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk. Raises ClientPayloadError if one grows too long."""
+        *ended, rest = chunk.split(b"\n")
+        if ended and self._pieces:
+            ended[0] = b"".join((*self._pieces, ended[0]))
+        if ended:
+            self._pieces, self._held = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._held += len(rest)
+            if self._held > MAX_LINE_BYTES:
+                raise aiohttp.ClientPayloadError(f"a line of the watch stream is longer than {MAX_LINE_BYTES} bytes")
+        return ended
