@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from crc32c import crc32c
 
-from muster_coordinator.log.disk import Disk, read_fully, write_fully
+from muster_coordinator.log.disk import Disk, create_file, read_fully, write_fully
 from muster_coordinator.log.segments.partition_log import PartitionLog
 
 logger = structlog.get_logger(__name__)
@@ -61,8 +61,7 @@ class CheckpointWriter:
         self._disk = disk
         self._directory = directory
         self._path = directory / MAKING_NAME
-        self._descriptor = disk.open(self._path, create=True)
-        disk.truncate(self._descriptor, 0)
+        self._descriptor = create_file(disk, self._path)
         self.size = 0
         self._write(MAGIC)
         self.add(f"{head.version} {head.log_id} {head.offset} {head.epoch}".encode("ascii"))

@@ -207,12 +207,22 @@ def read_whole_file(disk: Disk, path: Path) -> bytes:
         disk.close(descriptor)
 
 
+def create_file(disk: Disk, path: Path) -> int:
+    """Descriptor of a new file, which the caller renames when it is whole. Raises OSError.
+
+    A file of this name that a start has found is removed, not written anew: where a power loss came in the middle of
+    its rename, it is a second name of the file that has taken its place.
+    """
+    if path.name in disk.listdir(path.parent):
+        disk.unlink(path)
+    return disk.open(path, create=True)
+
+
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:
     """Put `data` under `path` at once and synced; the name is durable after `fsync_dir`. Raises OSError."""
     making = path.with_name(f"{path.name}.tmp")
-    descriptor = disk.open(making, create=True)
+    descriptor = create_file(disk, making)
     try:
-        disk.truncate(descriptor, 0)
         write_fully(disk, descriptor, data, 0)
         disk.fdatasync(descriptor)
     finally:

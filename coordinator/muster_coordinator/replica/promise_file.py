@@ -17,7 +17,7 @@ from struct import Struct
 import msgspec
 from crc32c import crc32c
 
-from muster_coordinator.log.disk import Disk, read_whole_file, write_fully_durably
+from muster_coordinator.log.disk import Disk, create_file, read_whole_file, write_fully_durably
 from muster_coordinator.replication.epochs import NO_EPOCH, NOBODY, check_epoch
 
 PROMISE_NAME = "muster.promise"
@@ -99,7 +99,7 @@ class PromiseFile:
         first = _Slot(0, NO_EPOCH, log_id, NOBODY)
         path = directory / PROMISE_NAME
         making = directory / f"{PROMISE_NAME}.tmp"
-        descriptor = disk.open(making, create=True)
+        descriptor = create_file(disk, making)
         try:
             write_fully_durably(disk, descriptor, _encode(first) + bytes(_SLOT_BYTES), 0)
             disk.fdatasync(descriptor)

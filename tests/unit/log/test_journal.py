@@ -194,6 +194,20 @@ def test_spare_is_prepared_once_and_taken_by_the_next_file() -> None:
     assert pod.journal.wants_housekeeping
 
 
+def test_file_is_not_lost_with_the_second_name_that_a_power_loss_in_its_renaming_left() -> None:
+    pod = Pod(journal_bytes=2048)
+    while not pod.journal.wants_spare:
+        pod.commit()
+    pod.journal.prepare_spare()
+    pod.disk.names[JOURNAL / "spare.new"] = pod.disk.names[JOURNAL / "spare"]
+    pod.restart()
+    while SECOND not in pod.disk.names or not pod.journal.wants_spare:
+        pod.commit()
+    pod.journal.prepare_spare()
+    pod.restart()
+    assert pod.content() == pod.written[0]
+
+
 def pod_with_three_files() -> Pod:
     """Two partitions with batches in each of them, and a spare."""
     pod = Pod(partitions=2, journal_bytes=1024)

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from muster_coordinator.log.disk import Disk, read_fully, replace_file, write_fully
+from muster_coordinator.log.disk import Disk, create_file, read_fully, replace_file, write_fully
 from muster_coordinator.log.number_file import encode_numbers, read_numbers
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.segment import Segment
@@ -86,8 +86,7 @@ class _FileUpload:
         self._root = root
         self._path = path
         self._making = path.with_name(f"{path.name}.part")
-        self._descriptor = disk.open(self._making, create=True)
-        disk.truncate(self._descriptor, 0)
+        self._descriptor = create_file(disk, self._making)
         self._size = 0
 
     def write(self, data: bytes) -> None:

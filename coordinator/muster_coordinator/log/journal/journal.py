@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from muster_coordinator.log.disk import Disk, read_fully, write_fully, write_fully_durably
+from muster_coordinator.log.disk import Disk, create_file, read_fully, write_fully, write_fully_durably
 from muster_coordinator.log.journal.format import (
     APPEND,
     END,
@@ -219,7 +219,7 @@ class Journal:
     def _prepare_spare(self, *, gently: bool) -> None:
         if not self._has_spare:
             making = self._directory / f"{SPARE_NAME}.new"
-            descriptor = self._disk.open(making, create=True)
+            descriptor = create_file(self._disk, making)
             self._disk.fill_with_zeros(descriptor, self._settings.file_bytes, gently=gently)
             self._disk.close(descriptor)
             self._disk.rename(making, self._directory / SPARE_NAME)
