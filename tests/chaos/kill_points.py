@@ -12,6 +12,7 @@ from muster_operator.plan.actions import (
     CreatePartitions,
     CreateReplicas,
     Elect,
+    GiveAccess,
     PublishMetadata,
     RecordLeadership,
     RecordReshard,
@@ -22,6 +23,7 @@ from muster_operator.plan.actions import (
     WriteClusterStatus,
     WritePartitionStatus,
     WriteTopicStatus,
+    WriteUserStatus,
 )
 
 
@@ -50,6 +52,7 @@ CALLS: dict[type[Action], Call] = {
     RecordLeadership: Call(Port.STORE, "record_leadership"),
     Elect: Call(Port.POD, "elect"),
     PublishMetadata: Call(Port.POD, "update_metadata"),
+    GiveAccess: Call(Port.POD, "give_access"),
     CreatePartitions: Call(Port.STORE, "create_partitions"),
     CreateReplicas: Call(Port.POD, "create_replicas"),
     RemoveReplicas: Call(Port.POD, "remove_replicas"),
@@ -60,6 +63,7 @@ CALLS: dict[type[Action], Call] = {
     WriteTopicStatus: Call(Port.STORE, "write_topic_status", lambda *call: not _of_a_reshard(*call)),
     WritePartitionStatus: Call(Port.STORE, "write_partition_status"),
     WriteClusterStatus: Call(Port.STORE, "write_cluster_status"),
+    WriteUserStatus: Call(Port.STORE, "write_user_status"),
 }
 """By kind of action: the call that carries it out."""
 

@@ -14,12 +14,14 @@ from tests.chaos.run import Run
 from muster_operator.plan.actions import (
     CreatePartitions,
     CreateReplicas,
+    GiveAccess,
     RecordReshard,
     Refresh,
     RemoveReplicas,
     RestartPod,
     SetFences,
     WriteTopicStatus,
+    WriteUserStatus,
 )
 
 FIRST_PARTITIONS = 8
@@ -28,10 +30,12 @@ NOT_EMBEDDED = frozenset({RestartPod.__name__, RemoveReplicas.__name__})
 """Nothing changes the template of pods or the number of replicas of `muster local up` while it runs."""
 RESHARDS = frozenset({RecordReshard.__name__, SetFences.__name__})
 """tests/integration/test_live_reshard.py has the operator die at these."""
+USERS = frozenset({GiveAccess.__name__, WriteUserStatus.__name__})
+"""The clusters here have no MusterUsers; tests/unit/operator/test_users.py has operators and pods that begin anew."""
 
 
 def operator_steps(run: Run, cluster: Cluster) -> None:
-    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED | RESHARDS):
+    for point in (each for each in POINTS if each.action not in NOT_EMBEDDED | RESHARDS | USERS):
         [victim, other] = _victims(run, cluster)
         with run.fault(cluster, f"the operator dies {point}", *cluster.names):
             if point.action == CreatePartitions.__name__:
@@ -64,7 +68,7 @@ def _first_start(cluster: Cluster, point: Point) -> None:
 def kube_operator_steps(run: Run, cluster: KubeCluster) -> None:
     """The operator runs on this machine, and not in a pod: the kubelet would wait longer before each restart."""
     with outside_operator() as operator:
-        for point in (each for each in POINTS if each.action not in RESHARDS):
+        for point in (each for each in POINTS if each.action not in RESHARDS | USERS):
             [victim, other] = _victims(run, cluster)
             with run.fault(cluster, f"the operator dies {point}", *cluster.names):
                 operator.arm(point)

@@ -53,13 +53,15 @@ class FrontOptions:
 
 
 class LocalGateway:
-    """`bootstrap`: of Muster's pods. Raises CliError, CliUsageError."""
+    """`bootstrap`: of Muster's pods. `taken`: ports that are the pods', though nobody may listen at them yet. Raises
+    CliError, CliUsageError."""
 
     def __init__(
         self,
         data: DataDir,
         options: FrontOptions,
         bootstrap: str,
+        taken: frozenset[int],
         *,
         changed: Callable[[], None],
         report: Callable[[str], None],
@@ -67,8 +69,8 @@ class LocalGateway:
         self._options = options
         self._report = report
         self._log = data.logs / f"{NAME}.log"
-        port = options.port or _free_block()
-        if not is_free(port):
+        port = options.port or _free_block(taken)
+        if port in taken or not is_free(port):
             raise CliError(f"port {port} is already in use on {LOOPBACK}. Choose another with --gateway-port, or 0")
         settings = options.settings(bootstrap, port)
         try:
@@ -121,14 +123,14 @@ class LocalGateway:
             caller.close()
 
 
-def _free_block() -> int:
-    """A port whose neighbours, which brokers and pods get, are free as well."""
+def _free_block(taken: frozenset[int]) -> int:
+    """A port whose neighbours, which brokers and pods get, are free as well; none of `taken`."""
     for _ in range(_ATTEMPTS):
-        (port,) = free_ports(1)
+        (port,) = free_ports(1, taken)
         neighbours = [
             *range(port + BROKER_PORTS, port + BROKER_PORTS + 5),
             *range(port + POD_PORTS, port + POD_PORTS + 5),
         ]
-        if all(map(is_free, neighbours)):
+        if taken.isdisjoint(neighbours) and all(map(is_free, neighbours)):
             return port
     raise CliError("no free ports for the gateway: choose one with --gateway-port")

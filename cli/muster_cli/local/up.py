@@ -127,7 +127,8 @@ class _Instance:
 
         hosts = [network.host for network in networks] or [LOOPBACK] * len(ports)
         bootstrap = ",".join(f"{host}:{each.kafka}" for host, each in zip(hosts, ports, strict=True))
-        return LocalGateway(self._data, options, bootstrap, changed=self._pods_changed, report=_report)
+        taken = frozenset(port for each in ports for port in (each.kafka, each.api, each.peer))
+        return LocalGateway(self._data, options, bootstrap, taken, changed=self._pods_changed, report=_report)
 
     async def run(self) -> None:
         self._on_signals(self._asked_to_stop)
