@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.kafka import KafkaClient
-from tests.support.kube import kubectl
+from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import Pod, wait_until
 from tests.support.platform_team import INTERNAL, READY_S, TOPIC, Cared
 from tests.support.scram import log_in
@@ -27,7 +27,8 @@ SOON_S = 15.0
 
 
 @pytest.fixture(scope="module")
-def guarded(operator: None) -> Iterator[Cared]:
+def guarded(custom_resources: None) -> Iterator[Cared]:
+    install_operator()
     kubectl("create", "namespace", NAMESPACE)
     cluster = Cared(NAMESPACE, NAME)
     try:
