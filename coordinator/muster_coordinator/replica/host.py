@@ -298,14 +298,18 @@ class ReplicaHost:
             self._event(ReplicaCore.set_learners, learners)
 
     def tick(self) -> None:
-        """Every 50 ms. A follower replays what was committed since."""
+        """Every 50 ms. A follower replays what was committed since, but nothing of a log that is about to be replaced:
+        the new one may lack tombstones and markers, and replayed behind them the state would keep what they ended.
+        """
         self._event(ReplicaCore.tick)
-        core = self.core
-        if core is not None and self.replica.is_open:
+        core, work = self.core, self._work
+        if core is None or not self.replica.is_open:
+            return
+        if work is not None and not work.changes_log:
             self.role.follow(core.commit_point, core.live_leader)
-            if core.has_left != self._has_left:
-                self._has_left = core.has_left
-                self._events.partition_changed(self.partition)
+        if core.has_left != self._has_left:
+            self._has_left = core.has_left
+            self._events.partition_changed(self.partition)
 
     def lost_data(self) -> None:
         self._event(ReplicaCore.lost_data)

@@ -54,9 +54,12 @@ class StorageWork:
         self._horizon = 0  # of the copy
         self._future: asyncio.Future[Any] | None = None
         self.wants_log = False  # a cut or a swap waits for the log's files
+        self.changes_log = False
+        """A cut or a swap is under way: no state may be made of the log before it."""
 
     def begin(self, effect: fx.StorageEffect) -> bool:
         """Carry out `effect`. Returns True if it is done already, otherwise `done` is called. Raises OSError."""
+        self.changes_log = isinstance(effect, fx.Truncate | fx.SwapCopy)
         match effect:
             case fx.StorePromise(promise=promise) if self._storage.pace.is_fast:
                 self._store_promise(promise)
@@ -95,6 +98,7 @@ class StorageWork:
         self._future.add_done_callback(self._ended)
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
+        self.changes_log = False
         if not future.cancelled():
             self._done(future.exception())
 

@@ -141,6 +141,32 @@ async def test_replica_that_ends_below_the_tombstone_horizon_gets_a_full_copy(ne
     assert await pods[2].fetch(group="gone") == -1
 
 
+async def test_nothing_is_replayed_of_a_log_that_waits_for_its_full_copy(new_pods: NewPods) -> None:
+    """The copy has no tombstone any more for what a state of the log before it would go on with."""
+    pods = await new_pods(3, segment_bytes=2000, cleaned=True)
+    assert await pods[0].commit(1, group="gone") == 0
+    await fill(pods[0], 20)
+    await pods.caught_up()
+    host = pods[2].up.hosts[0]
+    await pods.until(lambda: host.commit_point == pods[0].end())
+    pods.network.isolate("pod-2")
+    await pods[0].delete("gone")
+    await fill(pods[0], 60)
+    await pods.until(lambda: pods[1].up.hosts[0].commit_point == pods[0].end())
+    assert await clean(pods[0])
+    async with host.log_lock:
+        pods.network.heal()
+        await pods.until(lambda: host.log_wanted)
+        for _ in range(50):
+            host.tick()
+            await asyncio.sleep(0)
+    await pods.caught_up()
+    assert swap_count(pods[2].disk, pods[2].up.replicas[0].directory) == 1
+    await pods.elect(2, force=True)
+    assert await pods[2].fetch() == 60
+    assert await pods[2].fetch(group="gone") == -1
+
+
 async def test_log_with_gaps_is_followed_killed_and_cut_like_any_other(new_pods: NewPods) -> None:
     """Cleaned above the follower's end, below which no tombstone went: it gets what is left, with gaps."""
     pods = await new_pods(3, segment_bytes=2000, cleaned=True)

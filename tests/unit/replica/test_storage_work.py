@@ -134,7 +134,9 @@ async def test_cut_and_swap_wait_until_all_that_was_appended_is_durable(
         pod.work._copy = SimpleNamespace()  # type: ignore[assignment]
     pod.work.begin(effect)
     await asyncio.sleep(0)
+    assert pod.work.changes_log
     for end_offset in (7, 8, 6):
         await pod.journaled(end_offset)
     assert pod.steps == expected
     assert await pod.ended is None
+    assert not pod.work.changes_log
