@@ -139,9 +139,9 @@ class DataDirectory:
 
     def power_loss_is_noted(self) -> None:
         """Every replica here that may lack what the power loss took has stored that. Raises OSError."""
-        self.lost_power = False
         if self._settings.flush_os:
             self._flush_state.running()
+        self.lost_power = False
 
     async def close(self) -> None:
         """Make everything durable and close the files, after the journal's writer has ended: the next start need not

@@ -56,6 +56,7 @@ class Opening:
         self._random = random
         self._locks: dict[int, asyncio.Lock] = {}
         self._noted_by: dict[str, int] = {}  # log id -> incarnation that notes the power loss
+        self._noting = asyncio.Lock()
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
     def _lock(self, partition: int) -> asyncio.Lock:
@@ -69,12 +70,12 @@ class Opening:
             recovered = not host.replica.is_open
             await self._workers.blocking(self._directory.open_log, host.replica)
             if recovered and self._directory.lost_power:
+                promised = host.replica.promised
+                if promised.used:  # what it writes from now on, no power loss has taken
+                    self._noted_by.setdefault(host.replica.log_id, promised.incarnation + 1)
                 # The journal may have lost entries in front of others: a later start would take those for this log's.
                 host.replica.name_in_journal()
                 self._turns.write(Urgency.COMMIT)
-            promised = host.replica.promised
-            if self._directory.lost_power and promised.used:
-                self._noted_by.setdefault(host.replica.log_id, promised.incarnation + 1)
             await self._start(host)
             self._health.log_was_tried(host.partition)
 
@@ -114,13 +115,22 @@ class Opening:
             await self._note_power_loss()
 
     async def _note_power_loss(self) -> None:
-        """Until every replica has stored that it lost data, the next start has to find it out again."""
+        """Until every replica has stored that it lost data, the next start has to find it out again. A disk that
+        refuses the note is asked again by `StorageRecovery`: without it that start takes logs for lost that are whole.
+        """
         hosts = tuple(self._hosts.values())
         for host in hosts:
             while host.core is not None and not self._has_noted(host):  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
-        if all(self._has_noted(host) for host in hosts):
-            await self._workers.blocking(self._directory.power_loss_is_noted)
+        async with self._noting:
+            if not self._directory.lost_power or not all(self._has_noted(host) for host in hosts):
+                return
+            try:
+                await self._workers.blocking(self._directory.power_loss_is_noted)
+            except OSError as error:
+                self._health.power_loss_not_noted(error)
+            else:
+                self._health.power_loss_was_noted()
 
     def _has_noted(self, host: ReplicaHost) -> bool:
         """Or its log is damaged: then it begins anew in any case; or people have to look at it."""

@@ -22,8 +22,9 @@ class StorageHealth:
     `cannot_write`: why the pod's storage takes no writes, "" when it does. `damage`: why the replica of a partition
     must not serve. `stopped`: why people have to look at the replica of a partition. `doubled`: why a replica must take
     no part while another pod has the same log. `set_aside`: the damage of logs that began anew since the pod started.
-    `unopened`: why the log of a partition could not be opened, though it is not damaged. `failed`: set while
-    `cannot_write` or `unopened` says something, so that it is to be tried again.
+    `unopened`: why the log of a partition could not be opened, though it is not damaged. `unnoted`: why it could not be
+    noted that all logs know of a power loss. `failed`: set while `cannot_write`, `unopened` or `unnoted` says
+    something, so that it is to be tried again.
     """
 
     def __init__(self, partitions: Partitions, metrics: ShardMetrics, events: PodEvents) -> None:
@@ -33,6 +34,7 @@ class StorageHealth:
         self.doubled: dict[int, str] = {}
         self.set_aside: dict[int, str] = {}
         self.unopened: dict[int, str] = {}
+        self.unnoted = ""
         self.failed = asyncio.Event()
         self._partitions = partitions
         self._metrics = metrics
@@ -62,7 +64,7 @@ class StorageHealth:
         logger.info("storage_recovered")
 
     def _tried(self) -> None:
-        if not self.cannot_write and not self.unopened:
+        if not self.cannot_write and not self.unopened and not self.unnoted:
             self.failed.clear()
 
     def close(self) -> None:
@@ -94,6 +96,17 @@ class StorageHealth:
     def log_was_tried(self, partition: int) -> None:
         """It was opened, or is known to be damaged now."""
         self.unopened.pop(partition, None)
+        self._tried()
+
+    def power_loss_not_noted(self, error: OSError) -> None:
+        """Disk full or I/O error. The replicas take part all the same."""
+        if self.unnoted != str(error):
+            logger.error("power_loss_not_noted", error=str(error))
+        self.unnoted = str(error)
+        self.failed.set()
+
+    def power_loss_was_noted(self) -> None:
+        self.unnoted = ""
         self._tried()
 
     def why_idle(self, partition: int) -> str:

@@ -4,14 +4,18 @@ pods in one process."""
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from tests.support.replicas import ReplicaPod, ReplicaPods
 from tests.unit.log.offsets_history import state_of
 
 from muster_coordinator.calls import CallStatus
+from muster_coordinator.log import flush_state
 from muster_coordinator.log.checkpoint import NAME as CHECKPOINT_NAME
+from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.segments.copy import swap_count
 from muster_coordinator.pod.chores.checkpointing import Checkpointer
 from muster_coordinator.pod.chores.cleaning import LogCleaner
@@ -314,6 +318,70 @@ async def test_power_loss_is_noted_by_whichever_core_is_the_first_to_begin(new_p
     await pods.caught_up()
     assert pods[2].up.replicas[0].promised.incarnation == 1
     assert await pods[0].fetch() == 10
+
+
+class _FullDisk:
+    """Refuses the file that says whether the power was lost."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = True
+        self.refused = 0
+        self._replace_file = flush_state.replace_file
+        monkeypatch.setattr(flush_state, "replace_file", self._replace)
+
+    def _replace(self, disk: Disk, path: Path, data: bytes) -> None:
+        if self.is_full:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, "disk full")
+        self._replace_file(disk, path, data)
+
+
+async def test_power_loss_is_noted_when_a_full_disk_has_room_again(
+    new_pods: NewPods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by simulation, seed 1164: each later start of the process gave up a log that had lost nothing."""
+    pods = await new_pods(3, storage={"flush_os": True})
+    await fill(pods[0], 10)
+    await pods.caught_up()
+    await pods[2].lose_power("boot-2")
+    disk = _FullDisk(monkeypatch)
+    await pods[2].start()
+    await pods.until(lambda: disk.refused > 0)
+    assert not pods[2].up.health.cannot_write
+    disk.is_full = False
+    note = pods[2].directory / flush_state.NAME
+    await pods.until(lambda: note.read_text() == "running boot-2\n")
+    await pods.until(lambda: not pods[2].up.health.failed.is_set())
+    await pods.until(lambda: not pods[2].up.replicas[0].promised.rebuilding)
+    await pods[2].kill()
+    await pods[2].start()
+    await pods.caught_up()
+    assert pods[2].up.replicas[0].promised.incarnation == 1, "nothing was lost since"
+
+
+async def test_log_that_is_first_used_after_a_power_loss_has_lost_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the power loss could not be noted."""
+    pods = ReplicaPods(tmp_path, 3, storage={"flush_os": True})
+    try:
+        await pods.start()
+        assert (await pods[2].up.resign(0, 1)).status is CallStatus.ACCEPTED
+        await pods[2].lose_power("boot-2")
+        disk = _FullDisk(monkeypatch)
+        await pods[2].start()
+        await pods.until(lambda: disk.refused > 0)
+        pods.epochs[0] = 1
+        await pods.elect(0, bootstrap=True)
+        await pods.caught_up()
+        pods[2].up.health.storage_failed(OSError(errno.EIO, "for a moment"))
+        await pods.until(lambda: pods[2].up.hosts[0].core is not None)
+        assert await pods[0].commit(1) == 0
+        await pods.caught_up()
+        assert pods[2].up.replicas[0].promised.incarnation == 0
+        disk.is_full = False
+    finally:
+        await pods.stop()
 
 
 async def test_young_log_that_a_power_loss_emptied_under_flush_os_does_not_vote(new_pods: NewPods) -> None:
