@@ -191,8 +191,10 @@ class ClusterView:
         return self.offsets_partitions.start + number
 
     def leader_of(self, partition: int) -> Broker | None:
-        """Returns the leader of `partition` by the image, or by the promise of the replica here if that is newer. None:
-        there is none, or this pod does not hear it, so a client that is sent there would wait in vain."""
+        """Returns the leader of `partition` by the image, or by the promise of the replica here if that is newer. In
+        the same epoch the image knows better, except about this pod: who called for promises may never have led, and
+        nobody corrects a replica of no set. None: there is no leader, or this pod does not hear it, so a client that is
+        sent there would wait in vain."""
         return self.led_by(partition)[1]
 
     def led_by(self, partition: int) -> tuple[int, Broker | None]:
@@ -203,7 +205,7 @@ class ClusterView:
             return epoch, leader
         promise = self._knowledge.promised(partition)
         if promise is not None and promise[0] >= epoch:
-            if promise[1]:
+            if promise[1] and (promise[0] > epoch or leader is None or self.pod in (promise[1], leader.pod)):
                 return promise[0], self._by_pod.get(promise[1])
             if leader is not None and leader.pod == self.pod:
                 return epoch, None  # this pod led, and does not any more

@@ -46,11 +46,15 @@ class Knowledge:
         ("pod-0", None, (), "pod-1"),  # no replica here: what the image says
         ("pod-0", (5, "pod-1"), (), "pod-1"),
         ("pod-0", (4, "pod-2"), (), "pod-1"),  # the image is newer
+        ("pod-0", (5, "pod-2"), (), "pod-1"),  # promised to one that never led
+        ("pod-0", (5, "pod-2"), ("pod-1",), None),
         ("pod-0", (6, "pod-2"), (), "pod-2"),  # the promise is newer
         ("pod-0", (6, "pod-0"), (), "pod-0"),
         ("pod-0", (6, ""), (), "pod-1"),
         ("pod-0", (6, "no-broker"), (), None),
         ("pod-1", (6, "pod-2"), (), "pod-2"),  # this pod led until now
+        ("pod-1", (5, "pod-2"), (), "pod-2"),  # it cannot lead after that
+        ("pod-0", (5, "pod-0"), (), "pod-0"),  # it leads, or is being elected
         ("pod-1", (6, ""), (), None),
         ("pod-1", (5, ""), (), None),
         ("pod-1", (4, ""), (), "pod-1"),  # its election is on the way
