@@ -39,6 +39,9 @@ AGAIN = {
 }
 """A producer asks again. With any other error its instance ends here, as with those that are fatal in Kafka."""
 
+OVER = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+"""What a producer is told whose transaction has ended by time."""
+
 Asked = tuple[Any, Partition]
 Script = Generator[Asked | int, Any, None]
 """Yields a request and where it goes, or how long (ms) to wait; gets the response, None: there is none."""
@@ -103,7 +106,7 @@ def error_of(response: Any) -> int:
 
 
 class Producer:
-    """Of one transactional id. `answered` counts transactions whose end it was told of."""
+    """Of one transactional id. `answered` counts transactions whose end it was told of, be it by time."""
 
     def __init__(self, name: str, places: Places, model: Model) -> None:
         self.name = name
@@ -143,6 +146,7 @@ class _Instance:
         self._version = 2 if self._world.random.random() < 0.5 else 1
         self._producer_id = self._epoch = -1
         self._present: Transaction | None = None
+        self._was_silent = False
         self._script = self._live()
         self._resume()
 
@@ -231,8 +235,14 @@ class _Instance:
 
     def _transaction(self) -> Insist:
         """Returns the error that ended this instance."""
-        random = self._world.random
+        self._was_silent = False
         transaction = self._present = self._id.begin(self)
+        code = yield from self._go_through(transaction)
+        self._producer.answered += self._was_silent and code in OVER
+        return code
+
+    def _go_through(self, transaction: Transaction) -> Insist:
+        random = self._world.random
         code = ErrorCode.NONE
         for group in random.sample(self._producer.groups, random.randint(1, GROUPS)):
             code = yield from self._write(transaction, group)
@@ -242,6 +252,7 @@ class _Instance:
             if code != ErrorCode.NONE:
                 return code
             if random.random() < 0.05:
+                self._was_silent = True
                 yield self._world.options.transaction_timeout_ms * 2
         how = random.random()
         if how < 0.03:
