@@ -66,6 +66,7 @@ def _keep(partition: PartitionView, pod: PodView, view: ReplicaStatus, attempt: 
     before = partition.status
     replicas, previous = _sets(partition, view.replicas, view.previous_replicas, committed=view.sets_committed)
     partition = partition.with_status(replace(before, replicas=replicas, previous_replicas=previous))
+    partition = partition.with_status(replace(partition.status, learners=_still_learning(partition)))
     following = sum(_follows(each, view) for each in partition.replicas)
     led = replace(
         partition.status,
@@ -133,6 +134,14 @@ def _sets(
     if not previous_in_log and in_log == before:
         return located  # the change is recorded, and its election is still to come
     return tuple(map(partition.located, log_replicas)), tuple(map(partition.located, log_previous))
+
+
+def _still_learning(partition: PartitionView) -> tuple[Replica, ...]:
+    """Without those that are in the sets: a record that was restored from before their change still has them."""
+    named = {each.log_id for each in partition.members}
+    there = {each.replica.pod for each in partition.members if each.view is not None}
+    learners = partition.status.learners
+    return tuple(each for each in learners if (each.log_id not in named if each.log_id else each.pod not in there))
 
 
 def _left(partition: PartitionView, before: OffsetsPartitionStatus) -> tuple[Replica, ...]:

@@ -45,6 +45,11 @@ def stalled(status: OffsetsPartitionStatus, reason: Reason, message: str) -> Dec
     return Decision(replace(status, state=PartitionState.STALLED, reason=reason, following=0), message)
 
 
+def same_log(pods: str) -> str:
+    """What helps where `pods` have one log, as text for people."""
+    return f"pods {pods} have a log with the same id: remove the volume that is a copy"
+
+
 def preferred_pod(record: OffsetsPartition) -> str:
     """The pod that shall lead: the declared one if it has a replica, else that of the first replica, as in Kafka."""
     replicas = [each.pod for each in record.status.replicas]

@@ -17,7 +17,7 @@ from muster_coordinator.states import FailureReason, ShardState
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
 from muster_operator.plan.cluster_facts import ClusterFacts
-from muster_operator.plan.decision import Decision, elect, leaderless, preferred_pod, stalled, unchanged
+from muster_operator.plan.decision import Decision, elect, leaderless, preferred_pod, same_log, stalled, unchanged
 from muster_operator.plan.hints import patch
 from muster_operator.plan.observation import Attempt, Connection
 from muster_operator.plan.partition_view import CAUGHT_UP_RECORDS, Member, PartitionView, log_ids
@@ -66,8 +66,7 @@ def without_logs(record: OffsetsPartition, facts: ClusterFacts) -> Decision:
 
 def copied(status: OffsetsPartitionStatus, pods: str) -> Decision:
     """`pods` have one log: which of them holds all that was acknowledged is not known."""
-    text = f"pods {pods} have a log with the same id: remove the volume that is a copy"
-    return stalled(status, Reason.DUPLICATE_LOG, text)
+    return stalled(status, Reason.DUPLICATE_LOG, same_log(pods))
 
 
 # A partition without a leader

@@ -131,12 +131,16 @@ class PartitionView:
 
     @property
     def doubled(self) -> str:
-        """Names of the pods that have logs with the same id; "" if every log id is unique."""
+        """Names of the pods that have the same log, if that is one of the sets; "" if every log id is unique."""
+        return self.on_several_pods(each.log_id for each in self.members)
+
+    def on_several_pods(self, logs: Iterable[str]) -> str:
+        """Names of the pods that have the same log of these; "" if each is on one at most."""
         if len({view.log_id for _, view in self.logs}) == len(self.logs):
             return ""
-        for each in self.members:
-            holders = [pod.name for pod, view in self.logs if pod.is_up and view.log_id == each.log_id]
-            if each.log_id and len(holders) > 1:
+        for log_id in logs:
+            holders = [pod.name for pod, view in self.logs if pod.is_up and view.log_id == log_id]
+            if log_id and len(holders) > 1:
                 return ", ".join(holders)
         return ""
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster_coordinator.podapi.models import ReplicaStatus
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, PartitionState, Replica
-from muster_operator.plan.decision import Decision
+from muster_operator.plan.decision import Decision, same_log
 from muster_operator.plan.moves import interrupt, may_take_over
 from muster_operator.plan.observation import PodView, ordinal_of
 from muster_operator.plan.partition_view import Member, PartitionView, is_caught_up, log_ids
@@ -28,11 +28,14 @@ def change_set(partition: PartitionView, own: Member, view: ReplicaStatus, idle:
     learners = [partition.member(each) for each in status.learners]
     useful = _useful(partition, learners, lacking)
     if tuple(each.replica for each in useful) != status.learners:
-        given_up = (each.replica for each in learners if each not in useful and each.log_id)
+        kept = log_ids(each.replica for each in useful)
+        given_up = (each.replica for each in learners if each.log_id and each.log_id not in kept)
         found = replace(status, learners=tuple(each.replica for each in useful), left=(*status.left, *given_up))
         return Decision(found, idle.message)
     if len(useful) > lacking:
         return None
+    if pods := partition.on_several_pods(_log_on_its_pod(partition, each) for each in useful):
+        return Decision(status, f"{idle.message}; {same_log(pods)}")
     if len(useful) < lacking:
         return _add_learners(partition, staying, useful, lacking - len(useful), idle)
     if any(each.view is None or not each.log_id for each in useful):
@@ -54,12 +57,27 @@ def copies_of(partition: OffsetsPartition, replication_factor: int) -> int:
 def _useful(partition: PartitionView, learners: Sequence[Member], lacking: int) -> Sequence[Member]:
     """The learners to keep. While a pod is away the operator cannot see what it lost, and gives no copy up."""
     facts = partition.facts
-    useful = [each for each in learners if not _is_hopeless(partition, each)]
+    useful = _distinct([each for each in learners if not _is_hopeless(partition, each)])
     all_up = all(
         each.pod.is_up if each.pod is not None else not each.replica.pod and facts.all_answer
         for each in partition.replicas
     )
     return useful[:lacking] if all_up else useful
+
+
+def _distinct(learners: Sequence[Member]) -> Sequence[Member]:
+    """One for each pod: while a pod is away, a copy of its volume is taken for it, and is on the pod of another one."""
+    return [
+        each
+        for place, each in enumerate(learners)
+        if not each.replica.pod or each.replica.pod not in {one.replica.pod for one in learners[:place]}
+    ]
+
+
+def _log_on_its_pod(partition: PartitionView, learner: Member) -> str:
+    """Its log id, also one that is not recorded yet; "" if its pod has no log."""
+    view = learner.pod.replicas.get(partition.index) if learner.pod is not None else None
+    return learner.log_id or (view.log_id if view is not None else "")
 
 
 def _add_learners(
@@ -171,13 +189,13 @@ def _add(partition: PartitionView, staying: Sequence[Replica], learners: Sequenc
 
 
 def _has_log_in_the_way(partition: PartitionView, pod: PodView) -> bool:
-    """Whether the pod has a damaged log of the present set, a log without a readable id, or a log that is to be
-    deleted: the call that deletes it may be under way.
+    """Whether the pod has a damaged log of the present set, the copy of a learner's, a log without a readable id, or a
+    log that is to be deleted: the call that deletes it may be under way.
     """
     view = pod.replicas.get(partition.index)
     if view is None:
         return False
-    of_the_set = not view.log_id or view.log_id in log_ids(partition.status.replicas)
+    of_the_set = not view.log_id or view.log_id in log_ids((*partition.status.replicas, *partition.status.learners))
     is_to_go = view.log_id in log_ids(partition.status.left) and not view.is_damaged
     return of_the_set or is_to_go
 
