@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.leftovers import end_leftovers
+from tests.support.local_cluster import wait_until
 
 from muster_cli.local.data_dir import DataDir, RunningPod, RunRecord
 from muster_cli.local.procfs import ProcessRef
@@ -43,6 +44,9 @@ def record(root: Path, processes: list[subprocess.Popen[bytes]], argument: str) 
     command = [sys.executable, "-c", "import time; time.sleep(600)", argument]
     pair = [subprocess.Popen(command) for _ in range(2)]
     processes += pair
+    for child in pair:  # the kernel shows the arguments a moment after the program was begun
+        shown = Path(f"/proc/{child.pid}/cmdline")
+        wait_until(lambda shown=shown: argument.encode() in shown.read_bytes(), "its arguments are shown")
     supervisor, pod = (ProcessRef.of(child.pid) for child in pair)
     assert supervisor is not None
     running = RunningPod("muster-0", 0, "127.0.0.1:1", "127.0.0.1:2", pod)
