@@ -305,7 +305,8 @@ class Mirror:
         except DamagedLogError:
             if not self.storage.lost:
                 raise
-            return  # nobody has noticed yet
+            self.log.end = log.end_offset  # nobody has noticed yet: it counts, as in `_read`
+            return
         for batch in content:
             if batch.sets is not None and batch.epoch == core.leading_epoch and decode_batch(batch.data).opens:
                 self.world.log(f"{self.name} opens epoch {batch.epoch} at {batch.base_offset}")
