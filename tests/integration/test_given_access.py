@@ -17,7 +17,8 @@ from tests.support.scram import log_in, users_file
 
 from muster_coordinator.podapi.client import PodRefusedError
 from muster_coordinator.podapi.models import PodStatus
-from muster_coordinator.podapi.users import AccessImage, AccessRequest, AclEntry
+from muster_coordinator.podapi.users import AccessImage, AccessRequest
+from muster_coordinator.security.acl_file import AclEntry
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ import structlog
 
 from muster_coordinator.podapi.control import RefusedCallError
 from muster_coordinator.podapi.users import AccessImage
-from muster_coordinator.security.acl_file import parse_acls
+from muster_coordinator.security.acl_file import acls_of
 from muster_coordinator.security.acls import Acl, Authorizer
 from muster_coordinator.security.users import Users, parse_users
 
@@ -115,4 +115,4 @@ class GivenAccess:
 def _parsed(image: AccessImage) -> tuple[Users, tuple[Acl, ...]]:
     """By the rules of the files. Raises ValueError, which repeats nothing that is secret."""
     users = parse_users(msgspec.json.encode({"users": image.users}))
-    return users, parse_acls(msgspec.json.encode({"acls": image.acls}))
+    return users, acls_of(image.acls)

@@ -11,18 +11,7 @@ from typing import Annotated
 import msgspec
 
 from muster_coordinator.podapi.fields import Answer, FencingToken, Request
-
-
-class AclEntry(Request, frozen=True, omit_defaults=True):
-    """One ACL in the words of the file of ACLs (`security.acl_file`), which checks them."""
-
-    principal: str
-    operation: str
-    resource: str
-    name: str
-    pattern: str = "LITERAL"
-    permission: str = "ALLOW"
-    host: str = "*"
+from muster_coordinator.security.acl_file import AclEntry
 
 
 class AccessImage(Request, frozen=True):

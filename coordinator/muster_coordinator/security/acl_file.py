@@ -7,6 +7,7 @@ and `"host"` (default `*`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeVar
 
@@ -27,7 +28,9 @@ from muster_coordinator.security.identity import normal_host, parse_principal
 _Code = TypeVar("_Code", bound=IntEnum)
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AclEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ACL in words. `acls_of` checks them."""
+
     principal: str
     operation: str
     resource: str
@@ -37,6 +40,10 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = WILDCARD
 
 
+class _Entry(AclEntry, frozen=True, forbid_unknown_fields=True):
+    """Of the file: what a person has mistyped is an error."""
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     acls: tuple[_Entry, ...]
 
@@ -44,10 +51,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def parse_acls(content: bytes) -> tuple[Acl, ...]:
     """Raises ValueError that names the entry and its field."""
     entries = msgspec.json.decode(content, type=_File).acls  # its errors are ValueErrors that name the field
+    return acls_of(entries)
+
+
+def acls_of(entries: Iterable[AclEntry]) -> tuple[Acl, ...]:
+    """Raises ValueError that names the entry and its field."""
     return tuple([_acl(entry, f"acls[{number}]") for number, entry in enumerate(entries)])
 
 
-def _acl(entry: _Entry, place: str) -> Acl:
+def _acl(entry: AclEntry, place: str) -> Acl:
     resource_type = _code(ResourceType, entry.resource, f"{place}.resource")
     operation = _code(Operation, entry.operation, f"{place}.operation")
     pattern = _code(PatternType, entry.pattern, f"{place}.pattern")

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
-
-from muster_coordinator.podapi.users import AccessImage, AclEntry
-from muster_coordinator.security.acl_file import parse_acls
+from muster_coordinator.podapi.users import AccessImage
+from muster_coordinator.security.acl_file import AclEntry, acls_of
 from muster_coordinator.security.acls import CLUSTER_NAME
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import MusterUser
@@ -48,7 +46,7 @@ def access_of(
             continue
         entries = list(_entries(user))
         try:
-            parse_acls(msgspec.json.encode({"acls": entries}))
+            acls_of(entries)
         except ValueError as error:
             trouble[name] = Reason.INVALID_ACLS, f"{error}; nothing of this user is in force"
             continue

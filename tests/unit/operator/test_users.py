@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from tests.unit.operator.fakes import World, cluster, world
 from tests.unit.podapi.fake_server import eventually
 
-from muster_coordinator.podapi.users import AccessImage, AclEntry
+from muster_coordinator.podapi.users import AccessImage
+from muster_coordinator.security.acl_file import AclEntry
 from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
 from muster_operator.api.models import CoordinatorCluster, MusterUser
 from muster_operator.plan.access import AccessState, access_of

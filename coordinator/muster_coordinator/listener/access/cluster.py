@@ -33,7 +33,8 @@ class MetadataGuard:
         def change(response: w.MetadataResponse) -> w.MetadataResponse:
             found = response.topics
             if request.topics is None:
-                found = tuple([t for t in found if rights.unasked.topic(Operation.DESCRIBE, t.name or "")])
+                sees = rights.unasked
+                found = tuple([t for t in found if sees.topic(Operation.DESCRIBE, t.name or "")])
             return msgspec.structs.replace(
                 response,
                 topics=(*(_with_operations(topic, rights) for topic in found), *refused),

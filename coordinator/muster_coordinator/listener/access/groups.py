@@ -55,12 +55,13 @@ def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights
 
 def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
     """Who may describe the cluster sees all groups, others those that they may describe."""
-    if rights.unasked.cluster(Operation.DESCRIBE):
+    sees = rights.unasked
+    if sees.cluster(Operation.DESCRIBE):
         handler(request, exchange)
         return
 
     def change(response: m.ListGroupsResponse) -> m.ListGroupsResponse:
-        visible = [group for group in response.groups if rights.unasked.group(Operation.DESCRIBE, group.group_id)]
+        visible = [group for group in response.groups if sees.group(Operation.DESCRIBE, group.group_id)]
         return m.ListGroupsResponse(response.error_code, tuple(visible))
 
     hand_on(request, exchange, handler, change)
