@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
+from muster_operator.kube.client import Json
+
 T = TypeVar("T")
 
 Name = tuple[str, str]
@@ -94,3 +96,19 @@ class Cache(Generic[T]):
         if not group:
             del self._indexed[key]
         return True
+
+
+def name_of(raw: Json) -> Name:
+    return raw["metadata"]["namespace"], raw["metadata"]["name"]
+
+
+def take(cache: Cache[Json], event: str | None, raw: Json) -> bool:
+    """Put an object as the API server has it, or its deletion, into the cache; whether that is news."""
+    version = raw["metadata"]["resourceVersion"]
+    return cache.remove(name_of(raw), version) if event == "DELETED" else cache.put(name_of(raw), version, raw)
+
+
+def take_list(cache: Cache[Json], listed: Json) -> None:
+    """Put a full list into the cache."""
+    found = {name_of(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
+    cache.replace(found, listed["metadata"]["resourceVersion"])

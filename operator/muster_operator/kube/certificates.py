@@ -32,14 +32,13 @@ from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient
 from muster_operator.kube.manifests import metadata_of, pod_secret_name, reader_secret_name
 from muster_operator.kube.objects import object_path
-from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError, StoreError
+from muster_operator.kube.record_secrets import ATTEMPTS, encoded, read_secret, secrets_path, swap_secret
+from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError, StoreError, key_of
 
 log = structlog.get_logger(__name__)
 
 RECORDS = "muster-operator-certificates"
 """The Secret with the records of all clusters of a namespace: by name, as msgpack."""
-ATTEMPTS = 5
-"""Compare-and-swaps in a row; every one that is lost was won by another operator, or is about another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Certificates:
 
         A failure is remembered and tried again at the next look: what is in force is good for a week or more.
         """
-        key = _key(cluster)
+        key = key_of(cluster)
         known, now = self._known.get(key), self._clock()
         same = known is not None and (known.uid, known.security) == _about(cluster)
         if known is not None and same and now - known.at < LOOK_EVERY_S:
@@ -161,10 +160,7 @@ class Certificates:
         at, secret = self._secrets.get(namespace, (float("-inf"), None))
         if now - at < LOOK_EVERY_S:
             return secret
-        try:
-            secret = await self._client.get(f"{_secrets(namespace)}/{RECORDS}")
-        except NotFoundError:
-            secret = None
+        secret = await read_secret(self._client, namespace, RECORDS)
         self._secrets[namespace] = now, secret
         return secret
 
@@ -173,13 +169,8 @@ class Certificates:
         data = {} if present is None else present.get("data", {})
         if key.name not in data:
             data = await self._without_the_gone(data, key.namespace)
-        data = {**data, key.name: base64.b64encode(msgspec.msgpack.encode(record)).decode()}
-        path = _secrets(key.namespace)
-        if present is None:
-            stored = await self._client.create(path, {**_new_secret(key.namespace), "data": data})
-        else:
-            stored = await self._client.replace(f"{path}/{RECORDS}", {**present, "data": data})
-        self._secrets[key.namespace] = at, stored
+        data = {**data, key.name: encoded(record)}
+        self._secrets[key.namespace] = at, await swap_secret(self._client, key.namespace, RECORDS, present, data)
 
     async def _without_the_gone(self, data: Json, namespace: str) -> Json:
         """The records of clusters that there are; looked at when a new one comes."""
@@ -207,11 +198,11 @@ class Certificates:
                     for file, content in ((CERTIFICATE, leaf.certificate), (KEY, leaf.key), (AUTHORITIES, bundle))
                 },
             }
-            await self._client.apply(f"{_secrets(cluster.metadata.namespace)}/{name}", body)
+            await self._client.apply(f"{secrets_path(cluster.metadata.namespace)}/{name}", body)
 
     async def _take_given(self, key: ClusterKey, name: str) -> float:
         """Use the operator's certificate that a person has supplied; when it ends. Raises StoreError, ValueError."""
-        secret = await self._client.get(f"{_secrets(key.namespace)}/{name}")
+        secret = await self._client.get(f"{secrets_path(key.namespace)}/{name}")
         try:
             data = {file: base64.b64decode(secret["data"][file]) for file in (CERTIFICATE, KEY, AUTHORITIES)}
         except (KeyError, binascii.Error) as error:
@@ -233,23 +224,8 @@ class Certificates:
             self._tls[key] = Tls(TlsFiles.of(directory), partial(client_context, check=check))
 
 
-def _key(cluster: CoordinatorCluster) -> ClusterKey:
-    return ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
-
-
 def _about(cluster: CoordinatorCluster) -> tuple[str, Security]:
     return cluster.metadata.uid, cluster.spec.security
-
-
-def _secrets(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/secrets"
-
-
-def _new_secret(namespace: str) -> Json:
-    """It belongs to no cluster, so it goes with the namespace alone."""
-    labels = {"app.kubernetes.io/part-of": "muster", "app.kubernetes.io/managed-by": "muster-operator"}
-    metadata = {"name": RECORDS, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
 
 
 def _decoded(secret: Json | None, key: ClusterKey) -> ClusterCertificates | None:

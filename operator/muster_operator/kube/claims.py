@@ -16,7 +16,7 @@ from muster_operator.api.models import CoordinatorCluster
 from muster_operator.api.quantities import parse_quantity
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.manifests import CLAIM, CLUSTER_LABEL
-from muster_operator.store.port import ClusterKey, StoreError
+from muster_operator.store.port import ClusterKey, StoreError, key_of
 from muster_operator.store.workload import UNKNOWN
 
 log = structlog.get_logger(__name__)
@@ -84,7 +84,7 @@ class Claims:
 
         An API server that does not answer is asked again later: nothing else waits for the size of a volume.
         """
-        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        key = key_of(cluster)
         known, now = self._known.get(key), self._clock()
         if known is not None and known.is_about(cluster, pods, now):
             return False

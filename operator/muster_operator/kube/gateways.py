@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
 from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
-from muster_operator.kube.cache import Cache, Name
+from muster_operator.kube.cache import Cache, take, take_list
 from muster_operator.kube.claims import REFUSALS, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient, KubeError
 from muster_operator.kube.gateway_manifests import (
@@ -21,7 +21,7 @@ from muster_operator.kube.gateway_manifests import (
 )
 from muster_operator.kube.manifests import bootstrap_service_name, with_present_template
 from muster_operator.kube.pod_info import cluster_of
-from muster_operator.store.port import ClusterKey, NotFoundError
+from muster_operator.store.port import ClusterKey, NotFoundError, key_of
 from muster_operator.store.workload import GatewayState
 
 DEPLOYMENTS = ("/apis/apps/v1", "deployments")
@@ -67,17 +67,14 @@ class Gateways:
 
     def replace(self, listed: Json) -> None:
         """Take a list of all Deployments with our label."""
-        found = {_name(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
         before = {cluster_of(raw) for raw in self._deployments.values()}
-        self._deployments.replace(found, listed["metadata"]["resourceVersion"])
+        take_list(self._deployments, listed)
         for key in before | {cluster_of(raw) for raw in self._deployments.values()}:
             self._look_at(key)
 
     def deliver(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a Deployment."""
-        version = raw["metadata"]["resourceVersion"]
-        cache, name = self._deployments, _name(raw)
-        if cache.remove(name, version) if event == "DELETED" else cache.put(name, version, raw):
+        if take(self._deployments, event, raw):
             self._look_at(cluster_of(raw))
 
     def doubt(self, key: ClusterKey) -> None:
@@ -102,7 +99,7 @@ class Gateways:
         gateway = cluster.spec.gateway
         if gateway is None:
             return None
-        key = _key(cluster)
+        key = key_of(cluster)
         known, live = self._known.get(key), self._deployment(key)
         if known is not None and known.trouble:
             return GatewayState(trouble=known.trouble)
@@ -117,7 +114,7 @@ class Gateways:
     async def ensure(self, cluster: CoordinatorCluster, services: Iterable[Json]) -> int:
         """Apply what is not as declared; how many objects were written. `services`: of the cluster, for their IP
         addresses. Raises StoreError."""
-        key = _key(cluster)
+        key = key_of(cluster)
         if cluster.spec.gateway is None:
             return await self._remove(key, cluster)
         known, now, doubts = self._known.get(key), self._clock(), self._doubts[key]
@@ -165,7 +162,7 @@ class Gateways:
         if present[-1] is not None:
             manifest = with_present_template(manifest, present[-1])
         live, wrote = await self._apply(path, manifest, present[-1])
-        self._deployments.put(_name(live), live["metadata"]["resourceVersion"], live)
+        take(self._deployments, None, live)
         gateway.generation = int(live["metadata"].get("generation", 0))
         gateway.bootstrap = gateway_bootstrap(cluster, addresses)
         return written + wrote
@@ -212,11 +209,3 @@ def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec)
 
 def _bootstrap(known: _Gateway | None) -> str:
     return known.bootstrap if known is not None else ""
-
-
-def _key(cluster: CoordinatorCluster) -> ClusterKey:
-    return ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
-
-
-def _name(raw: Json) -> Name:
-    return raw["metadata"]["namespace"], raw["metadata"]["name"]

@@ -23,17 +23,15 @@ from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, MusterUser
 from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient
-from muster_operator.kube.objects import PART_OF, collection_path, owned_by
+from muster_operator.kube.objects import collection_path, owned_by
+from muster_operator.kube.record_secrets import ATTEMPTS, LABELS, encoded, read_secret, secrets_path, swap_secret
 from muster_operator.plan.access import AccessState, Credentials, Trouble, access_of
-from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError, StoreError
+from muster_operator.store.port import ClusterKey, ConflictError, StoreError, key_of
 
 log = structlog.get_logger(__name__)
 
 USERS = "muster-operator-users"
 """The Secret with the records of all users of a namespace: by name of the MusterUser, as msgpack."""
-ATTEMPTS = 5
-"""Compare-and-swaps in a row; every one that is lost was won by another operator, or is about another cluster."""
-LABELS = {**PART_OF, "app.kubernetes.io/managed-by": "muster-operator"}
 
 
 class UserRecord(msgspec.Struct, frozen=True):
@@ -80,7 +78,7 @@ class KubeUsers:
 
     def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
         """See the port."""
-        key, present = _key(cluster), tuple(users)
+        key, present = key_of(cluster), tuple(users)
         known = self._known.get(key)
         if known is None or known.uid != cluster.metadata.uid:
             return None
@@ -91,7 +89,7 @@ class KubeUsers:
 
     async def keep(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> bool:
         """See the port; whether there is news. A failure is remembered and tried again at the next look."""
-        key, present, now = _key(cluster), tuple(users), self._clock()
+        key, present, now = key_of(cluster), tuple(users), self._clock()
         known = self._known.get(key)
         same = known is not None and (known.uid, known.users) == (cluster.metadata.uid, present)
         if known is not None and same and now - known.at < LOOK_EVERY_S:
@@ -130,7 +128,7 @@ class KubeUsers:
     async def _recorded(self, namespace: str, users: Iterable[MusterUser], trouble: dict[str, Trouble]) -> Records:
         """Those of `users` as they are stored. Raises StoreError, ValueError."""
         for _ in range(ATTEMPTS):
-            secret = await self._read(namespace)
+            secret = await read_secret(self._client, namespace, USERS)
             stored = _decoded(secret)
             wanted: Records = {}
             for user in users:
@@ -143,7 +141,9 @@ class KubeUsers:
             if not changed:
                 return wanted
             try:
-                await self._store(namespace, secret, {**await self._without_the_gone(stored, namespace), **wanted})
+                data = {**await self._without_the_gone(stored, namespace), **wanted}
+                texts = {name: encoded(each) for name, each in data.items()}
+                await swap_secret(self._client, namespace, USERS, secret, texts)
             except ConflictError:
                 continue
             log.info("passwords_recorded", namespace=namespace, users=sorted(changed))
@@ -162,7 +162,7 @@ class KubeUsers:
             return UserRecord(user.metadata.uid, "", made, await _credentials(made.encode()))
         before = present if present is not None and present.source.partition("@")[0] == named else None
         try:
-            secret = await self._client.get(f"{_secrets(user.metadata.namespace)}/{named}")
+            secret = await self._client.get(f"{secrets_path(user.metadata.namespace)}/{named}")
             source = f"{named}@{secret['metadata']['uid']}/{secret['metadata']['resourceVersion']}"
             if before is not None and before.source == source:
                 return before
@@ -172,22 +172,6 @@ class KubeUsers:
             trouble[user.metadata.name] = Reason.PASSWORD_NOT_KEPT, f"Secret {named}: {error}"
             return before
         return UserRecord(user.metadata.uid, source, "", await _credentials(password))
-
-    async def _read(self, namespace: str) -> Json | None:
-        try:
-            return await self._client.get(f"{_secrets(namespace)}/{USERS}")
-        except NotFoundError:
-            return None
-
-    async def _store(self, namespace: str, present: Json | None, records: Records) -> None:
-        data = {name: base64.b64encode(msgspec.msgpack.encode(each)).decode() for name, each in records.items()}
-        path = _secrets(namespace)
-        if present is None:
-            metadata = {"name": USERS, "namespace": namespace, "labels": LABELS}
-            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
-            await self._client.create(path, body)
-        else:
-            await self._client.replace(f"{path}/{USERS}", {**present, "data": data})
 
     async def _without_the_gone(self, records: Records, namespace: str) -> Records:
         """The records of users that there are, of whatever cluster; looked at when one changes."""
@@ -223,7 +207,7 @@ class KubeUsers:
             "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
         }
         try:
-            await self._client.apply(f"{_secrets(meta.namespace)}/{user.secret}", body)
+            await self._client.apply(f"{secrets_path(meta.namespace)}/{user.secret}", body)
         except StoreError as error:
             trouble[meta.name] = Reason.PASSWORD_NOT_KEPT, f"Secret {user.secret} cannot be written: {error}"
         else:
@@ -251,14 +235,6 @@ def _password_of(secret: Json) -> bytes:
     if not password:
         raise ValueError("the password is empty")
     return password
-
-
-def _key(cluster: CoordinatorCluster) -> ClusterKey:
-    return ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
-
-
-def _secrets(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/secrets"
 
 
 def _decoded(secret: Json | None) -> Records:

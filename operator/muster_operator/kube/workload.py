@@ -17,7 +17,7 @@ from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
 from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
-from muster_operator.kube.cache import Cache
+from muster_operator.kube.cache import Cache, name_of, take, take_list
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
 from muster_operator.kube.client import Json, KubeClient, KubeError
@@ -36,7 +36,7 @@ from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of,
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
 from muster_operator.kube.users import KubeUsers
 from muster_operator.plan.access import AccessState
-from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch
+from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch, key_of
 from muster_operator.store.workload import PodInfo, WorkloadState
 
 log = structlog.get_logger(__name__)
@@ -116,9 +116,7 @@ class KubeWorkload:
         self._compare("PodDisruptionBudget", (await self._list(*BUDGETS))["items"])
         before = {cluster_of(pod) for pod in self._pods.values()}
         for plural, cache in (("services", self._services), ("pods", self._pods)):
-            listed = await self._list("/api/v1", plural)
-            found = {_name(raw): (raw["metadata"]["resourceVersion"], raw) for raw in listed["items"]}
-            cache.replace(found, listed["metadata"]["resourceVersion"])
+            take_list(cache, await self._list("/api/v1", plural))
         self._compare("Service", self._services.values())
         await self._learn_nodes(known_too=False)
         self._infos.clear()
@@ -143,9 +141,9 @@ class KubeWorkload:
 
     def deliver_pod(self, event: str | None, raw: Json) -> None:
         """Take a watch event of a pod."""
-        if event is None and int(raw["metadata"]["resourceVersion"]) < self._pods.version(_name(raw)):
+        if event is None and int(raw["metadata"]["resourceVersion"]) < self._pods.version(name_of(raw)):
             self._list_again()
-        if _taken(self._pods, event, raw):
+        if take(self._pods, event, raw):
             self._infos.clear()
             self._tell(cluster_of(raw))
 
@@ -153,7 +151,7 @@ class KubeWorkload:
         """Take a watch event of a Service. What another writer has changed or deleted is looked at again: Kubernetes
         may have given it an address, and what is not as declared is applied again.
         """
-        if _taken(self._services, event, raw):
+        if take(self._services, event, raw):
             self._infos.clear()
             self._doubt(cluster_of(raw))
             self._tell(cluster_of(raw))
@@ -228,7 +226,7 @@ class KubeWorkload:
 
     async def ensure_pods(self, cluster: CoordinatorCluster, *, keep_template: bool = False) -> str:
         """See the port. The gateway comes after the pods, and not while an object of theirs is somebody else's."""
-        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        key = key_of(cluster)
         done = await self._ensure_pods(cluster, keep_template=keep_template)
         if key not in self._conflicts and await self.gateways.ensure(cluster, self._services.indexed(key)):
             done += "; applied or deleted objects of the gateway"
@@ -239,7 +237,7 @@ class KubeWorkload:
 
         Objects of these names that belong to somebody else are found before anything is applied, and nothing is.
         """
-        key, uid = ClusterKey(cluster.metadata.namespace, cluster.metadata.name), cluster.metadata.uid
+        key, uid = key_of(cluster), cluster.metadata.uid
         known, changes = self._applied.get(key), self._changed_by_others[key]
         now = self._clock()
         await self._learn_nodes(known_too=False)
@@ -288,7 +286,7 @@ class KubeWorkload:
         return f"applied StatefulSet {cluster.metadata.name} with {cluster.spec.pods} pods"
 
     def _took_service(self, live: Json) -> None:
-        _taken(self._services, None, live)
+        take(self._services, None, live)
         self._infos.clear()
 
     def _manifests(self, cluster: CoordinatorCluster, *, secured: bool) -> tuple[tuple[str, Json], ...]:
@@ -303,7 +301,7 @@ class KubeWorkload:
         """See the port."""
         if not await self._users.keep(cluster, users):
             return ""
-        self._tell(ClusterKey(cluster.metadata.namespace, cluster.metadata.name))
+        self._tell(key_of(cluster))
         return f"looked at the passwords of {len(users)} users"
 
     def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
@@ -346,7 +344,7 @@ class KubeWorkload:
 
     def state(self, cluster: CoordinatorCluster) -> WorkloadState:
         """See the port. Number of pods and pinned image are the operator's own decisions, and no change of the spec."""
-        key = ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+        key = key_of(cluster)
         known, live = self._applied.get(key), self._stateful_sets.get(key)
         applied = False
         if known is not None and live is not None:
@@ -442,16 +440,6 @@ class KubeWorkload:
         if kafka.advertise == "PodIP":
             return ",".join(pod.kafka_address for pod in pods if pod.kafka_address)
         return f"{bootstrap_service_name(cluster.metadata.name)}.{cluster.metadata.namespace}.svc:{kafka.port}"
-
-
-def _name(raw: Json) -> tuple[str, str]:
-    return raw["metadata"]["namespace"], raw["metadata"]["name"]
-
-
-def _taken(cache: Cache[Json], event: str | None, raw: Json) -> bool:
-    """Put an object, or its deletion, into the cache; whether that is news."""
-    version = raw["metadata"]["resourceVersion"]
-    return cache.remove(_name(raw), version) if event == "DELETED" else cache.put(_name(raw), version, raw)
 
 
 def _asked(spec: CoordinatorClusterSpec, declared: CoordinatorClusterSpec | None = None) -> CoordinatorClusterSpec:

@@ -50,6 +50,10 @@ class ClusterKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+def key_of(cluster: CoordinatorCluster) -> ClusterKey:
+    return ClusterKey(cluster.metadata.namespace, cluster.metadata.name)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRecords:
     """The objects under one key.

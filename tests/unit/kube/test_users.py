@@ -16,7 +16,9 @@ from tests.unit.operator.storm_kube import NAMESPACE
 from muster_coordinator.security.scram import HASHES, credential_of, read_credential
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, MusterUser
+from muster_operator.kube import users as kube_users
 from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
+from muster_operator.kube.client import KubeClient
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.users import USERS, KubeUsers
 from muster_operator.plan.access import AccessState
@@ -103,18 +105,18 @@ async def test_operator_that_comes_second_in_a_race_takes_the_password_of_the_fi
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, billing = site.operator(), site.operator(), await site.declare("billing")
-    read, raced = second._read, False
+    read, raced = kube_users.read_secret, False
 
-    async def late(namespace: str) -> Any:
+    async def late(client: KubeClient, namespace: str, name: str) -> Any:
         """The first operator stores its record just after the second has looked."""
         nonlocal raced
-        found = await read(namespace)
+        found = await read(client, namespace, name)
         if not raced:
             raced = True
             await first.keep(CLUSTER, (billing,))
         return found
 
-    monkeypatch.setattr(second, "_read", late)
+    monkeypatch.setattr(kube_users, "read_secret", late)
     await second.keep(CLUSTER, (billing,))
     assert known(second, billing).fingerprint == known(first, billing).fingerprint
     assert opens(known(second, billing), "billing", site.secret("billing-muster-user")["password"])
