@@ -111,6 +111,31 @@ def test_damage_in_the_middle_of_the_journal_does_not_matter_to_a_log_whose_segm
     assert pod.content() == pod.written[0]
 
 
+def test_damaged_file_goes_once_its_logs_are_synced_and_later_starts_doubt_nothing() -> None:
+    pod = unflushed_pod(5)
+    pod.flush()
+    damage_frame(pod, 2)
+    pod.restart()
+    pod.commit()
+    assert [file.path for file in pod.journal.closed_files()] == [FIRST]
+    pod.give_files_back()
+    pod.reboot()
+    assert not pod.journal._history._has_hole
+    assert pod.content() == pod.written[0]
+
+
+def test_damaged_file_stays_in_use_on_a_disk_without_room_for_another() -> None:
+    pod = unflushed_pod(5)
+    pod.flush()
+    damage_frame(pod, 2)
+    pod.disk.fail_with(errno.ENOSPC, "fill_with_zeros")
+    pod.restart()
+    assert pod.journal.closed_files() == []
+    pod.commit()
+    pod.reboot()
+    assert pod.content() == pod.written[0]
+
+
 def test_log_that_no_entry_behind_the_damage_names_is_refused() -> None:
     pod = Pod(partitions=2)
     for p in (0, 1, 0, 1, 1, 1):
