@@ -291,7 +291,8 @@ def _with_rest(options: Options) -> Options:
         options = replace(options, **COPIES)  # type: ignore[arg-type]
     changes = vars(options).items() >= CHANGES_IN_TRANSACTIONS.items()  # what those find, more clients would hide
     if options.coordinators and not changes and random.randrange(PIPELINED) == 0:
-        options = replace(options, pipelines=2)
+        # They go on when the faults have stopped, and a copy must be done before what it has is cleaned at the leader.
+        options = replace(options, pipelines=2, append_bytes_max=max(options.append_bytes_max, 1_000))
     return options
 
 
