@@ -126,6 +126,7 @@ class ReplicaHost:
         self._carrying = False
         self._changed = False  # something that a status shows
         self._has_left = False  # as the last status shows it
+        self._is_electing = False  # likewise
         self._turn_due = False
         self._stored = False  # the storage effect that was carried out is done, and the core does not know it yet
         self._work: StorageWork | None = None
@@ -382,6 +383,9 @@ class ReplicaHost:
             self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
         if self.role.writer is not None:
             self.role.writer.core_changed()
+        if core.is_electing != self._is_electing:  # an election that fails has no other effect
+            self._is_electing = core.is_electing
+            self._changed = True
         if self._changed:
             self._changed = False
             self._events.partition_changed(self.partition)

@@ -218,7 +218,7 @@ class Mirror:
         expected = max(self._kept, acked.end if acked.holds_for(storage.promise) else 0)
         if end < expected:
             self.lacks = f"what lay between {end} and {expected}"
-            if not storage.is_damaged:
+            if not storage.power_lost:
                 raise Violation(f"the log of {self.name} ends at {end} after a start, it held {expected} before")
         elif is_whole:
             storage.lost = ""  # the journal mended it

@@ -251,7 +251,7 @@ class _Instance:
                 return (yield from self._end(transaction, False))
             if code != ErrorCode.NONE:
                 return code
-            if random.random() < 0.05:
+            if random.random() < 0.05 and self._world.faults:
                 self._was_silent = True
                 yield self._world.options.transaction_timeout_ms * 2
         how = random.random()

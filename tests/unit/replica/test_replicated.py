@@ -13,10 +13,12 @@ from tests.support.replicas import Asked, ReplicaPods
 
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.pod.status import replica_status
+from muster_coordinator.podapi.models import ReplicaStatus
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Append, Message, Question, Sealed
 from muster_coordinator.requests import groups as m
-from muster_coordinator.states import ShardState
+from muster_coordinator.states import ReplicaRole, ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
 
@@ -493,3 +495,22 @@ async def test_state_of_an_epoch_that_ends_before_it_is_committed_counts_for_all
     assert role.state_at_rest[1] == pods[1].end()
     assert await ran.done == ErrorCode.NOT_COORDINATOR
     election.cancel()
+
+
+async def test_status_of_an_election_that_failed_is_published(pods: ReplicaPods) -> None:
+    """Until it is, an operator takes the candidate, which has promised an epoch to itself, for a leader that loads."""
+    told: list[ReplicaStatus | None] = []
+
+    class Watcher:
+        def partition_changed(self, partition: int) -> None:
+            told.append(replica_status(pods[0].up, partition))
+
+        def pod_changed(self) -> None:
+            pass
+
+    pods.network.isolate("pod-0")
+    await pods.until(lambda: not pods[0].leads())
+    pods[0].up._events.watch(Watcher())
+    outcome = await pods.try_elect(0)
+    assert outcome.status is CallStatus.NO_MAJORITY
+    assert [status.role for status in told if status is not None] == [ReplicaRole.LEADER, ReplicaRole.NONE]
