@@ -286,7 +286,9 @@ def _with_rest(options: Options) -> Options:
     every_ms = random.choice((200, 700))
     # Under flush os nothing may be left that shows it, and a removal that a damaged disk refuses waits for people.
     if misdirected and options.replicas > 1 and not (options.operating or options.flush_os or options.remove_every_ms):
-        options = replace(options, misdirect_every_ms=every_ms)
+        # What overwrites another log's batches in the journal shows only where there are several.
+        partitions = max(options.partitions, random.choice((1, 2, 3)))
+        options = replace(options, misdirect_every_ms=every_ms, partitions=partitions)
     if options.operating and options.replicas > 1 and random.randrange(COPIED) == 0:
         options = replace(options, **COPIES)  # type: ignore[arg-type]
     changes = vars(options).items() >= CHANGES_IN_TRANSACTIONS.items()  # what those find, more clients would hide

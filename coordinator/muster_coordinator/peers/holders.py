@@ -43,10 +43,10 @@ class Holders:
         A pod that is lost does not count: its volume may have been moved. Once two were heard, both stay refused until
         the connection of one is gone, or until that one has the log no more.
         """
-        holders: defaultdict[str, list[str]] = defaultdict(list)
+        holders: defaultdict[str, set[str]] = defaultdict(set)
         for pod, log_ids in ((self._pod, own), *self._held.items()):
             for log_id in log_ids.values():
-                holders[log_id].append(pod)
+                holders[log_id].add(pod)
         before, self.doubled = self.doubled, {}
         for log_id, pods in holders.items():
             if len(pods) > 1 and (log_id in before or sum(not is_lost(pod) for pod in pods) > 1):

@@ -68,13 +68,14 @@ class InboundOwner(Protocol):
 
 
 class Inbound(asyncio.Protocol):
-    """`pod` and `uid` are "" until the hello. `senders`: replicas that were heard on it, for the owner's use."""
+    """`pod` and `uid` are "" until the hello. `senders`: by partition, the replica that was heard on it last, for the
+    owner's use."""
 
     def __init__(self, owner: InboundOwner, hello_within_s: float) -> None:
         self.pod = ""
         self.uid = ""
         self.host = ""
-        self.senders: set[str] = set()
+        self.senders: dict[int, str] = {}
         self._owner = owner
         self._hello_within_s = hello_within_s
         self._reader = FrameReader(HELLO_BYTES_MAX)

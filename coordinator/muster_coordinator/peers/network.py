@@ -343,8 +343,8 @@ class PeerNetwork:
     def received(self, connection: Inbound, partition: int, message: Message, size: int) -> None:
         self.counters.messages_received += 1
         self.counters.bytes_received += size
-        if message.sender not in connection.senders:
-            connection.senders.add(message.sender)
+        if connection.senders.get(partition) != message.sender:
+            connection.senders[partition] = message.sender
             self._addresses.show(message.sender, connection.pod)
             if self._holders.shown(connection.pod, partition, message.sender):
                 self._look_for_doubles()

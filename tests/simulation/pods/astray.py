@@ -61,7 +61,7 @@ class Misdirection:
 
     def _place(self, path: Path, data: bytes) -> tuple[Path, int] | None:
         random, disk = self._random, self._pod.disk
-        kinds = [FILES[kind] for kind in ("segment", "segment", "journal", "checkpoint")]
+        kinds = [FILES[kind] for kind in ("segment", "segment", "journal", "journal", "checkpoint")]
         is_chosen = random.choice(kinds)
         files = [one for one in disk.names if is_chosen(one)]
         if random.random() < 0.5:

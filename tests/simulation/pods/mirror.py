@@ -197,7 +197,7 @@ class Mirror:
         """The log was recovered, or a copy took its place."""
         before, swapped = self.log, self._open is not None
         self._open = log
-        is_whole = self._read(log)
+        is_whole = self._read(log, swapped=swapped)
         self.storage.durable = self.log.copy()
         self.partition.checker.restarted(self.storage.log_id)
         if swapped:
@@ -282,8 +282,10 @@ class Mirror:
             if copy is None or any(change not in decode_batch(copy.data).changes for change in changes):
                 raise Violation(f"{self.name} is cleaned of {batch}, which the archive has not")
 
-    def _read(self, log: PartitionLog) -> bool:
-        """False: a batch is damaged, which nobody has noticed yet. Then it counts as it was."""
+    def _read(self, log: PartitionLog, *, swapped: bool = False) -> bool:
+        """False: a batch is damaged, which nobody has noticed yet. Then it counts as it was, or as if it had no batch
+        if a copy took its place.
+        """
         before, self.log = self.log, DiskLog()
         try:
             content, is_whole = _content(log, 0), True
@@ -291,7 +293,7 @@ class Mirror:
             if not self.storage.lost:
                 raise
             known = [batch for batch in before.batches if batch.end_offset <= log.end_offset]
-            content, is_whole = known, False
+            content, is_whole = [] if swapped else known, False
         self._append(content, log.end_offset)
         self._cleaned_to = log.cleaned_to
         self.log.horizon = log.cleaned_to.tombstone_horizon

@@ -82,6 +82,16 @@ async def test_replica_of_a_copied_volume_is_refused_with_its_first_message() ->
         assert a.replicas.numbers == [1]
 
 
+async def test_late_message_of_a_replica_that_was_there_before_does_not_hide_the_one_that_is_there_now() -> None:
+    async with pods("a", "b", "c", times=NEVER_SILENT) as (a, b, c):
+        b.send("a", 1)
+        b.network.send(0, ack("before", "a", 2))
+        b.send("a", 3)
+        await until(lambda: a.replicas.numbers == [1, 2, 3])
+        c.network.send(0, ack("b", "a", 4))
+        await until(lambda: a.network.counters.dropped["doubled"] == 1)
+
+
 def test_volume_of_a_pod_that_is_lost_may_be_on_another_one() -> None:
     holders, lost = Holders("a"), {"b"}
     holders.announced("b", {0: "x"})
