@@ -113,7 +113,8 @@ class Mischief:
 
     def _freeze(self) -> None:
         pod = self._any_pod()
-        pod.frozen_until = self._world.now_ms + self._random.randint(1, self._world.options.freeze_ms_max)
+        until_ms = self._world.now_ms + self._random.randint(1, self._world.options.freeze_ms_max)
+        pod.frozen_until = max(pod.frozen_until, until_ms)
         self._world.log(f"{pod.name} freezes until {pod.frozen_until}")
 
     def _send_away(self) -> None:

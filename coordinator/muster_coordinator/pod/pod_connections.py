@@ -70,13 +70,22 @@ class _Waiting:
     """A request that is not answered yet."""
 
     def __init__(
-        self, decode: Callable[[Reader], Any], flexible: bool, told: Callable[[Any], None], timer: asyncio.TimerHandle
+        self,
+        number: int,
+        decode: Callable[[Reader], Any],
+        flexible: bool,
+        told: Callable[[Any], None],
+        timer: asyncio.TimerHandle,
     ) -> None:
+        self._number = number
         self._decode, self._flexible = decode, flexible
         self.told, self.timer = told, timer
 
     def decoded(self, frame: bytes) -> Any:
         """Raises WireError, IndexError, struct.error."""
+        number = int.from_bytes(frame[:4], "big")
+        if number != self._number:
+            raise WireError(f"it is for request {number}, the oldest one is {self._number}")
         reader = Reader(frame, 4, self._flexible)
         reader.tagged_fields()  # of the header
         return self._decode(reader)
@@ -101,8 +110,8 @@ class _Connection:
             return
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._answer_timeout_s, self._end, f"no answer in {self._answer_timeout_s:g} s")
-        self._waiting.append(_Waiting(decode, api.flexible(version), told, timer))
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        self._waiting.append(_Waiting(self._correlation_id, decode, api.flexible(version), told, timer))
         frame = encode_request_frame(api, version, self._correlation_id, CLIENT_ID, body)
         if self._link is not None:
             self._link.send(frame)

@@ -245,8 +245,7 @@ class HostedPod:
         self.world.at(self.random.randint(1, within_ms or self.world.options.restart_ms_max), self.start)
 
     def heal(self) -> None:
-        """Nothing of this machine fails any more."""
-        self.frozen_until = -1
+        """Nothing of this machine fails any more. A frozen process thaws in its time: what waits for it is in order."""
         self.faults.heal()
         self.disk.astray = None
         self.start()

@@ -24,6 +24,7 @@ class Link:
     def __init__(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
         self.received, self.lost = received, lost
         self.sent: list[bytes] = []
+        self.answered = 0
         self.is_closed = False
 
     def send(self, frame: bytes) -> None:
@@ -33,8 +34,11 @@ class Link:
         self.is_closed = True
 
     def answer(self, producer_id: int) -> None:
+        """To the oldest request without an answer; to the last one again if there is none."""
+        correlation_id = int.from_bytes(self.sent[min(self.answered, len(self.sent) - 1)][8:12], "big")
+        self.answered += 1
         body = k27.API.encode_response(VERSION, WriteTxnMarkersResponse(((producer_id, ()),)))
-        self.received(encode_response_frame(k27.API, VERSION, 1, body)[4:])
+        self.received(encode_response_frame(k27.API, VERSION, correlation_id, body)[4:])
 
 
 class Network:
@@ -102,6 +106,16 @@ async def test_late_answer_ends_the_connection_and_the_next_request_has_another(
     await until(lambda: len(caller.network.links) == 2)
     (await caller.asked(1)).answer(7)
     assert caller.told == [None, None, 7]
+
+
+async def test_answer_to_another_request_ends_the_connection() -> None:
+    caller = Caller()
+    caller.ask()
+    caller.ask()
+    link = await caller.asked(2)
+    link.answered = 1
+    link.answer(8)
+    assert (caller.told, link.is_closed) == ([None, None], True)
 
 
 @pytest.mark.parametrize("frame", [b"", bytes(4), b"\0\0\0\1\xff\xff\xff\xff"])
