@@ -188,7 +188,7 @@ def test_last_batch_that_has_landed_on_others_is_no_torn_write(place: int) -> No
     start = sum(map(len, pod.written[0][:place]))
     content[start : start + len(last)] = last
     pod.disk.write(SEGMENT, content)
-    with pytest.raises(DamagedLogError, match=r"valid batches follow|offsets are missing before it"):
+    with pytest.raises(DamagedLogError, match=r"valid batches follow|offsets are missing"):
         pod.restart()
 
 
@@ -291,6 +291,40 @@ def test_segment_behind_the_journal_with_a_gap_is_refused() -> None:
     pod.disk.write(SEGMENT, b"".join(pod.written[0][:2]))
     with pytest.raises(DamagedLogError, match="ends at offset 2, the journal goes on at 3"):
         pod.restart()
+
+
+def test_batch_that_landed_on_earlier_ones_is_no_write_that_a_power_loss_took() -> None:
+    """The journal has that batch and all behind it, and the ones that it overwrote no more."""
+    pod = Pod(partitions=2, journal_bytes=2048)
+    for _ in range(3):
+        pod.commit(0)
+    for _ in range(30):
+        pod.commit(1)
+    pod.give_files_back()
+    for _ in range(3):
+        pod.commit(0)
+    pod.flush()
+    batches = pod.written[0]
+    misdirected = [batches[0], batches[3], batches[2], bytes(len(batches[3])), *batches[4:]]
+    pod.disk.write(SEGMENT, b"".join(misdirected))
+    pod.boot += 1
+    with pytest.raises(DamagedLogError, match="the batch before it may have overwritten others"):
+        pod.restart()
+
+
+def test_gap_that_the_journal_knows_is_no_reason_to_refuse_a_write_that_a_power_loss_took() -> None:
+    pod = Pod(partitions=2)
+    pod.commit(0)
+    pod.journal.stage_gap(0, 1, 5)
+    pod.log.skip_to(5)
+    for _ in range(3):
+        pod.commit(0)
+    pod.flush()
+    batches = pod.written[0]
+    pod.disk.write(SEGMENT, b"".join([*batches[:2], bytes(len(batches[2])), *batches[3:]]))
+    pod.boot += 1
+    pod.restart()
+    assert pod.content() == batches
 
 
 def test_log_without_any_segment_is_refused() -> None:

@@ -13,6 +13,8 @@ acknowledged
                                                                                              overwritten?
 further in front         yes                     holds all from there, of another boot       cut, append
                          yes                     otherwise, or it lost its own tail          refuse
+behind a batch before    -                       -                                           refuse: it lies in the
+which offsets are missing                                                                   place of others?
 anywhere                 -                       its own tail may be lost: flush os          cut, append what fits:
 the replica is rebuilt
 
@@ -43,7 +45,8 @@ class Found:
     """What the scan read: the segments `first_index` to `last_index`. `file` is the last of them, and it ends at
     the damage if there is one. `start_offset`, `end_offset` and `batches` are those of what is not damaged.
     `later_from`: base offset of the last segment with bytes after the damage, -1 if there is none. `has_gap`: above
-    what was cleaned here, offsets are missing between the batches.
+    what was cleaned here, offsets are missing between the batches. `is_displaced`: directly before the last batch in
+    front of the damage, and the journal knows nothing of that.
     """
 
     file: Path
@@ -55,6 +58,7 @@ class Found:
     damage: Damage | None
     later_from: int = -1
     has_gap: bool = False
+    is_displaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,9 @@ def plan(found: Found, history: History) -> Plan:
     """Raises DamagedLogError when nothing proves that the result is all that was acknowledged."""
     if history.cache_lost:
         return _what_is_left(found, history)
+    if found.damage is not None and found.is_displaced:
+        reason = f"{found.damage.reason}; the batch before it may have overwritten others, of which offsets are missing"
+        raise DamagedLogError(found.file, found.damage.position, reason)
     if found.damage is not None and found.damage.valid_after:
         _check_lost_write(found, found.damage, history)
     elif found.damage is not None and found.has_gap and history.next_batch(found.end_offset) is None:
@@ -192,7 +199,10 @@ def scan_log(disk: Disk, segments: list[Segment], history: History, cleaned_to: 
         if damage is not None or segment is segments[-1]:
             later_from = max((s.base_offset for s in segments[index + 1 :] if s.size), default=-1)
             gap = _has_gap(batches, max(start_offset, cleaned_to))
-            return Found(segment.path, first, index, start_offset, end_offset, batches, damage, later_from, gap)
+            displaced = bool(scan.batches) and _is_displaced(batches, max(segment.base_offset, cleaned_to), history)
+            return Found(
+                segment.path, first, index, start_offset, end_offset, batches, damage, later_from, gap, displaced
+            )
     raise AssertionError("a log has at least one segment")
 
 
@@ -204,6 +214,14 @@ def _has_gap(batches: list[BatchInfo], expected: int) -> bool:
                 return True
             expected = info.end_offset
     return False
+
+
+def _is_displaced(batches: list[BatchInfo], expected: int, history: History) -> bool:
+    """Offsets are missing between the last two batches, from `expected` on, and the journal has no gap there."""
+    last = batches[-1].base_offset
+    if len(batches) > 1:
+        expected = max(expected, batches[-2].end_offset)
+    return last > expected and not any(each.end_offset == last and not each.data for each in history.batches)
 
 
 def _compare(scan: SegmentScan, begin: int, history: History) -> SegmentScan:
