@@ -57,9 +57,9 @@ conformance: $(STAMP) ## the same requests to Muster and to a real Kafka, KAFKA=
 
 SEEDS ?= 200
 .PHONY: simulate
-simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n from FIRST=k on, or SEED=k again with its trace
+simulate: $(STAMP) ## the replication protocol under simulated faults: SEEDS=n from FIRST=k on (ONLY=transactions or operators), or SEED=k again with its trace
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(WITH),--with "$(WITH)") $(if $(FAULT),--fault "$(FAULT)")
+	  $(if $(WITH),--with "$(WITH)") $(if $(FAULT),--fault "$(FAULT)") $(if $(ONLY),--only $(ONLY))
 
 .PHONY: simulate-faults
 simulate-faults: $(STAMP) ## the first seed of `make simulate` that catches each planted fault: all of them, or FAULT="no seal"

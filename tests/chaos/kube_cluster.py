@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -85,6 +88,7 @@ class KubeCluster(NetworkedCluster):
         manifest = RESOURCES.format(name=NAME, pods=len(self.names), partitions=self.partitions, factor=self.factor)
         kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=manifest)
         self.wait(self._all_run, "every pod runs", READY_TIMEOUT_S)
+        self.reader = _reader()
         self.wait_settled()
 
     def _all_run(self) -> bool:
@@ -377,6 +381,19 @@ def _delete(api: Any, pod: Any, grace_s: int | None) -> None:
     """pykube's own delete knows no grace period."""
     body = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
     api.raise_for_status(api.delete(**pod.api_kwargs(data=json.dumps(body))))
+
+
+def _reader() -> ssl.SSLContext:
+    """What the operator gives to those who may read what pods say."""
+    secret = json.loads(kubectl("-n", NAMESPACE, "get", "secret", f"{NAME}-reader-tls", "-o", "json").stdout)
+    files = {name: base64.b64decode(content) for name, content in secret["data"].items()}
+    context = ssl.create_default_context(cadata=files["ca.crt"].decode())
+    context.check_hostname = False  # pods are asked by their addresses
+    with tempfile.TemporaryDirectory() as directory:
+        for name, content in files.items():
+            (Path(directory) / name).write_bytes(content)
+        context.load_cert_chain(Path(directory) / "tls.crt", Path(directory) / "tls.key")
+    return context
 
 
 def _new_namespace(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import ssl
 import time
 import urllib.request
 from abc import ABC, abstractmethod
@@ -48,6 +49,8 @@ class ObservedCluster(ABC):
         self.names = list(names)
         self.partitions = partitions
         self.factor = factor
+        self.reader: ssl.SSLContext | None = None
+        """With which pods are asked; None: their API has no TLS."""
 
     @abstractmethod
     def places(self) -> list[Place]:
@@ -75,7 +78,7 @@ class ObservedCluster(ABC):
 
     def statuses(self) -> dict[str, PodStatus]:
         """What each pod says; one that does not answer in time is left out."""
-        return {place.name: status for place in self.places() if (status := _ask(place)) is not None}
+        return {place.name: status for place in self.places() if (status := _ask(place, self.reader)) is not None}
 
     def leaders(self) -> dict[str, int]:
         """How many partitions each pod leads, as it says itself."""
@@ -204,10 +207,11 @@ def _caught_up(leader: ReplicaStatus, factor: int) -> bool:
     return good >= factor - 1
 
 
-def _ask(place: Place) -> PodStatus | None:
-    request = urllib.request.Request(f"http://{place.api}/v1/status", headers={ADDRESSEE_HEADER: place.name})
+def _ask(place: Place, reader: ssl.SSLContext | None) -> PodStatus | None:
+    scheme = "http" if reader is None else "https"
+    request = urllib.request.Request(f"{scheme}://{place.api}/v1/status", headers={ADDRESSEE_HEADER: place.name})
     try:
-        with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S, context=reader) as answer:
             return msgspec.json.decode(answer.read(), type=PodStatus)
     except (OSError, msgspec.DecodeError):  # URLError is an OSError
         return None

@@ -2,7 +2,7 @@
 
 A failing seed prints itself, the commit, all drawn options, and the smallest options with which the same check fails;
 `WITH="name=value ..."` runs a seed again with these. `FAULT="no seal"` plants one of ``faults.FAULTS``, to see what a
-failure looks like.
+failure looks like. `ONLY=transactions` runs as many seeds of both coordinators, `ONLY=operators` of real operators.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
+from itertools import count, islice
 from multiprocessing.pool import Pool
 
 import structlog
@@ -29,6 +30,11 @@ from tests.simulation.options import Options
 from tests.simulation.profiles import draw
 from tests.simulation.simulator import Failure, Outcome, simulate
 
+KINDS: dict[str, Callable[[int], bool]] = {
+    "": lambda seed: True,
+    "operators": lambda seed: draw(seed).operating,
+    "transactions": lambda seed: draw(seed).coordinators > 0,
+}
 TRACE_LINES = 60
 PROGRESS_EVERY = 500
 
@@ -40,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this one alone, and print what it does")
     parser.add_argument("--with", dest="options", default="", help="name=value ...: other options than those drawn")
     parser.add_argument("--fault", choices=FAULTS, help="plant this one")
+    parser.add_argument("--only", choices=KINDS, default="", help="count and run none but the seeds of this kind")
     parser.add_argument("--trace", default="", help="write all that happens in the run of --seed to this file")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
@@ -48,7 +55,10 @@ def main() -> int:
     print(f"commit {_commit()}")
     if arguments.seed is not None:
         return _run_one(fault, draw(arguments.seed).with_text(arguments.options), arguments.trace)
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    if arguments.seeds < 1:
+        parser.error("--seeds: at least 1")
+    is_wanted = KINDS[arguments.only]
+    seeds = list(islice(filter(is_wanted, count(arguments.first)), arguments.seeds))
     with Pool(arguments.processes, _hush) as pool:
         failed = _run_all(pool, fault, arguments.options, seeds)
     return _explain(fault, draw(failed).with_text(arguments.options)) if failed is not None else 0
@@ -66,9 +76,9 @@ def _simulate(fault: str, options: Options, write: Callable[[str], object] = lam
         return simulate(options, write)
 
 
-def _run_all(pool: Pool, fault: str, changed: str, seeds: range) -> int | None:
+def _run_all(pool: Pool, fault: str, changed: str, seeds: Sequence[int]) -> int | None:
     """The first seed that fails; all are run."""
-    print(f"seeds {seeds.start} to {seeds.stop - 1}")
+    print(f"{len(seeds)} seeds from {seeds[0]} to {seeds[-1]}")
     started = time.monotonic()
     failed: list[int] = []
     outcomes: list[Outcome] = []
