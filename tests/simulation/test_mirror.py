@@ -75,7 +75,7 @@ def test_start_with_less_than_was_acked(partition: Partition) -> None:
 def test_answer_of_a_replica_that_hides_its_loss(partition: Partition) -> None:
     replica = _replica(partition)
     _acked(replica, 5)
-    replica.storage.lost = "flipped bit"
+    replica.storage.power_lost = True
     replica._recovered(is_whole=True)
     sealed = Sealed(replica.storage.log_id, "a", 4, 0, (), None, -1, 0, False, 0)
     with pytest.raises(Violation, match="does not say that it lost"):

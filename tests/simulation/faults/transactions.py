@@ -151,7 +151,7 @@ TRANSACTION_FAULTS = {
     "marker is written again": Fault(10, MarkerWriter, "_write_one", _written_twice),
     "marker of an old epoch is taken": Fault(200, groups_module, "_HANDLERS", _groups_with(_of_any_epoch)),
     "marker of a coordinator that was followed is taken": Fault(
-        200, groups_module, "_HANDLERS", _groups_with(_of_any_coordinator)
+        600, groups_module, "_HANDLERS", _groups_with(_of_any_coordinator)
     ),
     "late commit becomes part of the next transaction": Fault(
         60, txn_offsets_module, "replace", lambda request, asked_at: request

@@ -117,6 +117,7 @@ class Producer:
         self.groups = [f"{name}g{index}" for index in range(GROUPS)]
         self.id = model.new_id(name, self.groups)
         self._instances = 0
+        self._was_silent = False  # since the faults stopped
         self._start()
         self.world.every(self.world.options.twins_every_ms, self._twin)
 
@@ -128,6 +129,13 @@ class Producer:
         """Another one, while the present one goes on."""
         self.world.injected[Injected.PRODUCER_TWIN] += 1
         self._start()
+
+    def may_be_silent(self) -> bool:
+        """Once when the faults have stopped: often in turn would leave no time in which it is served."""
+        if self.world.faults:
+            return True
+        first, self._was_silent = not self._was_silent, True
+        return first
 
     def over(self, instance: _Instance) -> None:
         if instance.number == self._instances:
@@ -251,7 +259,7 @@ class _Instance:
                 return (yield from self._end(transaction, False))
             if code != ErrorCode.NONE:
                 return code
-            if random.random() < 0.05 and self._world.faults:
+            if random.random() < 0.05 and self._producer.may_be_silent():
                 self._was_silent = True
                 yield self._world.options.transaction_timeout_ms * 2
         how = random.random()
