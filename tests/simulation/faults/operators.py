@@ -22,7 +22,6 @@ from muster_operator.plan.actions import Action, Elect
 from muster_operator.plan.decision import Decision
 from muster_operator.plan.observation import PodView
 from muster_operator.plan.partition_view import Member, PartitionView
-from muster_operator.plan.record import as_recorded
 from muster_operator.steps import STEPS
 from muster_operator.steps.context import Context, Outcome
 from muster_operator.steps.record import record_leadership
@@ -90,13 +89,6 @@ def _as_shown(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPartit
     return partition
 
 
-def _without_a_reason(topic: OffsetsTopic, partition: OffsetsPartition) -> OffsetsPartition:
-    told = as_recorded(topic, partition)
-    if partition.status.reason or (told.status.leader, told.status.epoch) != (None, -1):
-        return told
-    return replace(told, status=replace(told.status, reason=""))
-
-
 _elect_new_set = set_change._elect_new_set
 
 
@@ -130,7 +122,6 @@ OPERATOR_FAULTS = {
     "an election goes to a pod that was not recorded": Fault(50, elect_step, "_elect", _some_other_pod),
     "the record is not read": Fault(100, objects, "as_recorded", _as_shown),
     "a list does not bring back what was restored": Fault(400, Cache, "replace", _newest_for_ever),
-    "a place that is not shown yet has no reason": Fault(1600, objects, "as_recorded", _without_a_reason),
     "a change of the set forgets the set before": Fault(
         50, set_change, "_elect_new_set", _change_forgets_the_set_before
     ),
