@@ -282,6 +282,26 @@ def test_rebuilding_replica_counts_again_when_it_reached_the_leaders_end() -> No
     assert net["a"].core.commit_point == 2
 
 
+def test_ack_of_before_a_loss_that_comes_late_commits_nothing() -> None:
+    net = led()
+    net["b"].down = True
+    net["a"].append(b"x")
+    appends = [message for message in net.queue if message.to == "c"]
+    net.queue.clear()
+    for message in appends:
+        net["c"].do(net["c"].core.receive(message, net.now))
+    late = list(net.queue)
+    net.queue.clear()
+    net["c"].do(net["c"].core.lost_data(net.now))
+    net["c"].do(net["c"].core.receive(appends[0], net.now))
+    told, committed = list(net.queue), net["a"].core.commit_point
+    for message in (*told, *late):
+        net["a"].do(net["a"].core.receive(message, net.now))
+    assert [(ack.incarnation, ack.rebuilding) for ack in told if isinstance(ack, Ack)] == [(1, True)]
+    assert [(ack.incarnation, ack.end) for ack in late if isinstance(ack, Ack)] == [(0, net["a"].core.log.end)]
+    assert net["a"].core.commit_point == committed < net["a"].core.log.end
+
+
 def test_rebuilding_replica_is_no_candidate_unless_a_person_allows_loss() -> None:
     net = led()
     for name in "bc":
