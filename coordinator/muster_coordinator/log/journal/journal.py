@@ -106,16 +106,11 @@ class Journal:
         names = disk.listdir(directory)
         journal._has_spare = SPARE_NAME in names
         sequences = sorted(int(name[: -len(SUFFIX)]) for name in names if name.endswith(SUFFIX))
-        is_damaged = False  # the current file
         for sequence in sequences:
-            is_damaged = journal._read_file(
-                sequence, is_first=sequence == sequences[0], is_last=sequence == sequences[-1]
-            )
+            journal._read_file(sequence, is_first=sequence == sequences[0], is_last=sequence == sequences[-1])
         journal._durable_ends = dict(journal._history.known_ends)
         if journal._file is None:
             journal._start_new_file()
-        elif is_damaged:
-            journal._leave_damaged_file()
         return journal
 
     def recovered(self, partition: int, log_id: str) -> History:
@@ -349,8 +344,7 @@ class Journal:
 
     # --- start-up ----------------------------------------------------------------------------------------------------
 
-    def _read_file(self, sequence: int, *, is_first: bool, is_last: bool) -> bool:
-        """Whether something is unreadable between its frames."""
+    def _read_file(self, sequence: int, *, is_first: bool, is_last: bool) -> None:
         path = self._path(sequence)
         descriptor = self._disk.open(path)
         data = read_fully(self._disk, descriptor, self._disk.size(descriptor), 0)
@@ -361,7 +355,7 @@ class Journal:
         if not is_last or len(data) < self._settings.file_bytes:
             # shorter than it should be: it was being made when the pod died, or settings changed
             self._closed.append(JournalFile(path, partitions))
-            return bool(scan.holes)
+            return
         self._file, self._file_partitions = path, partitions
         self._descriptor = self._open_to_write(path)
         self._mark = file_mark(sequence)
@@ -370,7 +364,8 @@ class Journal:
             # It may be in the page cache only, if its write failed and the pod died then.
             last = scan.frames[-1].position
             write_fully_durably(self._disk, self._descriptor, data[last : scan.end], last)
-        return bool(scan.holes)
+        if scan.holes:
+            self._leave_damaged_file()
 
     def _leave_damaged_file(self) -> None:
         """Go on in a new file, so that the damaged one goes once its logs are synced: until then each start doubts all
