@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from tests.chaos.errors import HarnessError, Skipped
 from tests.chaos.named import LeaderWatch
 from tests.chaos.network import Namespace
 from tests.chaos.observed import SETTLE_TIMEOUT_S, NetworkedCluster, OperatorRules, Place
-from tests.support.kube import REPOSITORY, kubectl
+from tests.support.kube import REPOSITORY, kubectl, secret_files
 from tests.support.muster_cluster import process_of, process_with
 
 from muster_operator.api.models import GROUP, VERSION
@@ -385,8 +384,7 @@ def _delete(api: Any, pod: Any, grace_s: int | None) -> None:
 
 def _reader() -> ssl.SSLContext:
     """What the operator gives to those who may read what pods say."""
-    secret = json.loads(kubectl("-n", NAMESPACE, "get", "secret", f"{NAME}-reader-tls", "-o", "json").stdout)
-    files = {name: base64.b64decode(content) for name, content in secret["data"].items()}
+    files = secret_files(NAMESPACE, f"{NAME}-reader-tls")
     context = ssl.create_default_context(cadata=files["ca.crt"].decode())
     context.check_hostname = False  # pods are asked by their addresses
     with tempfile.TemporaryDirectory() as directory:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from tests.support.certificates import CLUSTER, Authority, operator, pod, spoken, unchecked_context
 from tests.support.committing import Load
-from tests.support.kube import kubectl
+from tests.support.kube import kubectl, secret_files
 from tests.support.muster_cluster import Pod, wait_until
 from tests.support.platform_team import TOPIC, Cared
 
@@ -60,8 +60,7 @@ def locked(operator: None) -> Iterator[Cared]:
 
 
 def secret(name: str) -> dict[str, bytes]:
-    found = json.loads(kubectl("get", "secret", name, "-n", NAMESPACE, "-o", "json").stdout)
-    return {file: base64.b64decode(each) for file, each in found["data"].items()}
+    return secret_files(NAMESPACE, name)
 
 
 def written(root: Path, name: str, contents: dict[str, bytes]) -> TlsFiles:

@@ -5,6 +5,8 @@ Import `api_server` and `namespace` into the test module; both are skipped with 
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +53,12 @@ def kubectl_when_ready(*arguments: str) -> None:
             return
         time.sleep(0.5)
     kubectl(*arguments)
+
+
+def secret_files(namespace: str, name: str) -> dict[str, bytes]:
+    """The content of a Secret, by key."""
+    found = json.loads(kubectl("-n", namespace, "get", "secret", name, "-o", "json").stdout)
+    return {file: base64.b64decode(each) for file, each in found["data"].items()}
 
 
 @pytest.fixture(scope="session")
