@@ -18,6 +18,7 @@ QUIET: tuple[dict[str, int | float | bool | str], ...] = (
     {"archive_every_ms": 0, "archive_errors": 0.0},
     {"errors_every_ms": 0},
     {"misdirect_every_ms": 0},
+    {"slow_death_every_ms": 0},
     {"pipelines": 0},
     {"copy_volume_every_ms": 0},
     {"promise_every_ms": 0},

@@ -10,6 +10,7 @@ from tests.simulation.injected import Injected
 from tests.simulation.nominator import rogue_call
 from tests.simulation.pods.astray import Misdirection
 from tests.simulation.pods.disk import draw_broken
+from tests.simulation.pods.replica import HostedReplica
 from tests.simulation.store import Recorded
 
 from muster_coordinator.calls import CallResult, CallStatus
@@ -18,6 +19,8 @@ __all__ = ["Api", "Caller", "Mischief"]
 
 AWAY_MS = (1_500, 4_000)
 CLEARED_MS = (400, 1_500)
+DYING_MS = (100, 600)
+LATE_MS = 900
 
 
 class Caller(Protocol):
@@ -80,6 +83,7 @@ class Mischief:
         every(options.remove_every_ms, self._remove)
         every(options.flip_every_ms, self._flip_checkpoint)
         every(options.misdirect_every_ms, self._misdirect)
+        every(options.slow_death_every_ms, self._die_slowly)
         self._world.at(CLEARED_MS[1], self._look_after)
 
     def _nothing(self) -> None:
@@ -155,14 +159,34 @@ class Mischief:
 
     def _flip(self) -> None:
         """In the log of one partition; the pod stops at it."""
-        pod = self._any_pod()
-        replica = self._random.choice(pod.replicas)
+        self._take_log(self._random.choice(self._any_pod().replicas), 300)
+
+    def _take_log(self, replica: HostedReplica, away_ms: int) -> None:
         if replica.partition.may_lose(replica):
-            pod.crash()
+            replica.pod.crash()
             if replica.flip_bit():
                 self._world.injected[Injected.BIT_FLIPPED] += 1
                 self._world.log(f"{replica.name} has a flipped bit")
-            self._start_later(pod, 300)
+            self._start_later(replica.pod, away_ms)
+
+    def _die_slowly(self) -> None:
+        """A follower without which nothing is committed loses its log while what it sends is late: the first word of
+        its next process overtakes that, and the leader must not count it any more. Next to nothing gets there."""
+        partition, _ = self._any_partition()
+        leader = next((one for one in partition.replicas.values() if one.core and one.core.leading_epoch >= 0), None)
+        if leader is None or len(partition.replicas) < 3:
+            return
+        followers = [one for one in partition.replicas.values() if one is not leader]
+        dying, *others = self._random.sample(followers, len(followers))
+        dying_ms, world = self._random.randint(*DYING_MS), self._world
+        for one in others[len(partition.replicas) // 2 - 1 :]:
+            for name in self._cluster.pods:
+                world.block(one.pod.name, name, dying_ms + LATE_MS)
+                world.block(name, one.pod.name, dying_ms + LATE_MS)
+        world.slow[dying.pod.name, leader.pod.name] = world.now_ms + dying_ms, LATE_MS
+        world.slow[leader.pod.name, dying.pod.name] = world.now_ms + dying_ms + LATE_MS, LATE_MS // 4
+        world.at(dying_ms, lambda: self._take_log(dying, 50))
+        world.log(f"{dying.name} is slow for {dying_ms}, and then loses its log")
 
     def _misdirect(self) -> None:
         """The next write to some kind of file: nobody notices now."""

@@ -88,6 +88,7 @@ class Options:
     twins_every_ms: int = 0  # a second instance of a producer
     transaction_timeout_ms: int = 1_000
     misdirect_every_ms: int = 0  # a write lands at another place of its disk
+    slow_death_every_ms: int = 0  # a machine gets slow, and then loses a log
     copy_volume_every_ms: int = 0  # a pod starts with a copy of another one's volume
     pipelines: int = 0  # clients that wait for no answer, beside transactional producers
 

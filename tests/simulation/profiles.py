@@ -279,6 +279,32 @@ COPIES: Profile = {
 Operators, their API server and people do as in the others."""
 
 
+DYING = 40
+"""One of so many of those without real operators has followers that lose their logs while what they sent is late."""
+DEATHS: Profile = {
+    "slow_death_every_ms": 1_500,
+    "safety_ms": 8_000,
+    "op_every_ms": 12,
+    "spares": 0,
+    "partitions": 1,
+    "coordinators": 0,
+    "producers": 0,
+    "twins_every_ms": 0,
+    "append_bytes_max": 1_000,
+    "nomination_ms": 0,
+    "disaster": False,
+    "flush_os": False,
+    **dict.fromkeys(("loss", "long_delay", "old_duplicates", "old_copies", "crash_in_effects"), 0.0),
+    **dict.fromkeys(("crash_every_ms", "all_crash_every_ms", "freeze_every_ms", "partition_every_ms"), 0),
+    **dict.fromkeys(("full_every_ms", "broken_every_ms", "errors_every_ms", "slow_every_ms", "wipe_every_ms"), 0),
+    **dict.fromkeys(("flip_every_ms", "promise_every_ms", "misdirect_every_ms", "slow_link_every_ms"), 0),
+    **dict.fromkeys(("away_every_ms", "fence_every_ms", "clean_every_ms", "archive_every_ms"), 0),
+    **dict.fromkeys(("move_every_ms", "resign_every_ms", "change_every_ms", "remove_every_ms"), 0),
+    **dict.fromkeys(("rogue_every_ms", "learn_every_ms"), 0),
+}
+"""The leader stays, with one of the others: an ack that is on its way is of records that nobody else has acked."""
+
+
 def _with_rest(options: Options) -> Options:
     """By chance of its own: most seeds are what they were before there was this."""
     random = Random(f"rest {options.seed}")
@@ -295,6 +321,8 @@ def _with_rest(options: Options) -> Options:
     if options.coordinators and not changes and random.randrange(PIPELINED) == 0:
         # They go on when the faults have stopped, and a copy must be done before what it has is cleaned at the leader.
         options = replace(options, pipelines=2, append_bytes_max=max(options.append_bytes_max, 1_000))
+    if options.replicas > 1 and not options.operating and random.randrange(DYING) == 0:
+        options = replace(options, **DEATHS, pipelines=0)  # type: ignore[arg-type]
     return options
 
 
