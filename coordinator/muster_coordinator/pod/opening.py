@@ -59,13 +59,17 @@ class Opening:
         self._noting = asyncio.Lock()
         self._rebuilt: set[int] = set()  # partitions whose log is being set aside
 
-    def _lock(self, partition: int) -> asyncio.Lock:
+    def lock(self, partition: int) -> asyncio.Lock:
+        """Who has it opens, starts or removes the replica of `partition`; taken before its host's `log_lock`."""
         return self._locks.setdefault(partition, asyncio.Lock())
 
     async def open(self, host: ReplicaHost) -> None:
-        """Recover the log, if that was not done, and take part. Raises DamagedLogError, OSError."""
-        async with self._lock(host.partition):
-            if host.core is not None or self._health.cannot_write:
+        """Recover the log, if that was not done, and take part; not with a replica that was removed meanwhile. Raises
+        DamagedLogError, OSError.
+        """
+        async with self.lock(host.partition):
+            is_here = self._hosts.get(host.partition) is host
+            if host.core is not None or self._health.cannot_write or not is_here:
                 return
             recovered = not host.replica.is_open
             await self._workers.blocking(self._directory.open_log, host.replica)
@@ -80,7 +84,9 @@ class Opening:
             self._health.log_was_tried(host.partition)
 
     async def _start(self, host: ReplicaHost) -> None:
+        """With a core that knows the log as durable: so all that was appended before has to be."""
         await host.storage_ended()
+        await all_durable(host.replica, self._turns)
         stopped = self._health.stopped.get(host.partition, "")
         if stopped and not host.replica.stopped:  # it could not be written when that was found
             await self._workers.blocking(host.replica.stop, stopped)
@@ -140,13 +146,12 @@ class Opening:
         return replica.is_open and replica.promised.incarnation >= self._noted_by.get(replica.log_id, 0)
 
     def start_again(self, host: ReplicaHost) -> None:
-        """Its core was given up: with one of what is durable, when all that was appended is."""
+        """Its core was given up: with one of what is durable."""
         self._workers.spawn(self._start_again(host))
 
     async def _start_again(self, host: ReplicaHost) -> None:
         try:
-            async with self._lock(host.partition):
-                await all_durable(host.replica, self._turns)
+            async with self.lock(host.partition):
                 await self._start(host)
             if self._directory.lost_power:
                 await self._note_power_loss()
@@ -166,7 +171,7 @@ class Opening:
 
     async def _rebuild(self, host: ReplicaHost) -> None:
         try:
-            async with self._lock(host.partition), host.log_lock:
+            async with self.lock(host.partition), host.log_lock:
                 reason = self._health.damage.get(host.partition)
                 if reason is not None and not self._health.cannot_write:
                     logger.warning("log_set_aside", partition=host.partition, reason=reason)

@@ -59,7 +59,7 @@ class Removing:
         if core is None or core.leading_epoch >= 0 or core.is_candidate:
             return CallStatus.INVALID, "it leads, is a candidate, or is being opened"
         is_retired = not is_served and await host.role.is_closed()
-        async with host.log_lock:
+        async with self._opening.lock(partition), host.log_lock:
             if host.core is not core or not (replica.never_used or core.has_left or is_retired):
                 return CallStatus.INVALID, MAY_COUNT
             if replica.promised.epoch > epoch or core.leading_epoch >= 0 or core.is_candidate:

@@ -340,9 +340,10 @@ class ReplicaManager:
 
     async def _prepare(self, partition: int) -> CallResult | None:
         """Why a call cannot even be given to the replica; None: it can."""
+        absent = CallResult(partition, CallStatus.WRONG_REPLICA, message="no replica of this partition is here")
         host = self.hosts.get(partition)
         if host is None:
-            return CallResult(partition, CallStatus.WRONG_REPLICA, message="no replica of this partition is here")
+            return absent
         try:
             await self._opening.open(host)
         except DamagedLogError as error:
@@ -350,6 +351,8 @@ class ReplicaManager:
             return self._refused(host, CallStatus.DAMAGED, str(error))
         except OSError as error:
             return self._refused(host, CallStatus.CANNOT_WRITE, str(error))
+        if self.hosts.get(partition) is not host:  # it was removed while this call waited
+            return absent
         if self.health.cannot_write:
             return self._refused(host, CallStatus.CANNOT_WRITE, self.health.cannot_write)
         if idle := self.health.why_idle(partition):

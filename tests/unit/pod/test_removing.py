@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,11 +17,15 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest, pod
 from muster_coordinator.calls import CallResult, CallStatus
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
+from muster_coordinator.pod import removing
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.control import Pod, PodIdentity
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.podapi.models import RemovalRequest, RemovalsRequest
+from muster_coordinator.replica.ports import Turns
+from muster_coordinator.replica.storage_work import all_durable
+from muster_coordinator.replica.stored import StoredReplica
 from muster_coordinator.settings import PeerSettings
 from muster_coordinator.shard.fencing import Fencing
 
@@ -125,6 +130,30 @@ async def test_closed_log_is_known_as_such_after_a_restart_too(pod: PodUnderTest
 async def test_log_that_was_never_used_is_deleted(pod: PodUnderTest) -> None:
     created = await pod.manager.create_replica(0)
     assert (await pod.manager.remove_replica(0, created.log_id, 0)).status is CallStatus.ACCEPTED
+
+
+@pytest.mark.interpreted
+async def test_election_during_a_removal_finds_no_replica(pod: PodUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that it began would promise and ack for a log that is about to be deleted."""
+    log_id = await led_once(pod)
+    has_begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(replica: StoredReplica, turns: Turns) -> None:
+        has_begun.set()
+        await may_go_on.wait()
+        await all_durable(replica, turns)
+
+    monkeypatch.setattr(removing, "all_durable", wait)
+    host = pod.manager.hosts[0]
+    removal = asyncio.ensure_future(pod.manager.remove_replica(0, log_id, 4, is_served=False))
+    await has_begun.wait()
+    election = asyncio.ensure_future(pod.manager.elect(0, 4, (log_id,)))
+    await asyncio.wait((election,), timeout=0.1)
+    may_go_on.set()
+    assert (await removal).status is CallStatus.ACCEPTED
+    assert (await election).status is CallStatus.WRONG_REPLICA
+    assert host.core is None
+    assert pod.disk.listdir(DIRECTORY) == []
 
 
 # Logs of a set

@@ -19,6 +19,7 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.log.journal.journal import Journal, JournalSettings
+from muster_coordinator.log.writer import JournalWriter
 from muster_coordinator.pod import data_directory as storage_module
 from muster_coordinator.pod import storage_upkeep
 from muster_coordinator.pod.data_directory import StorageSettings
@@ -293,6 +294,34 @@ async def test_replica_whose_log_another_pod_has_takes_no_part_until_that_ends(p
     pod.manager.doubled(0, "")
     await pod.until(lambda: pod.manager.hosts[0].core is not None)
     assert (await pod.lead(2)).status is CallStatus.ACCEPTED
+    assert await pod.fetch() == 10
+
+
+@pytest.mark.interpreted
+async def test_call_that_opens_a_replica_waits_until_what_was_appended_is_durable(
+    pod: PodUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new core takes all that the log has for durable, and acks it."""
+    await pod.lead(1, bootstrap=True)
+    log, host = pod.manager.replicas[0].log, pod.manager.hosts[0]
+    submit, held = JournalWriter.submit, []
+
+    def hold(writer: JournalWriter) -> int:
+        held.append(writer)
+        return writer.ended + 1
+
+    monkeypatch.setattr(JournalWriter, "submit", hold)
+    committed = asyncio.ensure_future(pod.commit(10))
+    await pod.until(lambda: log.end_offset > log.journaled_end)
+    host.give_up("a test", CallStatus.INVALID)
+    election = asyncio.ensure_future(pod.lead(2))
+    await asyncio.wait((election,), timeout=0.1)
+    assert host.core is None
+    monkeypatch.setattr(JournalWriter, "submit", submit)
+    submit(held[-1])
+    assert (await election).status is CallStatus.ACCEPTED
+    assert log.journaled_end == log.end_offset
+    assert await committed == ErrorCode.NOT_COORDINATOR
     assert await pod.fetch() == 10
 
 
