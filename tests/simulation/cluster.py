@@ -57,7 +57,7 @@ class Partition:
     def damaged(self, also: HostedReplica | None = None) -> set[str]:
         """Log ids of replicas that lost data, and have not caught up since."""
         return self.checker.lost_ids | {
-            one.storage.log_id for one in self.replicas.values() if one is also or one.storage.is_damaged
+            one.storage.log_id for one in self.replicas.values() if one is also or one.may_be_given_up
         }
 
     def is_whole(self, replicas: tuple[str, ...], also: HostedReplica | None = None) -> bool:

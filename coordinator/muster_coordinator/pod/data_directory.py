@@ -253,11 +253,12 @@ class DataDirectory:
 
     def salvage_unclaimed(self) -> None:
         """Save what the journal has of logs that no replica here claims: directory or promise file are gone or
-        unreadable. To be called when every replica's log was opened, or was tried. Raises OSError: the journal's files
-        are kept.
+        unreadable. To be called when every replica's log was opened, or was tried; one that the disk refused needs what
+        the journal has of it when it is tried again. Raises OSError: the journal's files are kept.
         """
         with self._recovering:
-            for partition, histories in self.journal.unclaimed().items():
+            closed = {partition for partition, replica in self.replicas.items() if not replica.is_open}
+            for partition, histories in self.journal.unclaimed(closed - self._health.damage.keys()).items():
                 if partition in self.replicas:
                     continue
                 if partition in self._removed:

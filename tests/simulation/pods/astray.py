@@ -57,6 +57,8 @@ class Misdirection:
         for replica in pod.replicas:
             if any(replica.directory in file.parents or FILES["journal"](file) for file in (path, place[0])):
                 replica.storage.lost = "a write that landed elsewhere"
+            if FILES["journal"](place[0]):
+                replica.holed = place[0]
         return place
 
     def _place(self, path: Path, data: bytes) -> tuple[Path, int] | None:

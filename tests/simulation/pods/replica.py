@@ -52,6 +52,7 @@ class HostedReplica(Mirror):
         self.directory = partition_directory(DATA, partition.index)
         super().__init__(f"{pod.name}/{partition.index}", partition)
         self.random = Random(f"replica {self.name} {pod.world.options.seed}")
+        self.holed: Path | None = None  # a file of the journal, in which entries of this log may be missing
         self.new_replica()
 
     def new_replica(self) -> None:
@@ -86,6 +87,13 @@ class HostedReplica(Mirror):
     def is_damaged(self) -> bool:
         """As its pod says."""
         return self.pod.up and self.partition.index in self.pod.manager.health.damage
+
+    @property
+    def may_be_given_up(self) -> bool:
+        """While a journal file with a hole is there, each start doubts what it cannot prove. Another log of this pod
+        that is not opened keeps it there.
+        """
+        return self.storage.is_damaged or self.holed in self.pod.disk.names
 
     @property
     def running(self) -> ReplicaCore:

@@ -13,6 +13,7 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.log import writer as writer_module
+from muster_coordinator.log.segments.copy import COPYING
 from muster_coordinator.log.segments.salvage import FOLDER, REASON_NAME
 from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.pod import storage_upkeep
@@ -161,10 +162,15 @@ async def test_batches_of_a_log_that_is_not_there_are_saved(pod: PodUnderTest, l
     await pod.until(lambda: "00000000000000000001.journal" not in journal_files(pod))
 
 
-async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(pod: PodUnderTest) -> None:
+@pytest.mark.parametrize(("call", "name"), [("open", SEGMENT.name), ("unlink", f"{SEGMENT.name}{COPYING}")])
+async def test_log_that_could_not_be_read_at_first_opens_with_its_journal_later(
+    pod: PodUnderTest, call: str, name: str
+) -> None:
+    """Not when its segment is read, nor before, when what is left of a copy is removed."""
     await pod.manager.stop()
     pod.disk.write(SEGMENT, bytes(pod.disk.content(SEGMENT))[:-40])
-    pod.disk.fail_with(errno.EIO, "open", only=lambda path: path == SEGMENT)
+    pod.disk.write(DIRECTORY / f"{SEGMENT.name}{COPYING}", b"")
+    pod.disk.fail_with(errno.EIO, call, only=lambda path: path.name == name)
     await start_again(pod)
     assert not pod.manager.health.damage
     pod.disk.fault = None

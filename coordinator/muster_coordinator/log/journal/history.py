@@ -5,6 +5,7 @@ Built by `HistoryBuilder` from the journal's entries, oldest first.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -120,10 +121,11 @@ class HistoryBuilder:
         """A START entry: the ends of all logs that the journal ever named stand after it."""
         self._doubt = ""
 
-    def take_rest(self, boot_id: str) -> dict[int, list[History]]:
-        """partition -> history of each of its logs that has batches and was not taken."""
+    def take_rest(self, boot_id: str, waiting: Set[int]) -> dict[int, list[History]]:
+        """partition -> history of each of its logs that has batches and was not taken; none of those in `waiting`."""
         rest: dict[int, list[History]] = {}
-        for partition, log_hash in [key for key, log in self._logs.items() if log.batches]:
+        left = [key for key, log in self._logs.items() if log.batches and key[0] not in waiting]
+        for partition, log_hash in left:
             rest.setdefault(partition, []).append(self.take(partition, log_hash, boot_id))
         return rest
 

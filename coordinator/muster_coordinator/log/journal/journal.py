@@ -124,9 +124,11 @@ class Journal:
         """Under flush os the power was lost: what `recovered` gives from now on says so."""
         self._history.cache_was_lost()
 
-    def unclaimed(self) -> dict[int, list[History]]:
-        """partition -> what earlier runs wrote for logs that `recovered` was not asked for. The journal forgets it."""
-        return self._history.take_rest(self._boot_id)
+    def unclaimed(self, waiting: Set[int]) -> dict[int, list[History]]:
+        """partition -> what earlier runs wrote for logs that `recovered` was not asked for. The journal forgets it, but
+        for the partitions in `waiting`, for which it may still be asked.
+        """
+        return self._history.take_rest(self._boot_id, waiting)
 
     def stage(self, partition: int, base_offset: int, end_offset: int, batch: bytes) -> None:
         """Put a batch into the next write. KeyError if `recovered` was not asked."""
