@@ -63,7 +63,7 @@ async def both(version: str, directory: Path, more: Mapping[str, str]) -> AsyncI
     if more.get(logins.MECHANISMS) == OAUTHBEARER:
         directory.mkdir(parents=True, exist_ok=True)
         tls, keys = token_logins.write(directory)
-        broker_settings |= keys
+        broker_settings |= keys | token_logins.BROKER
         settings |= keys | {"muster.listener.tls.dir": str(tls.certificate.parent)}
     elif logins.MECHANISMS in more:
         users = directory / "users.json"
