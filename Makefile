@@ -70,7 +70,7 @@ chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kil
 	@hack/compiled run $(BIN)/python -m tests.chaos $(SCENARIO) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: kill-transactions
-kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times at each step of transactions, by real processes (20 to 40 minutes)
+kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times each at each step of transactions, by real processes (30 minutes)
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600
 
 .PHONY: fuzz

@@ -78,8 +78,10 @@ class TransactionPods:
         for pod in both:
             await pod.api.update_metadata(image)
 
-    async def restart(self, killed: PodProcess) -> None:
-        """SIGKILL, a new process, and elections in the next epoch."""
-        killed.kill()
-        await killed.start()
+    async def restart(self, *killed: PodProcess) -> None:
+        """SIGKILL, new processes, and elections in the next epoch. A pod that was killed before is started too."""
+        for pod in killed:
+            pod.kill()
+        for pod in killed:
+            await pod.start()
         await self.elect()
