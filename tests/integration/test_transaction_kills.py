@@ -143,9 +143,9 @@ class Producer:
         for name in tuple(self._clients):
             await self._forget(name)
 
-    async def is_complete(self) -> None:
+    async def until(self, *states: str) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while (await self.state()) not in ("CompleteCommit", "CompleteAbort"):
+            while (await self.state()) not in states:
                 await asyncio.sleep(0.01)
 
 
@@ -181,10 +181,10 @@ async def test_offsets_are_those_of_the_transactions_that_were_committed(
         assert await producer.committed() == expected
         if step == "marker":
             await pods.restart(victim)
-        await producer.is_complete()
+        await producer.until("CompleteCommit", "CompleteAbort")
         if step == "complete":
             await pods.restart(victim)
-            await producer.is_complete()
+            await producer.until("CompleteCommit", "CompleteAbort")
         assert await producer.committed() == expected
     await producer.close()
 
@@ -201,9 +201,7 @@ async def test_transaction_ends_when_its_time_is_over_and_its_producer_cannot_co
     )
     producer._take(await producer.ask(transaction_pods.coordinator, request, lambda found: found.error_code))
     await producer.commit_offsets(5)
-    async with asyncio.timeout(PATIENCE_S):
-        while (await producer.state()) != "CompleteAbort":
-            await asyncio.sleep(0.01)
+    await producer.until("CompleteAbort")
     assert await producer.committed() == MIN_OFFSET
     with pytest.raises(AssertionError, match="EndTxnRequest: 48"):
         await producer.end(True)

@@ -289,6 +289,7 @@ DEATHS: Profile = {
     "partitions": 1,
     "coordinators": 0,
     "producers": 0,
+    "pipelines": 0,
     "twins_every_ms": 0,
     "append_bytes_max": 1_000,
     "nomination_ms": 0,
@@ -322,7 +323,7 @@ def _with_rest(options: Options) -> Options:
         # They go on when the faults have stopped, and a copy must be done before what it has is cleaned at the leader.
         options = replace(options, pipelines=2, append_bytes_max=max(options.append_bytes_max, 1_000))
     if options.replicas > 1 and not options.operating and random.randrange(DYING) == 0:
-        options = replace(options, **DEATHS, pipelines=0)  # type: ignore[arg-type]
+        options = replace(options, **DEATHS)  # type: ignore[arg-type]
     return options
 
 
