@@ -16,7 +16,7 @@ from muster_coordinator.log.disk import Disk
 from muster_coordinator.log.errors import DamagedLogError
 from muster_coordinator.log.journal.history import History
 from muster_coordinator.log.journal.journal import Journal
-from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count
+from muster_coordinator.log.segments.copy import LogCopy, finish_swap, swap_count, swap_mark
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog
 from muster_coordinator.log.segments.salvage import salvage, set_aside
 from muster_coordinator.replica.promise_file import PromiseFile
@@ -91,14 +91,23 @@ class StoredReplica:
     def _recovered(self) -> History:
         """What the journal has of the present log. Of one that was never counted nothing can be missed (ADR 26): most
         of all not of a new one, what the journal lost before."""
-        history = self.journal.recovered(self.partition, self.log_name)
+        history = self._journaled()
         return history if self.promised.used else replace(history, doubt="")
+
+    def _journaled(self) -> History:
+        """What the journal has of the present log. Where it has nothing yet, one that was swapped in says itself where
+        it ended then: damage at its end must not pass for a write that was torn."""
+        count, end_offset = swap_mark(self._disk, self.directory)
+        history = self.journal.recovered(self.partition, self._name(count))
+        return history if history.known_end >= 0 else replace(history, known_end=end_offset)
 
     @property
     def log_name(self) -> str:
         """The name of the present log, in journal and archive. A log that was swapped in has another name than the one
         before it. Raises DamagedLogError, OSError."""
-        count = swap_count(self._disk, self.directory)
+        return self._name(swap_count(self._disk, self.directory))
+
+    def _name(self, count: int) -> str:
         return f"{self.log_id}/{count}" if count else self.log_id
 
     def begin_copy(self, segment_bytes: int) -> LogCopy:
@@ -117,8 +126,7 @@ class StoredReplica:
 
     def _begin_history(self) -> None:
         """The log is a new one. What the journal lost before is of other logs."""
-        history = self.journal.recovered(self.partition, self.log_name)
-        self._history = replace(history, doubt="", cache_lost=False)
+        self._history = replace(self._journaled(), doubt="", cache_lost=False)
 
     def begin_anew(self, reason: str, settings: LogSettings) -> None:
         """Set the damaged log aside and open an empty one. The promise stays, and says that data was lost before the
@@ -142,10 +150,10 @@ class StoredReplica:
         discard(self._disk, self.directory)
 
     def salvage(self, error: DamagedLogError) -> None:
-        """The log cannot be opened: save its batches in the journal to a folder next to it, and remove them from the
-        journal. Raises OSError."""
+        """The log cannot be opened: save its batches in the journal to a folder next to it, with the reason, and remove
+        them from the journal. The log stays refused, whatever the next start sees of it. Raises OSError."""
         history = self._history
-        if history is not None and (history.batches or history.doubt):
+        if history is not None:
             folder = salvage(self._disk, self.directory, history, str(error))
             self._history = replace(history, batches=())
             logger.warning("journaled_batches_saved", partition=self.partition, folder=str(folder))

@@ -14,6 +14,7 @@ from tests.unit.pod.test_replica_manager import DATA, PodUnderTest
 from muster_coordinator.calls import CallStatus
 from muster_coordinator.log import writer as writer_module
 from muster_coordinator.log.segments.copy import COPYING
+from muster_coordinator.log.segments.partition_log import LogSettings
 from muster_coordinator.log.segments.salvage import FOLDER, REASON_NAME
 from muster_coordinator.log.segments.segment import segment_name
 from muster_coordinator.pod import storage_upkeep
@@ -109,6 +110,45 @@ async def test_refused_log_stays_refused_when_the_journal_has_forgotten_why(pod:
     await start_again(pod)
     assert (await pod.lead(2)).status is CallStatus.ACCEPTED
     assert await pod.fetch() == 9
+
+
+async def swap_in_a_copy(pod: PodUnderTest) -> None:
+    """Partition 0 is a full copy of itself then, of which the journal has nothing. The process dies."""
+    await pod.until(lambda: pod.manager.replicas[0].log.journaled_end == pod.manager.replicas[0].log.end_offset)
+    replica = pod.manager.replicas[0]
+    batches = list(replica.log.read_batches(0))
+    copy = replica.begin_copy(1 << 20)
+    for batch in batches:
+        copy.append(batch.data, batch.base_offset, batch.end_offset, batch.leader_epoch)
+    replica.swap_in(copy, 0, LogSettings(1 << 20))
+    await pod.manager.stop()
+    for name in journal_files(pod):
+        pod.disk.unlink(DATA / "journal" / name)  # as if it had never been told of the copy
+
+
+async def test_damage_at_the_end_of_a_copy_that_the_journal_does_not_know_is_no_torn_write(pod: PodUnderTest) -> None:
+    await swap_in_a_copy(pod)
+    pod.disk.flip(SEGMENT, len(pod.disk.content(SEGMENT)) - 1)
+    await start_again(pod)
+    assert "log ends at offset 10, it was durable up to 11" in pod.manager.health.damage[0]
+
+
+async def test_whole_copy_that_the_journal_does_not_know_is_opened(pod: PodUnderTest) -> None:
+    await swap_in_a_copy(pod)
+    await start_again(pod)
+    assert (await pod.lead(2)).status is CallStatus.ACCEPTED
+    assert await pod.fetch() == 9
+
+
+async def test_refused_log_of_which_the_journal_has_nothing_stays_refused(pod: PodUnderTest) -> None:
+    await swap_in_a_copy(pod)
+    intact = damage_middle(pod)
+    await start_again(pod)
+    assert "valid batches follow" in pod.manager.health.damage[0]
+    await pod.manager.stop()
+    pod.disk.write(SEGMENT, intact)
+    await start_again(pod)
+    assert "found damaged before" in pod.manager.health.damage[0]
 
 
 async def test_saved_batches_restore_a_log_as_its_next_segment(pod: PodUnderTest) -> None:

@@ -6,8 +6,9 @@ synced before the swap, which goes in steps that a start carries on (`finish_swa
 1. `muster.copy.decided` appears: from here on the copy is the log.
 2. The old log's files go, with its checkpoint and the marks of cleaner and archive.
 3. `muster.copy.decided` becomes `muster.copy.moving`; then the copy's files get their names.
-4. `muster.copy.moving` becomes `muster.copy`, which stays: it counts the swaps. What the journal has of the log of
-   before is told by that number from what it gets now.
+4. `muster.copy.moving` becomes `muster.copy`, which stays: it counts the swaps, and says where the new log ends, of
+   which the journal knows nothing yet. What the journal has of the log of before is told by that number from what it
+   gets now.
 
 Source: replication.md, "Loss, rebuild, start-up": a re-sync is built beside the log and swapped by rename.
 """
@@ -83,7 +84,7 @@ class LogCopy:
         replace_file(self._disk, directory / f"{CHECKPOINT_NAME}{COPYING}", self._epochs.encode())
         replace_file(self._disk, directory / f"{STATE_NAME}{COPYING}", encode_numbers(0, horizon))
         self._disk.fsync_dir(directory)
-        replace_file(self._disk, directory / DECIDED_NAME, encode_numbers(count))
+        replace_file(self._disk, directory / DECIDED_NAME, encode_numbers(count, self.end_offset))
         self._disk.fsync_dir(directory)
         finish_swap(self._disk, directory)
 
@@ -126,15 +127,22 @@ def log_files(disk: Disk, directory: Path) -> list[str]:
     return [name for name in names if name.endswith(_OF_THE_LOG) or name in _MARKS]
 
 
+def swap_mark(disk: Disk, directory: Path) -> tuple[int, int]:
+    """How many logs were in this directory before the present one, and where that one ended when it took the place of
+    the last of them; (0, -1) for the first one. Raises DamagedLogError, OSError.
+    """
+    mark = read_numbers(disk, directory / COUNT_NAME, 2)
+    return (mark[0], mark[1]) if mark is not None else (0, -1)
+
+
 def swap_count(disk: Disk, directory: Path) -> int:
-    """How many logs were in this directory before the present one. Raises DamagedLogError, OSError."""
-    mark = read_numbers(disk, directory / COUNT_NAME, 1)
-    return mark[0] if mark is not None else 0
+    """The number of `swap_mark`. Raises DamagedLogError, OSError."""
+    return swap_mark(disk, directory)[0]
 
 
-def write_swap_count(disk: Disk, directory: Path, count: int) -> None:
-    """Durably. Raises OSError."""
-    replace_file(disk, directory / COUNT_NAME, encode_numbers(count))
+def mark_empty_log(disk: Disk, directory: Path, count: int) -> None:
+    """The present log is the one after `count` others, and empty; durably. Raises OSError."""
+    replace_file(disk, directory / COUNT_NAME, encode_numbers(count, 0))
     disk.fsync_dir(directory)
 
 

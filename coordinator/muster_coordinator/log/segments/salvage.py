@@ -13,7 +13,7 @@ from pathlib import Path
 
 from muster_coordinator.log.disk import Disk, read_whole_file, replace_file
 from muster_coordinator.log.journal.history import History
-from muster_coordinator.log.segments.copy import log_files, write_swap_count
+from muster_coordinator.log.segments.copy import log_files, mark_empty_log
 from muster_coordinator.log.segments.segment import segment_name
 
 FOLDER = "damaged"
@@ -61,7 +61,7 @@ def set_aside(disk: Disk, directory: Path, number: int, reason: str) -> None:
         disk.rename(directory / name, aside / name)
     disk.fsync_dir(aside)
     disk.fsync_dir(directory)
-    write_swap_count(disk, directory, number + 1)
+    mark_empty_log(disk, directory, number + 1)
     disk.close(disk.open(directory / segment_name(0), create=True))
     disk.fsync_dir(directory)
     disk.rename(folder / REASON_NAME, aside / REASON_NAME)
