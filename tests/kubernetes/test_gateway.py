@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from hack import kubernetes_machine as machine
 from tests.support.kube import install_operator, kubectl
@@ -171,6 +171,19 @@ def commit(bootstrap: str, group: str, position: int) -> None:
 
 
 def committed(admin: AdminClient, group: str) -> int:
+    """Asks again while the group's partition is loading, as Kafka's own client does; this one leaves it to its user."""
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition("orders", 0)])]
-    answer = admin.list_consumer_group_offsets(asked, request_timeout=60)[group].result()
-    return int(answer.topic_partitions[0].offset)
+    answers: list[int] = []
+
+    def is_answered() -> bool:
+        try:
+            answer = admin.list_consumer_group_offsets(asked, request_timeout=60)[group].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return False
+        answers.append(int(answer.topic_partitions[0].offset))
+        return True
+
+    wait_until(is_answered, f"the partition of {group} is loaded", READY_S)
+    return answers[-1]

@@ -15,6 +15,9 @@ from tests.support.kube import kubectl
 
 POLL_S = 0.05
 
+SHOWN = ("coordinatorclusters", "offsetstopics", "offsetspartitions", "pods", "persistentvolumeclaims", "events")
+"""Kinds in the summary of a cluster that did not become what a test waits for."""
+
 
 @dataclass(frozen=True)
 class Pod:
@@ -89,9 +92,7 @@ class MusterCluster:
     def summary(self) -> str:
         return "\n".join(
             [
-                self.kubectl(
-                    "get", "coordinatorclusters,offsetstopics,offsetspartitions,pods", "-o", "wide", check=False
-                ),
+                self.kubectl("get", ",".join(SHOWN), "-o", "wide", check=False),
                 self.kubectl("get", "coordinatorclusters", "-o", "jsonpath={.items[*].status}", check=False),
             ]
         )
