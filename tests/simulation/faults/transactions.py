@@ -140,7 +140,7 @@ TRANSACTION_FAULTS = {
     "end of a transaction is answered before it is committed": Fault(
         10, coordinator_module, "_HANDLERS", {**_handlers, t.EndTxnRequest: _end_at_once}
     ),
-    "time-out of a transaction does not fence its producer": Fault(10, markers_module, "EPOCH_BUMP_VERSION", 0),
+    "time-out of a transaction does not fence its producer": Fault(60, markers_module, "EPOCH_BUMP_VERSION", 0),
     "transactions without all markers are forgotten at a load": Fault(
         10, TransactionCoordinator, "_start_slice", lambda self, now_ms: []
     ),
