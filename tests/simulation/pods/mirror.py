@@ -283,8 +283,8 @@ class Mirror:
                 raise Violation(f"{self.name} is cleaned of {batch}, which the archive has not")
 
     def _read(self, log: PartitionLog, *, swapped: bool = False) -> bool:
-        """False: a batch is damaged, which nobody has noticed yet. Then it counts as it was, or as if it had no batch
-        if a copy took its place.
+        """False: a batch is damaged, which nobody has noticed yet. Then it counts as it was, with what it has behind
+        that, or as if it had no batch if a copy took its place.
         """
         before, self.log = self.log, DiskLog()
         try:
@@ -293,7 +293,7 @@ class Mirror:
             if not self.storage.lost:
                 raise
             known = [batch for batch in before.batches if batch.end_offset <= log.end_offset]
-            content, is_whole = [] if swapped else known, False
+            content, is_whole = [] if swapped else known + _readable(log, before.end), False
         self._append(content, log.end_offset)
         self._cleaned_to = log.cleaned_to
         self.log.horizon = log.cleaned_to.tombstone_horizon
@@ -331,6 +331,14 @@ class Mirror:
             self._compared = offset
             self.machine = _AtRest(offset, found[0].machine)
             self.partition.checker.compare_state(self)
+
+
+def _readable(log: PartitionLog, start: int) -> list[Batch]:
+    """What the log has from `start` on; nothing if that is damaged, too."""
+    try:
+        return _content(log, start) if start < log.end_offset else []
+    except DamagedLogError:
+        return []
 
 
 def _content(log: PartitionLog, start: int) -> list[Batch]:
