@@ -171,7 +171,7 @@ RULE_FAULTS = {
     "rebuilt to an end of before the loss": Fault(1000, Follower, "_note_target", _target_of_any_append),
     "acks of before a loss stay": Fault(800, CommitPoint, "forget", lambda self, log_id: None),
     "late acks of before a loss count": Fault(1000, Leader, "_heard", _hears_any_incarnation),
-    "verified end is kept for the next leader": Fault(500, Follower, "reset", _keeps_verified),
+    "verified end is kept for the next leader": Fault(800, Follower, "reset", _keeps_verified),
     "end of the epoch before is committed": Fault(10, Rules, "first_counted", lambda self, start: start - 1),
     "tombstone horizon ignored": Fault(50, Rules, "needs_full_copy", lambda self, common, horizon: False),
     "copy forgets the horizon of its source": Fault(200, LogState, "append_range", _without_horizon),
