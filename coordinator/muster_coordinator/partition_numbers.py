@@ -13,18 +13,21 @@ PARTITIONS_MAX = 500_000
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic whose partitions are led by a coordinator. `first`: the number of its partition 0."""
+    """A topic whose partitions are led by a coordinator. `first`: the number of its partition 0. `named_by`: the topic
+    whose records name partitions of this one, "" if none does.
+    """
 
     name: str
     first: int
+    named_by: str = ""
 
     @property
     def numbers(self) -> range:
         return range(self.first, self.first + PARTITIONS_MAX)
 
 
-OFFSETS = InternalTopic("__consumer_offsets", 0)
 TRANSACTIONS = InternalTopic("__transaction_state", PARTITIONS_MAX)
+OFFSETS = InternalTopic("__consumer_offsets", 0, named_by=TRANSACTIONS.name)
 INTERNAL_TOPICS = {topic.name: topic for topic in (OFFSETS, TRANSACTIONS)}
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from msgspec.structs import replace
 
-from muster_coordinator.partition_numbers import OFFSETS
+from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_coordinator.podapi.models import FenceStatus, ReplicaStatus
 from muster_coordinator.states import ShardState
 from muster_operator.api.conditions import Reason
@@ -82,7 +82,8 @@ def next_phase(
     if reshard is None or reshard.phase in (ReshardPhase.DONE, ReshardPhase.ABORTED):
         begun = _begin(seen, topic, now)
         return None if begun is None else replace(topic.status, reshard=begun)
-    naming = next((each for each in topics if topic.spec.topic == OFFSETS.name and each is not topic), None)
+    named_by = INTERNAL_TOPICS[topic.spec.topic].named_by
+    naming = next((each for each in topics if each.spec.topic == named_by), None)
     view = _ReshardView(seen, topic, reshard, naming)
     for phase, condition, following in _TRANSITIONS:
         if phase is reshard.phase and (why := condition(view)):
