@@ -119,9 +119,9 @@ def test_each_kind_of_fault_strikes_within_a_few_seeds() -> None:
 def test_one_of_four_seeds_without_real_operators_has_producers_that_commit_and_abort() -> None:
     drawn = [options for options in map(draw, range(400)) if not options.operating]
     assert 1 / 5 < sum(options.coordinators > 0 for options in drawn) / len(drawn) < 1 / 3
-    outcome = simulate(next(options for options in drawn if options.coordinators))
-    assert outcome.transactions_committed > 5
-    assert outcome.transactions_aborted > 5
+    outcomes = [simulate(options) for options in [each for each in drawn if each.coordinators][:3]]
+    assert sum(each.transactions_committed for each in outcomes) > 5
+    assert sum(each.transactions_aborted for each in outcomes) > 5
 
 
 def test_drawn_options_cover_one_three_and_five_replicas_and_more_than_four_epochs() -> None:
