@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 import msgspec
@@ -244,6 +244,54 @@ async def test_only_the_operators_stream_counts_as_hearing_it(
         await anext(events)
         assert isinstance(await anext(events), HeartbeatEvent)
     assert pod.operator_heard_count >= 1
+
+
+@asynccontextmanager
+async def _beating(beats: int, apart_s: float) -> AsyncIterator[str]:
+    """The address of a peer that sends so many heartbeats and is silent from then on."""
+
+    async def beat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        line = msgspec.json.encode(HeartbeatEvent(now=1)) + b"\n"
+        for _ in range(beats):
+            writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+            await asyncio.sleep(apart_s)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(beat, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield f"{host}:{port}"
+    server.close()
+
+
+async def test_stream_that_falls_silent_is_a_timeout_counted_from_its_last_event(
+    session: aiohttp.ClientSession,
+) -> None:
+    heard: list[float] = []
+    now = asyncio.get_running_loop().time
+
+    async def hear(address: str) -> None:
+        async for _ in PodClient(session, "pod-0", address).watch(0.4):
+            heard.append(now())
+
+    async with _beating(beats=8, apart_s=0.1) as address:
+        with pytest.raises(PodTimeoutError):
+            await hear(address)
+    assert len(heard) == 8
+    assert 0.39 <= now() - heard[-1] < 0.6
+
+
+async def test_what_came_while_the_reader_had_no_turn_is_no_silence(session: aiohttp.ClientSession) -> None:
+    async with (
+        _beating(beats=6, apart_s=0.02) as address,
+        aclosing(PodClient(session, "pod-0", address).watch(0.2)) as events,
+    ):
+        await anext(events)
+        await asyncio.sleep(0.3)  # longer than the limit, and nothing is read
+        for _ in range(5):
+            assert isinstance(await anext(events), HeartbeatEvent)
 
 
 async def test_silent_peer_is_a_timeout(session: aiohttp.ClientSession) -> None:
