@@ -1,8 +1,4 @@
-"""A cluster at which nothing happens costs the API server reads, and no write but for the operator's Leases.
-
-Two Secrets for each cluster are applied again every five minutes, and when an operator starts: it has no right to
-read them (ADR 35). That changes nothing: the API server stores no object that is as it was.
-"""
+"""A cluster at which nothing happens costs the API server reads, and no write but for the operator's Leases."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import wait_until
 from tests.support.platform_team import READY_S, Cared, Load, cared_for
 
-from muster_operator.kube.claims import RESYNC_S
-
 LONG = bool(os.environ.get("MUSTER_TEST_LONG"))
 """As `make test-kubernetes-long` has it, or else `make test-kubernetes`."""
 QUIET_S = 660.0 if LONG else 60.0
@@ -30,7 +24,6 @@ SETTLED_S = 15.0
 """Without a write: nothing goes on any more. Longer than the time after which leaders move (rebalanceAfter)."""
 AUDIT = os.environ.get("MUSTER_TEST_AUDIT", "")
 NAMESPACE, NAME, PODS = "muster-quiet", "quiet", 3
-APPLIED_AGAIN = [f"patch secrets {NAME}-{kind}-tls" for kind in ("pod", "reader")]
 KINDS = (
     "coordinatorclusters,offsetstopics,offsetspartitions,statefulsets,services,poddisruptionbudgets,secrets,configmaps,"
     "persistentvolumeclaims"
@@ -104,7 +97,7 @@ def nothing_is_written(asked: AuditedRequests, how_long_s: float, load: Load, ke
     deadline = time.monotonic() + 3 * how_long_s
     before, end = around(), time.monotonic() + how_long_s
     while time.monotonic() < end:
-        if written := [each for each in asked.writes() if each not in APPLIED_AGAIN]:
+        if written := asked.writes():
             assert around() != before, f"nothing has happened, and this is written: {written}"
             until_nothing_is_written(asked)
             asked.begin()
@@ -115,7 +108,6 @@ def nothing_is_written(asked: AuditedRequests, how_long_s: float, load: Load, ke
     assert stored() == kept
     counts = asked.counts()
     assert counts["update", "leases"] > how_long_s / 10, "an operator acts"
-    assert counts["patch", "secrets"] <= len(APPLIED_AGAIN) * (1 + how_long_s / RESYNC_S)
     print(f"requests in {how_long_s:.0f} s, about one cluster of {PODS} pods or about no namespace:")
     print(asked.table())
 

@@ -2,7 +2,8 @@
 
 The operator keeps the record of each cluster (CA, leaves) in one Secret of the cluster's namespace, beside the Lease,
 written by compare-and-swap: whoever comes second reads what the first has made. The Secrets of pods and readers follow
-from the record: they are applied, and never read. Where a person names Secrets, the operator makes none, and reads its
+from the record: they are applied, and never read. The record says that it was done, so an operator that starts anew
+writes nothing. Where a person names Secrets, the operator makes none, and reads its
 own.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import structlog
 
 from muster_coordinator.security.roles import Role, only
 from muster_coordinator.security.tls import AUTHORITIES, CERTIFICATE, KEY, Tls, TlsError, TlsFiles, client_context
+from muster_operator.api.conditions import ConditionType, condition_status
 from muster_operator.api.models import CoordinatorCluster, Security
 from muster_operator.certificates.folder import now_utc, write_leaf
 from muster_operator.certificates.issuing import Issued, expiry
@@ -50,8 +53,8 @@ class _Known:
     at: float
     trouble: str = ""
     end: float = 0.0
-    applied: ClusterCertificates | None = None
-    applied_at: float = 0.0
+    record: ClusterCertificates | None = None
+    applied_at: float = -inf
 
 
 class Certificates:
@@ -127,11 +130,16 @@ class Certificates:
             end = await self._take_given(key, given)
             return replace(known, end=end)
         record = await self._kept(key, cluster.spec.security.ca_round)
-        if record != known.applied or known.at - known.applied_at >= RESYNC_S:
+        is_given = record.given == cluster.metadata.uid
+        # Nothing tells that somebody has changed a Secret: it may be why a cluster is not ready.
+        is_doubtful = known.at - known.applied_at >= RESYNC_S and not _is_ready(cluster)
+        if not is_given or is_doubtful:
             await self._apply(cluster, record)
-            known = replace(known, applied=record, applied_at=known.at)
+            known = replace(known, applied_at=known.at)
+        if not is_given:
+            record = await self._note_given(key, record, cluster.metadata.uid)
         self._use_record(key, record)
-        return replace(known, end=record.end.timestamp())
+        return replace(known, record=record, end=record.end.timestamp())
 
     # -- the record ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +149,7 @@ class Certificates:
             stored = _decoded(await self._read(key.namespace), key)
             present = stored
             if present is None and (known := self._known.get(key)) is not None:
-                present = known.applied  # somebody has deleted it: a new CA would shut out all pods for a while
+                present = known.record  # somebody has deleted it: a new CA would shut out all pods for a while
             record = due(present, str(key), wanted_round, self._now())
             if record == stored:
                 return record
@@ -153,6 +161,16 @@ class Certificates:
             log.info("certificates_renewed", key=str(key), first=present is None, ends=record.end.isoformat())
             return record
         raise ConflictError(f"Secret {RECORDS} changes all the time")
+
+    async def _note_given(self, key: ClusterKey, record: ClusterCertificates, uid: str) -> ClusterCertificates:
+        """The record with the note that its Secrets are made. Raises StoreError."""
+        given = msgspec.structs.replace(record, given=uid)
+        try:
+            await self._store(key, given)
+        except ConflictError:
+            del self._secrets[key.namespace]  # of another operator, or about another cluster: the next look notes it
+            return record
+        return given
 
     async def _read(self, namespace: str) -> Json | None:
         """All clusters of a namespace together read it once in a while."""
@@ -222,6 +240,10 @@ class Certificates:
         else:
             check = only(str(key), (Role.POD,))
             self._tls[key] = Tls(TlsFiles.of(directory), partial(client_context, check=check))
+
+
+def _is_ready(cluster: CoordinatorCluster) -> bool:
+    return condition_status(cluster.status.conditions, ConditionType.READY) == "True"
 
 
 def _about(cluster: CoordinatorCluster) -> tuple[str, Security]:

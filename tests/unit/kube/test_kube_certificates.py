@@ -19,6 +19,7 @@ from tests.unit.operator.storm_kube import NAMESPACE, StormApi
 
 from muster_coordinator.security.roles import member_of, parse_member
 from muster_coordinator.security.tls import TlsFiles, server_context
+from muster_operator.api.conditions import Condition, ConditionType
 from muster_operator.api.models import CoordinatorCluster, Security
 from muster_operator.certificates.issuing import expiry, signed_by
 from muster_operator.certificates.rotation import AUTHORITY_LIFETIME, LEAF_LIFETIME, SETTLE
@@ -82,6 +83,12 @@ def site(tmp_path: Path) -> Site:
 def asking(**fields: Any) -> CoordinatorCluster:
     declared = cluster()
     return replace(declared, spec=replace(declared.spec, security=Security(**fields)))
+
+
+def ready() -> CoordinatorCluster:
+    declared = cluster()
+    is_ready = Condition(type=ConditionType.READY, status="True", reason="AllDeclared")
+    return replace(declared, status=replace(declared.status, conditions=(is_ready,)))
 
 
 def mounted(site: Site, root: Path, name: str) -> TlsFiles:
@@ -227,14 +234,61 @@ async def test_a_record_that_somebody_deletes_is_written_again(site: Site) -> No
     assert site.secret("a-pod-tls") == before
 
 
-async def test_a_secret_that_somebody_deletes_or_changes_is_back(site: Site) -> None:
+async def test_a_secret_that_somebody_deletes_or_changes_is_back_at_a_cluster_that_is_not_ready(site: Site) -> None:
     certificates = site.operator()
     await certificates.keep(cluster())
-    before = site.secret("a-reader-tls")
-    site.api.objects.remove(("secrets", NAMESPACE, "a-reader-tls"))
-    site.later(timedelta(seconds=RESYNC_S))
+    before = site.secret("a-pod-tls")
+    site.api.objects.remove(("secrets", NAMESPACE, "a-pod-tls"))
+    site.later(timedelta(seconds=RESYNC_S - 1))
     await certificates.keep(cluster())
-    assert site.secret("a-reader-tls") == before
+    assert "a-pod-tls" not in site.names()
+    site.later()
+    await certificates.keep(cluster())
+    assert site.secret("a-pod-tls") == before
+
+
+async def test_a_secret_that_somebody_deletes_is_back_with_the_next_renewal(site: Site) -> None:
+    certificates = site.operator()
+    await certificates.keep(ready())
+    site.api.objects.remove(("secrets", NAMESPACE, "a-reader-tls"))
+    site.later(LEAF_LIFETIME / 2)
+    await certificates.keep(ready())
+    assert "a-reader-tls" in site.names()
+
+
+async def test_operator_that_starts_at_a_ready_cluster_writes_nothing(site: Site) -> None:
+    await site.operator().keep(ready())
+    site.api.refused = "-tls"
+    second = site.operator()
+    await second.keep(ready())
+    site.later()
+    await second.keep(ready())
+    assert second.trouble(KEY) == ""
+
+
+async def test_operator_that_starts_at_a_cluster_that_is_not_ready_applies_its_secrets(site: Site) -> None:
+    await site.operator().keep(cluster())
+    site.api.objects.remove(("secrets", NAMESPACE, "a-pod-tls"))
+    await site.operator().keep(cluster())
+    assert "a-pod-tls" in site.names()
+
+
+async def test_operator_that_died_before_the_secrets_were_made_is_followed_by_one_that_makes_them(site: Site) -> None:
+    site.api.refused = "-reader-tls"
+    await site.operator().keep(ready())
+    assert site.names() == ["a-pod-tls", RECORDS]
+    site.api.refused = ""
+    await site.operator().keep(ready())
+    assert site.names() == ["a-pod-tls", "a-reader-tls", RECORDS]
+
+
+async def test_cluster_of_the_same_name_that_is_made_again_gets_its_own_secrets(site: Site) -> None:
+    await site.operator().keep(ready())
+    for name in ("a-pod-tls", "a-reader-tls"):  # they go with the cluster, and the record stays
+        site.api.objects.remove(("secrets", NAMESPACE, name))
+    again = ready()
+    await site.operator().keep(replace(again, metadata=replace(again.metadata, uid="u-2")))
+    assert site.names() == ["a-pod-tls", "a-reader-tls", RECORDS]
 
 
 async def test_records_of_clusters_that_are_gone_are_dropped_when_a_new_one_comes(site: Site) -> None:
