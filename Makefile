@@ -87,7 +87,7 @@ lint: $(STAMP) ## ruff, formatting, mypy --strict, import layers; gofmt and shel
 	MYPYPATH=bench:hack $(BIN)/mypy bench hack
 	$(BIN)/lint-imports
 	PYTHONPATH=gateway $(BIN)/lint-imports --config gateway/imports.toml
-	for script in hack/localkube/cluster hack/image hack/helm hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
+	for script in hack/localkube/cluster hack/localkube/node.sh hack/image hack/helm hack/sbom hack/compiled hack/python .ci/run; do bash -n $$script; done
 	@if ! command -v gofmt >/dev/null; then echo 'skipped: gofmt (install Go)'; \
 	  elif files=$$(gofmt -l bench hack) && [ -n "$$files" ]; then echo "gofmt would change: $$files" >&2; exit 1; fi
 
@@ -146,7 +146,7 @@ helm: ## compile Helm as .cache/bin/helm (Go)
 	@hack/helm
 
 .PHONY: kube-up
-kube-up: ## a real single-node Kubernetes on this machine (root, Go, containerd); prints its KUBECONFIG
+kube-up: ## a real Kubernetes on this machine (root, Go, containerd), of NODES=1; prints its KUBECONFIG
 	@$(CLUSTER) build && $(CLUSTER) up
 
 .PHONY: kube-down

@@ -27,14 +27,16 @@ const limitedClass = "limited"
 
 // provisioner serves claims of its StorageClasses with directories of this node, one per claim, grows a volume with its
 // claim, and removes a directory with its claim. The controller manager does the binding. Everything is level-triggered: a
-// failed pass is repeated by the informers' resync.
+// failed pass is repeated by the informers' resync. With the name of its node it is one of several: it serves the claims
+// that the scheduler has put there, and its volumes are of use to pods of that node only.
 type provisioner struct {
 	client    kubernetes.Interface
 	directory string
+	node      string
 }
 
 func newProvisioner() *cobra.Command {
-	var kubeconfig, directory string
+	var kubeconfig, directory, node string
 	command := &cobra.Command{
 		Use:   "provisioner",
 		Short: "Give each PersistentVolumeClaim a directory of this node",
@@ -47,11 +49,12 @@ func newProvisioner() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return (&provisioner{client, directory}).run(command.Context())
+			return (&provisioner{client, directory, node}).run(command.Context())
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server")
 	command.Flags().StringVar(&directory, "directory", "", "where the volumes' directories are made")
+	command.Flags().StringVar(&node, "node", "", "the node whose claims are served; not given: there is no other one")
 	return command
 }
 
@@ -95,6 +98,9 @@ func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolum
 	if claim.Spec.VolumeName != "" {
 		return p.grow(ctx, claim)
 	}
+	if claim.Annotations["volume.kubernetes.io/selected-node"] != p.node {
+		return nil
+	}
 	name := "pvc-" + string(claim.UID)
 	path := filepath.Join(p.directory, name)
 	if err := os.MkdirAll(path, 0o777); err != nil {
@@ -115,6 +121,7 @@ func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolum
 			AccessModes:                   claim.Spec.AccessModes,
 			PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimDelete,
 			StorageClassName:              *claim.Spec.StorageClassName,
+			NodeAffinity:                  p.affinity(),
 			PersistentVolumeSource:        core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: path}},
 			ClaimRef: &core.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim",
@@ -126,6 +133,22 @@ func (p *provisioner) provision(ctx context.Context, claim *core.PersistentVolum
 		return fmt.Errorf("volume for claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
+}
+
+// affinity keeps the pods of a volume on this node, if there are others.
+func (p *provisioner) affinity() *core.VolumeNodeAffinity {
+	if p.node == "" {
+		return nil
+	}
+	here := core.NodeSelectorRequirement{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: []string{p.node}}
+	terms := []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{here}}}
+	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: terms}}
+}
+
+// holds tells whether this provisioner has made the volume.
+func (p *provisioner) holds(volume *core.PersistentVolume) bool {
+	return volume.Annotations["pv.kubernetes.io/provisioned-by"] == provisionerName &&
+		filepath.Dir(volume.Spec.HostPath.Path) == p.directory
 }
 
 // limit mounts a file system of the claimed size, or gives the mounted one that size.
@@ -148,7 +171,7 @@ func (p *provisioner) grow(ctx context.Context, claim *core.PersistentVolumeClai
 		return nil
 	}
 	volume, err := p.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, meta.GetOptions{})
-	if err != nil {
+	if err != nil || !p.holds(volume) {
 		return err
 	}
 	if *claim.Spec.StorageClassName == limitedClass {
@@ -168,7 +191,7 @@ func (p *provisioner) grow(ctx context.Context, claim *core.PersistentVolumeClai
 
 // reclaim removes a volume of ours, directory first, once its claim is gone.
 func (p *provisioner) reclaim(ctx context.Context, volume *core.PersistentVolume) error {
-	if volume.Status.Phase != core.VolumeReleased || volume.Annotations["pv.kubernetes.io/provisioned-by"] != provisionerName {
+	if volume.Status.Phase != core.VolumeReleased || !p.holds(volume) {
 		return nil
 	}
 	if volume.Spec.StorageClassName == limitedClass {
