@@ -172,15 +172,20 @@ def topic_status(
 
 
 def _with_copies(
-    conditions: tuple[Condition, ...], partitions: Sequence[OffsetsPartitionStatus], generation: int, now: str
+    conditions: tuple[Condition, ...],
+    partitions: Sequence[OffsetsPartitionStatus],
+    generation: int,
+    now: str,
+    missing: str = "",
 ) -> tuple[Condition, ...]:
     """FullyReplicated: every copy follows its leader. Degraded: partitions are served by fewer copies than they have.
 
-    Neither says anything about copies that are declared and do not exist yet: Ready does.
+    Neither says anything about copies that are declared and do not exist yet: Ready does. `missing`: pods whose copies
+    cannot follow.
     """
     whole = sum(is_whole(each) for each in partitions)
-    text = f"all copies of {whole} of {len(partitions)} partitions follow their leaders"
     full = bool(partitions) and whole == len(partitions)
+    text = f"all copies of {whole} of {len(partitions)} partitions follow their leaders{'' if full else missing}"
     reason = Reason.FULLY_REPLICATED if full else Reason.UNDER_REPLICATED
     after = flag(conditions, ConditionType.FULLY_REPLICATED, full, reason, text, generation, now)
     led = any(each.state is PartitionState.LED and each.following < len(each.replicas) for each in partitions)
@@ -206,7 +211,8 @@ def cluster_status(
     if unknown and before.observed_generation == generation and _was_ready(before):
         # The operator has just started: that pods have not answered yet is no reason to change the status.
         return replace(before, pods=len(seen.pods), bootstrap=seen.bootstrap)
-    conditions = _with_copies(conditions_of(before.conditions, verdict, generation, now), partitions, generation, now)
+    conditions = conditions_of(before.conditions, verdict, generation, now)
+    conditions = _with_copies(conditions, partitions, generation, now, _missing(seen))
     conditions = _with_rebalance(conditions, rebalance, generation, now)
     conditions = _with_mirror(seen, conditions, now)
     return replace(
@@ -316,7 +322,7 @@ def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: I
         return with_fields(of_topic, message=_with_troubles(seen, of_topic.message))
     ready = _ready_pods(seen)
     if ready < declared:
-        text = f"{ready} of {declared} pods are ready"
+        text = f"{ready} of {declared} pods are ready{_missing(seen)}"
         return Verdict(Reason.PODS_NOT_READY, _with_troubles(seen, text), reconciling=True)
     if waiting := _without_address(seen):
         return Verdict(Reason.AWAITING_ADDRESSES, waiting, reconciling=True)
@@ -372,8 +378,19 @@ def _is_asking(seen: Observation) -> bool:
     return any(pod.connection is Connection.UNSURE for pod in seen.pods)
 
 
+def _serves(pod: PodView) -> bool:
+    return pod.ready and pod.is_up
+
+
 def _ready_pods(seen: Observation) -> int:
-    return sum(pod.ready and pod.connection is Connection.UP for pod in seen.pods)
+    return sum(map(_serves, seen.pods))
+
+
+def _missing(seen: Observation) -> str:
+    """The end of a sentence: pods that are not ready, and nodes of theirs of which nothing is heard; "" if all are."""
+    away = [pod for pod in seen.pods if not _serves(pod)]
+    names = (f"{pod.name} (nothing is heard of its node {pod.node})" if pod.node_lost else pod.name for pod in away)
+    return f"; not ready: {', '.join(names)}" if away else ""
 
 
 def _merged(recorded: tuple[FailoverRecord, ...], new: tuple[FailoverRecord, ...]) -> tuple[FailoverRecord, ...]:

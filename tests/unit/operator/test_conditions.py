@@ -235,10 +235,25 @@ def test_copy_that_does_not_follow_is_degraded_and_the_topic_is_ready_on(model: 
     assert condition_status(status.conditions, "FullyReplicated") == "False"
     assert condition_status(status.conditions, "Degraded") == "True"
     assert ready(model.cluster.status).reason == "PodsNotReady"
+    assert ready(model.cluster.status).message == "2 of 3 pods are ready; not ready: c-2"
     model.restart("c-2")
     Operator(model, token=3).settle()
     assert find_condition(model.topic.status.conditions, "Degraded") is None
     assert not any(isinstance(each, WriteTopicStatus) for each in Operator(model, token=4).replan())
+
+
+def test_lost_node_is_named_with_its_pods_where_copies_do_not_follow(model: Model) -> None:
+    model.stop("c-2")
+    operator = Operator(model, token=2)
+    operator.settle()
+    seen = operator.observe()
+    pods = [with_fields(pod, node=f"node-{pod.name}", node_lost=pod.name == "c-2") for pod in seen.pods]
+    status = cluster_status(with_fields(seen, pods=tuple(pods)))
+    missing = "not ready: c-2 (nothing is heard of its node node-c-2)"
+    assert ready(status).message == f"2 of 3 pods are ready; {missing}"
+    degraded = find_condition(status.conditions, "Degraded")
+    assert degraded is not None
+    assert degraded.message.endswith(f"partitions follow their leaders; {missing}")
 
 
 @pytest.mark.parametrize(
