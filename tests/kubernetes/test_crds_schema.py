@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 import yaml
@@ -25,6 +26,14 @@ def topic_spec(**fields: object) -> dict[str, object]:
 
 def partition_spec(**fields: object) -> dict[str, object]:
     return {"topicRef": {"name": "t"}, "index": 0, **fields}
+
+
+def user_spec(**fields: object) -> dict[str, object]:
+    return {"clusterRef": {"name": "a"}, **fields}
+
+
+def acl(**fields: object) -> dict[str, object]:
+    return {"operations": ["READ"], **fields}
 
 
 def listener(**fields: object) -> dict[str, object]:
@@ -81,7 +90,7 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"port": 9092}]}, "must not have the same port"),
     ("CoordinatorCluster", "a", {"listeners": [listener(port=9640)]}, "ports 9640 to 9643 are the pods' own"),
     ("CoordinatorCluster", "a", {"listeners": [listener(name="pods")]}, "no listener may be called kafka, api, peer"),
-    ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"advertise": "PodIP"}]}, "of type Internal"),
+    ("CoordinatorCluster", "a", {"listeners": [listener(), OUTSIDE | {"advertise": "PodIP"}]}, "advertise is of a"),
     ("CoordinatorCluster", "a", {"listeners": [listener(firstNodePort=30000)]}, "firstNodePort is of a listener of"),
     ("CoordinatorCluster", "a" * 52, {"listeners": [listener(), OUTSIDE]}, "at most 59 characters together"),
     ("CoordinatorCluster", "a", {"topics": [{"name": "orders", "partitions": 0}]}, "spec.topics[0].partitions"),
@@ -100,10 +109,28 @@ REFUSED = [
     ("CoordinatorCluster", "a", {"failover": {"replaceAfter": "5s"}}, "replaceAfter must be 0s"),
     ("CoordinatorCluster", "a", window(start="24:00"), "spec.rollout.window.start"),
     ("CoordinatorCluster", "a", window(days=["Someday"]), "spec.rollout.window.days[0]"),
-    ("CoordinatorCluster", "a", window(timeZone="Mars/Olympus"), "spec.rollout.window.timeZone"),
+    ("CoordinatorCluster", "a", window(timeZone="Mars/Olympus"), "timeZone must be the name of an IANA time zone"),
     ("CoordinatorCluster", "a" * 53, {}, "DNS label"),
     ("CoordinatorCluster", "1st", {}, "DNS label"),
-    ("CoordinatorCluster", "a", {"clusterId": "a b"}, "spec.clusterId"),
+    ("CoordinatorCluster", "a", {"clusterId": "a b"}, "spec.clusterId: Invalid value"),
+    ("CoordinatorCluster", "a", {"listeners": [NEEDS_LOGIN]}, "spec.access.usersSecret or musterUsers is needed"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"listeners": [listener(authentication={"mechanisms": ["PLAIN"]})], "access": {"usersSecret": "u"}},
+        "PLAIN and OAUTHBEARER send passwords and tokens as they are",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"access": {"usersSecret": "u", "musterUsers": True}},
+        "musterUsers goes with neither usersSecret nor aclsSecret",
+    ),
+    ("CoordinatorCluster", "a", {"security": {"podSecret": "p"}}, "podSecret and operatorSecret go together"),
+    ("MusterUser", "u.with.dots", user_spec(), "DNS label"),
+    ("MusterUser", "u", user_spec(authentication={"type": "External", "secret": "s"}), "secret is of type Password"),
+    ("MusterUser", "u", user_spec(acls=[acl(resource="GROUP")]), "a name is needed, but for the CLUSTER"),
+    ("MusterUser", "u", user_spec(acls=[acl(resource="CLUSTER", pattern="PREFIXED")]), "a LITERAL pattern"),
     ("OffsetsPartition", "p", partition_spec(index=-1), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(index=1_000_000), "spec.index"),
     ("OffsetsPartition", "p", partition_spec(allowDataLoss=3), "allowDataLoss must not be above"),
@@ -120,30 +147,37 @@ def test_wrong_resource_is_refused_naming_the_field(
     assert expected in answer.stderr
 
 
+CHANGED = [
+    ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
+    ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
+    ("OffsetsTopic", topic_spec(), topic_spec(topic="__transaction_state"), "topic is immutable"),
+    ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
+    ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
+    ("MusterUser", user_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable: make another"),
+    ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
+    ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
+    ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),
+    ("CoordinatorCluster", {"upstream": UPSTREAM}, {}, "spec.upstream cannot be taken back"),
+    ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
+]
+"""Kind, spec before and after, and what is said."""
+
+BY_STATUS = [
+    (
+        "CoordinatorCluster",
+        {},
+        {"status": {"clusterId": "one"}},
+        {"spec": {"clusterId": "two"}},
+        "spec.clusterId must be status.clusterId",
+    ),
+    ("OffsetsPartition", partition_spec(), {"status": {"epoch": 5}}, {"status": {"epoch": 4}}, "epoch never falls"),
+    ("OffsetsPartition", partition_spec(), {"status": {"epoch": 5}}, {"status": {"epoch": None}}, "epoch never falls"),
+]
+"""Kind, spec, status that an operator has written, the patch, and what is said."""
+
+
 @pytest.mark.parametrize(
-    ("kind", "before", "after", "expected"),
-    [
-        ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
-        ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
-        ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
-        ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
-        ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
-        ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
-        ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),
-        ("CoordinatorCluster", {"upstream": UPSTREAM}, {}, "spec.upstream cannot be taken back"),
-        ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
-    ],
-    ids=[
-        "partitions",
-        "clusterRef",
-        "index",
-        "topicRef",
-        "storageClassName",
-        "clusterId",
-        "clusterId taken away",
-        "upstream taken away",
-        "size",
-    ],
+    ("kind", "before", "after", "expected"), CHANGED, ids=[f"{row[0]}-{row[3]}-{row[2]}" for row in CHANGED]
 )
 def test_change_of_an_immutable_field_is_refused_saying_why(
     namespace: str, kind: str, before: dict[str, object], after: dict[str, object], expected: str
@@ -194,18 +228,25 @@ def test_kubectl_get_shows_the_columns_that_a_person_looks_for(namespace: str) -
     assert row[:5] == ["offsetspartition.muster.dev/t-0", "Unknown", "a-1", "7", "Led"]
 
 
-def test_status_epoch_that_falls_is_refused(namespace: str) -> None:
-    kubectl("apply", "-f", "-", stdin=resource("OffsetsPartition", namespace, "t-0", partition_spec()))
+@pytest.mark.parametrize(("kind", "spec", "status", "change", "expected"), BY_STATUS)
+def test_change_that_the_status_rules_out_is_refused_saying_why(
+    namespace: str,
+    kind: str,
+    spec: dict[str, object],
+    status: dict[str, object],
+    change: dict[str, object],
+    expected: str,
+) -> None:
+    kubectl("apply", "-f", "-", stdin=resource(kind, namespace, "x-0", spec))
 
-    def patch(status: dict[str, object]) -> int:
-        body = json.dumps({"status": status})
-        arguments = ("-n", namespace, "--subresource=status", "--type=merge", "-p", body)
-        return kubectl("patch", "offsetspartition/t-0", *arguments, check=False).returncode
+    def patch(body: object, *arguments: str) -> subprocess.CompletedProcess[str]:
+        name = f"{kind.lower()}/x-0"
+        return kubectl("patch", name, "-n", namespace, "--type=merge", "-p", json.dumps(body), *arguments, check=False)
 
-    assert patch({"epoch": 5}) == 0
-    assert patch({"epoch": 5, "leader": "a-0"}) == 0
-    assert patch({"epoch": 4}) != 0
-    assert patch({"epoch": None}) != 0
+    assert patch(status, "--subresource=status").returncode == 0
+    refused = patch(change, *(["--subresource=status"] if "status" in change else []))
+    assert refused.returncode != 0
+    assert expected in refused.stderr
 
 
 @pytest.mark.parametrize("quantity", ["1", '"0.5"', "1Gi", "1e3", "500m", '"1.5Gi"'])

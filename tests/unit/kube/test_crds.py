@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ import msgspec
 import pytest
 import yaml
 from msgspec import Meta
+
+from tests.kubernetes.test_crds_schema import BY_STATUS, CHANGED, REFUSED
 
 from muster_operator.api.crds import definitions, main, render
 from muster_operator.api.schema import struct_schema
@@ -32,6 +35,24 @@ def test_crds_folder_holds_what_main_writes_and_its_kustomization(tmp_path: Path
     assert {file.name for file in (REPOSITORY / "crds").iterdir()} == written | {"Kustomization"}
     listed = yaml.safe_load((REPOSITORY / "crds/Kustomization").read_text(encoding="utf-8"))["resources"]
     assert set(listed) == written
+
+
+def rules_of(node: Any) -> Iterator[str]:
+    """Messages of all CEL rules in a schema."""
+    if isinstance(node, dict):
+        yield from (rule["message"] for rule in node.get("x-kubernetes-validations", ()))
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from rules_of(each)
+
+
+@pytest.mark.parametrize(("plural", "definition"), list(definitions()), ids=[name for name, _ in definitions()])
+def test_every_rule_refuses_something_in_the_tests_on_kubernetes(plural: str, definition: dict[str, Any]) -> None:
+    """Each case names one rule: two rules with the same words would be one to a person, too."""
+    kind = definition["spec"]["names"]["kind"]
+    said = [row[-1] for row in (*REFUSED, *CHANGED, *BY_STATUS) if row[0] == kind]
+    rules = [*rules_of(definition)]
+    assert [rule for rule in rules if not any(each in rule for each in said)] == [], "no case in test_crds_schema.py"
+    assert [each for each in said if sum(each in rule for rule in rules) > 1] == []
 
 
 def test_status_has_no_defaults_but_the_condition_that_says_not_seen() -> None:
