@@ -203,6 +203,7 @@ class Reconciler:
             volume_size=state.volume_size,
             growing=state.growing,
             growth_refused=state.growth_refused,
+            stranded=state.stranded,
             certificates=state.certificates,
             certificates_end=state.certificates_end,
             gateway_waits=gateway.waits,

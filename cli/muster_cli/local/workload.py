@@ -13,6 +13,7 @@ from muster_cli.local.ports import LOOPBACK
 from muster_cli.local.supervisor import PodSupervisor, stop_all
 from muster_operator.api.models import CoordinatorCluster, MusterUser
 from muster_operator.plan.access import AccessState
+from muster_operator.plan.observation import StrandedVolume
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 from muster_operator.store.workload import PodInfo, PodPhase, WorkloadState, pod_settings
 
@@ -111,6 +112,10 @@ class LocalWorkload:
         for supervisor in self.supervisors:
             if (supervisor.pod.name, supervisor.uid) == (name, uid):
                 supervisor.restart()
+
+    async def replace_volume(self, key: ClusterKey, volume: StrandedVolume) -> bool:
+        """There are no volumes: directories are where the pods are."""
+        return False
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         if key != self._key:

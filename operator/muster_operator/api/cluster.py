@@ -38,6 +38,14 @@ class Storage(msgspec.Struct, frozen=True, rename="camel"):
         str | None,
         Meta(description="StorageClass of the volumes; the default class of the Kubernetes cluster if absent."),
     ] = None
+    give_up_after: Annotated[
+        Duration,
+        Meta(
+            description="A volume that only one node can use is given up when that node has not existed, or has been"
+            " tainted as out of service, for this time, and all that the volume has is on other pods: its claim is"
+            " deleted, and the pod gets an empty volume elsewhere. 0s: never; a person decides."
+        ),
+    ] = "0s"
 
 
 TAKEN_NAMES = ("kafka", "api", "peer", "probes", "metrics", "pods", "bootstrap")

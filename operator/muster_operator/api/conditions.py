@@ -108,6 +108,8 @@ class Reason(StrEnum):
     """Volumes get the declared size; the storage system, or a file system, is not there yet. Pods serve on."""
     GROWTH_REFUSED = "GrowthRefused"
     """The API server does not let a volume grow; pods serve on with the volumes that they have."""
+    VOLUME_STRANDED = "VolumeStranded"
+    """A pod waits for a volume that no node can use any more: it is given up, or a person has to decide."""
     UPGRADE_AVAILABLE = "UpgradeAvailable"
     """The operator brings another image than the one that the cluster was created with."""
     FULLY_REPLICATED = "FullyReplicated"

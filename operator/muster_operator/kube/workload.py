@@ -34,8 +34,10 @@ from muster_operator.kube.manifests import (
 )
 from muster_operator.kube.pod_info import Node, cluster_of, is_made_by, node_of, pod_info
 from muster_operator.kube.stateful_sets import StatefulSets, is_own
+from muster_operator.kube.stranded import StrandedVolumes
 from muster_operator.kube.users import KubeUsers
 from muster_operator.plan.access import AccessState
+from muster_operator.plan.observation import StrandedVolume
 from muster_operator.store.port import ClusterKey, NotFoundError, Notify, StoreError, Unwatch, key_of
 from muster_operator.store.workload import PodInfo, WorkloadState
 
@@ -96,6 +98,7 @@ class KubeWorkload:
         self._refusals: dict[ClusterKey, str] = {}
         self._outdated_definitions = ""
         self._claims = Claims(client, clock)
+        self._stranded = StrandedVolumes(client, clock)
         self._certificates = certificates
         self.gateways = Gateways(client, default_image, self._took_service, self._tell, clock)
         self._users = KubeUsers(client, clock)
@@ -174,6 +177,7 @@ class KubeWorkload:
         """There is news of it."""
         if self._stateful_sets.get(key) is None:
             self._claims.forget(key)
+            self._stranded.forget(key)
             self._doubt(key)
         self._infos.clear()
         self._look_at_generation(key)
@@ -242,6 +246,8 @@ class KubeWorkload:
         now = self._clock()
         await self._learn_nodes(known_too=False)
         await self._keep_certificates(key, cluster)
+        if await self._stranded.look(key, self._pods.indexed(key)):
+            self._tell(key)
         wanted = (uid, cluster.spec, keep_template)
         if known is not None and (known.uid, known.spec, known.keep_template) == wanted and now - known.at < RESYNC_S:
             await self._grow_volumes(key, cluster)
@@ -362,6 +368,7 @@ class KubeWorkload:
             volumes.size,
             volumes.growing,
             volumes.refused,
+            self._stranded.volumes(key),
             self._certificates.trouble(key) if self._certificates is not None else "",
             self._certificates.end(key) if self._certificates is not None else 0.0,
             self.gateways.state(cluster),
@@ -389,13 +396,18 @@ class KubeWorkload:
         """See the port: the StatefulSet makes a new one of its present template (update strategy OnDelete)."""
         await self._client.delete(f"/api/v1/namespaces/{key.namespace}/pods/{name}", uid)
 
+    async def replace_volume(self, key: ClusterKey, volume: StrandedVolume) -> bool:
+        """See the port."""
+        return await self._stranded.replace(key, volume, self._pods.indexed(key))
+
     async def follow(self) -> None:
         """Every LOOK_EVERY_S, until it is cancelled, read what is not watched: the pods' nodes, which are few (the
-        right to list and watch all nodes is not needed), and have clusters looked at whose volumes are to grow.
+        right to watch all nodes is not needed), and have clusters looked at whose volumes are to grow, or whose pods
+        wait for a node.
         """
         while True:
             await self._learn_nodes()
-            for key in self._claims.unsettled():
+            for key in {*self._claims.unsettled(), *self._stranded.waiting()}:
                 self._tell(key)
             await asyncio.sleep(LOOK_EVERY_S)
 

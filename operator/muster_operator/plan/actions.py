@@ -18,6 +18,7 @@ from muster_operator.api.models import (
     OffsetsTopic,
     OffsetsTopicStatus,
 )
+from muster_operator.plan.observation import StrandedVolume
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,13 @@ class RestartPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceVolume:
+    """Have a pod get an empty volume in place of one that no node can use. All that it has is on other pods."""
+
+    volume: StrandedVolume
+
+
+@dataclass(frozen=True, slots=True)
 class WritePartitionStatus:
     """Show people what was decided about a partition. No decision depends on this write."""
 
@@ -173,6 +181,7 @@ Action = (
     | SetFences
     | Refresh
     | RestartPod
+    | ReplaceVolume
     | WritePartitionStatus
     | WriteTopicStatus
     | WriteClusterStatus

@@ -47,6 +47,22 @@ def ordinal_of(pod: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+@dataclass(frozen=True, slots=True)
+class StrandedVolume:
+    """The volume of a pod that runs nowhere, because only nodes that are gone can use it.
+
+    `uid`: of the pod. `claim`, `claim_uid`: of its PersistentVolumeClaim. `why`: which node, and what became of it.
+    `for_s`: for how many seconds this is known.
+    """
+
+    pod: str
+    uid: str
+    claim: str
+    claim_uid: str
+    why: str
+    for_s: float = 0.0
+
+
 ImageNumber = tuple[int, int]
 """(fencing token, version): orders metadata images. (-1, -1): none."""
 
@@ -130,9 +146,10 @@ class Observation:
     `invalid_settings`: what a pod would refuse in spec.settings. `outdated_definitions`: resource definitions of
     another version. `volumes`: of how many pods there are volumes, counted up to the highest (negative: nobody has
     looked yet). `volume_size`: of the largest. `growing`: volumes that are smaller than declared. `growth_refused`:
-    why they stay so. `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds
-    since 1970). `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be.
-    `gateway_bootstrap`: for its clients. All "" if there is none.
+    why they stay so. `stranded`: volumes that pods wait for in vain, by name of the pod. `certificates`: why they
+    cannot be kept, `certificates_end`: when the first of them ends (seconds since 1970). `gateway_waits`: what of the
+    gateway is not there yet. `gateway_trouble`: why it cannot be. `gateway_bootstrap`: for its clients. All "" if there
+    is none.
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
     """
@@ -160,6 +177,7 @@ class Observation:
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""
+    stranded: tuple[StrandedVolume, ...] = ()
     certificates: str = ""
     certificates_end: float = 0.0
     gateway_waits: str = ""

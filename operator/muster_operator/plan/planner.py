@@ -55,6 +55,7 @@ from muster_operator.plan.status import (
     topic_status,
     verdict_of_topic,
 )
+from muster_operator.plan.stranded import replace_volume, verdict_of_volumes
 from muster_operator.plan.users import give_access, tell_users
 from muster_operator.plan.verdict import Verdict
 
@@ -154,6 +155,7 @@ def _plan(seen: Observation, time: str) -> tuple[Action, ...]:
     elections = [decision.elect for decision in decisions.values() if decision.elect is not None]
     image = publish(seen, topics, statuses, identity.cluster_id) if identity.cluster_id else None
     ordered = list(statuses.values())
+    stranded = verdict_of_volumes(seen, topics, statuses)
     return (
         *(each.record for each in plans if each.record),
         *elections,
@@ -167,10 +169,11 @@ def _plan(seen: Observation, time: str) -> tuple[Action, ...]:
         *_removals(seen, objects, decisions),
         *_refreshes(seen, decisions),
         *restart(seen, emptying, expected, statuses),
+        *(() if any(each.record for each in plans) else replace_volume(seen, topics, statuses)),
         *refusals,
         *(write for each in plans for write in _told(each, time)),
         *others,
-        *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, ordered), time, identity, told_of_moves),
+        *_cluster(seen, cluster, ordered, _of_cluster(seen, plans, statuses, stranded), time, identity, told_of_moves),
     )
 
 
@@ -210,18 +213,22 @@ def _told(planned: _TopicPlan, time: str) -> tuple[WriteTopicStatus, ...]:
 
 
 def _of_cluster(
-    seen: Observation, plans: Sequence[_TopicPlan], partitions: Sequence[OffsetsPartitionStatus]
+    seen: Observation,
+    plans: Sequence[_TopicPlan],
+    statuses: Mapping[int, OffsetsPartitionStatus],
+    stranded: Verdict | None,
 ) -> Verdict:
     """The verdict of the topic that is worst off, or what goes on with the pods, unless partitions have no leader and
     get none. What a person has to do comes before what goes on by itself, and may be what that waits for.
     """
-    verdicts = [each.verdict for each in plans]
+    verdicts, partitions = [each.verdict for each in plans], list(statuses.values())
     worst = min(verdicts, key=lambda each: (not each.stalled, each.ready))
     if worst.reason is Reason.ALL_LED:
         worst = Verdict(Reason.ALL_LED, f"all {len(partitions)} partitions are led", ready=True)
     if any(each.state in (PartitionState.LEADERLESS, PartitionState.STALLED) for each in partitions):
-        return worst
-    told = (scale_down(seen, [each.topic for each in plans], partitions), verdict_of_rollout(seen), worst)
+        return worst if stranded is None else with_fields(worst, message=f"{worst.message}; {stranded.message}")
+    scaling = scale_down(seen, [each.topic for each in plans], partitions)
+    told = (scaling, verdict_of_rollout(seen), stranded, worst)
     found = [each for each in told if each is not None]
     return next((each for each in found if each.stalled), found[0])
 

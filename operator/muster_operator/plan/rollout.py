@@ -47,8 +47,9 @@ def verdict_of_rollout(seen: Observation) -> Verdict | None:
 
 
 def _broken(seen: Observation) -> list[PodView]:
-    """The pods of the declared template that do not run."""
-    return [pod for pod in seen.pods if not pod.outdated and not pod.is_up and pod.trouble]
+    """The pods of the declared template that do not run, but for those that wait for a volume of a node."""
+    waiting = {each.pod for each in seen.stranded}
+    return [pod for pod in seen.pods if not pod.outdated and not pod.is_up and pod.trouble and pod.name not in waiting]
 
 
 def next_to_restart(seen: Observation, steady_s: float) -> str:

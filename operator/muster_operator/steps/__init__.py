@@ -20,6 +20,7 @@ from muster_operator.steps.reshard import record_reshard, set_fences
 from muster_operator.steps.show import show_partitions
 from muster_operator.steps.status import write_status
 from muster_operator.steps.users import give_access, keep_users, write_user_status
+from muster_operator.steps.volumes import replace_volume
 
 __all__ = ["STEPS", "Step"]
 
@@ -36,6 +37,7 @@ STEPS: tuple[Step, ...] = (
     set_fences,
     refresh,
     restart_pods,
+    replace_volume,
     keep_users,
     ensure_pods,
     create_partitions,

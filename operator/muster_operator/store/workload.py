@@ -13,6 +13,7 @@ from muster_coordinator.settings import SettingsError, parse_settings
 from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import CoordinatorCluster, MusterUser, Upstream
 from muster_operator.plan.access import AccessState
+from muster_operator.plan.observation import StrandedVolume
 from muster_operator.store.client_security import client_security
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
@@ -81,6 +82,7 @@ class WorkloadState:
     `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist (UNKNOWN:
     nobody has looked yet). `volume_size`: of the largest ("": nobody knows). `growing`: which volumes are smaller than
     declared, and what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
+    `stranded`: volumes of pods that wait for them in vain.
     `certificates`: why they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of
     them ends (seconds since 1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
     """
@@ -94,6 +96,7 @@ class WorkloadState:
     volume_size: str = ""
     growing: str = ""
     growth_refused: str = ""
+    stranded: tuple[StrandedVolume, ...] = ()
     certificates: str = ""
     certificates_end: float = 0.0
     gateway: GatewayState | None = None
@@ -124,6 +127,10 @@ class Workload(Protocol):
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         """Have the pod with this uid, and no later one of its name, replaced by one of the declared template."""
+
+    async def replace_volume(self, key: ClusterKey, volume: StrandedVolume) -> bool:
+        """Look once more, and if the volume is stranded still, delete its claim and its pod, so that both are made
+        anew. Whether that was done."""
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         """The present pods, by node id."""

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import yaml
 from msgspec import Meta
-
 from tests.kubernetes.test_crds_schema import BY_STATUS, CHANGED, REFUSED
 
 from muster_operator.api.crds import definitions, main, render

@@ -34,6 +34,7 @@ from muster_operator.api.models import (
 from muster_operator.clock import Clock
 from muster_operator.metrics import OperatorMetrics
 from muster_operator.plan.access import AccessState, Credentials, access_of
+from muster_operator.plan.observation import StrandedVolume
 from muster_operator.pods.sessions import PodSessions
 from muster_operator.reconcile import Reconciler
 from muster_operator.steps import context
@@ -73,6 +74,7 @@ class FakeWorkload:
     notify: list[Notify] = field(default_factory=list)
     ensured: int = 0
     restarted: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
     wanted: list[tuple[CoordinatorCluster, bool]] = field(default_factory=list)
     told: WorkloadState = field(default_factory=WorkloadState)
     credentials: Mapping[str, Credentials] | None = None
@@ -99,6 +101,10 @@ class FakeWorkload:
 
     async def restart_pod(self, key: ClusterKey, name: str, uid: str) -> None:
         self.restarted.append(name)
+
+    async def replace_volume(self, key: ClusterKey, volume: StrandedVolume) -> bool:
+        self.replaced.append(volume.claim)
+        return True
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:
         return tuple(sorted(self.infos.values(), key=lambda info: info.node_id)) if key == KEY else ()

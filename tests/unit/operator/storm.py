@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 from tests.unit.operator.storm_events import MOST_PODS, PARTITIONS, draw
-from tests.unit.operator.storm_kube import BROKEN, StormKube, image_of
+from tests.unit.operator.storm_kube import BROKEN, StormKube, image_of, is_waiting
 from tests.unit.operator.storm_operator import StormModel, StormOperator
 from tests.unit.podapi import fake_pod
 from tests.unit.podapi.fake_pod import FakePod
@@ -54,6 +54,8 @@ class Storm:
         """Of pods that do not run: they stay."""
         self._uids: dict[str, str] = {}
         """Of the pods whose processes run."""
+        self._claims: dict[str, str] = {}
+        """Uids of the claims of these volumes."""
         self.committed: dict[int, set[tuple[int, int]]] = defaultdict(set)
         """(epoch, end) of logs of which a majority had it, by partition."""
         self.led: dict[tuple[int, int], str] = {}
@@ -75,18 +77,29 @@ class Storm:
         """The processes are those of the pods that exist; those of a broken image do not run."""
         model, pods = self.model, self.kube.pods
         for name in [*model.running]:
-            if name not in pods or self._uids[name] != pods[name]["metadata"]["uid"]:
+            if name not in pods or self._uids[name] != pods[name]["metadata"]["uid"] or is_waiting(pods[name]):
                 self.volumes[name] = model.running[name].volume
                 model.stop(name)
                 del model.running[name]
                 model.down.discard(name)
         for name, raw in pods.items():
+            if is_waiting(raw):
+                continue
             if name not in model.running:
-                model.running[name] = FakePod(name, int(name[2:]), self.volumes.pop(name, None), model.net)
+                model.running[name] = FakePod(name, int(name[2:]), self._volume_of(name), model.net)
                 self._uids[name] = raw["metadata"]["uid"]
                 model.net.replicate()
             if image_of(raw) == BROKEN:
                 model.stop(name)
+
+    def _volume_of(self, name: str) -> FakeVolume | None:
+        """The one that is bound to its claim; None: an empty one."""
+        claim = self.kube.claim_of(name)
+        assert claim is not None
+        uid, volume = claim["metadata"]["uid"], self.volumes.pop(name, None)
+        before = self._claims.get(name)
+        self._claims[name] = uid
+        return volume if before == uid else None
 
     def _check_logs(self) -> None:
         running = {name: pod for name, pod in self.model.running.items() if name not in self.model.down}
@@ -173,6 +186,15 @@ class Storm:
         pod = self.model.running.get(name)
         if pod is not None and name not in self.model.down and self._can_be_lost(pod):
             self.model.lose_volume(name)
+
+    def _lose_node(self, name: str) -> None:
+        """For good, unless it comes back: what is on it counts as lost."""
+        pod = self.model.running.get(name)
+        if pod is not None and name not in self.model.down and self._can_be_lost(pod):
+            self.kube.lose_node(name)
+
+    def _node_back(self, name: str) -> None:
+        self.kube.bring_node_back(name)
 
     def _can_be_lost(self, pod: FakePod) -> bool:
         for index, log in pod.volume.replicas.items():
@@ -328,6 +350,9 @@ class Storm:
                 self._declare_partition(model.objects[name].spec.index, replicas=tuple(pods))
             case "delete", ("service" | "statefulset" | "poddisruptionbudget"), _:
                 self.happen("kubectl", ("delete", f"{kind}s", name))
+            case "delete", claim, _ if claim.startswith("pvc/"):
+                self.kube.delete("persistentvolumeclaims", claim.removeprefix("pvc/"))
+                self.kube.delete("pods", name.removeprefix("pod/").rstrip(";"))
             case _:
                 raise AssertionError(f"nothing was lost, and a person shall do this: {command[0]}")
         return True

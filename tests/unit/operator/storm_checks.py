@@ -11,6 +11,7 @@ from muster_operator.api.conditions import find_condition
 from muster_operator.plan.actions import (
     Action,
     RecordLeadership,
+    ReplaceVolume,
     RestartPod,
     WriteClusterStatus,
     WritePartitionStatus,
@@ -29,6 +30,8 @@ def check_plan(model: Model, kube: StormKube, seen: Observation, actions: Sequen
     for each in actions:
         if isinstance(each, RestartPod):
             _check_restart(model, each.pod)
+        if isinstance(each, ReplaceVolume):
+            _check_replacement(model, kube, each.volume.pod, actions)
         if isinstance(each, (WriteClusterStatus, WritePartitionStatus, WriteTopicStatus)):
             told_of = each.status.conditions
             assert all(one.reason and one.message for one in told_of), f"nobody learns why: {told_of}"
@@ -47,6 +50,22 @@ def _check_restart(model: Model, name: str) -> None:
         others = [pod for pod in model.net.holders(index, log.replicas).values() if pod.name != name]
         assert 2 * len(others) > len(log.replicas), f"without pod {name}, partition {index} has no majority"
         assert index not in model.running[name]._led, f"pod {name} leads partition {index}, and is restarted"
+
+
+def _check_replacement(model: Model, kube: StormKube, name: str, actions: Sequence[Action]) -> None:
+    """By what the logs say, and not by what any operator has recorded."""
+    assert sum(isinstance(each, ReplaceVolume) for each in actions) == 1, "two volumes are given up at once"
+    assert kube.api.objects.get("nodes", "", kube.node_of(name)) is None, f"the node of pod {name} is there"
+    assert name not in model.running, f"pod {name} runs, and loses its volume"
+    logs = [(index, log) for pod in model.running.values() for index, log in pod.volume.replicas.items()]
+    for index, log in logs:
+        gone = [log_id for log_id in log.replicas if not model.net.holders(index, [log_id])]
+        if log.log_id in log.replicas and index in _led(model):
+            assert 2 * len(gone) < len(log.replicas), f"the volume of pod {name} is needed by partition {index}"
+
+
+def _led(model: Model) -> set[int]:
+    return {index for pod in model.running.values() for index in pod._led}
 
 
 def _check_ready(model: Model, kube: StormKube, actions: Sequence[Action]) -> None:

@@ -15,7 +15,7 @@ from tests.simulation.faults.fault import Fault
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
 from muster_operator.kube import workload
-from muster_operator.plan import adopt, failover, planner, scale
+from muster_operator.plan import adopt, failover, planner, scale, stranded
 from muster_operator.plan.actions import RestartPod
 from muster_operator.plan.adopt import Found
 from muster_operator.plan.cluster_facts import ClusterFacts
@@ -100,6 +100,10 @@ def _rolls_on(topic: OffsetsTopic, objects: Any) -> bool:
     return True
 
 
+def _by_nobody(*arguments: object) -> str:
+    return ""
+
+
 STORM_FAULTS = {
     "the StatefulSet shrinks first": Fault(6, pods_step, "pods_to_run", _declared_pods),
     "an empty status is taken for a new topic": Fault(4, planner, "read_logs", _no_logs),
@@ -115,5 +119,6 @@ STORM_FAULTS = {
     "a rollout restarts whatever is outdated": Fault(1, planner, "restart", _any_outdated),
     "a minority of the logs is enough": Fault(27, adopt, "_is_majority", _one_is_enough),
     "a rollout goes on beside a partition that lacks something": Fault(69, planner, "_is_settled", _rolls_on),
+    "a claim is replaced without a majority elsewhere": Fault(200, stranded, "needed_for", _by_nobody),
     "copies that are declared and lack are no reason": Fault(8, planner, "incomplete_sets", _nothing_is_incomplete),
 }

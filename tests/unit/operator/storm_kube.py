@@ -74,6 +74,8 @@ class StormKube:
     """What the controller of StatefulSets and people with `kubectl` do to the cluster's objects."""
 
     api: StormApi = field(default_factory=StormApi)
+    volumes: int = 0
+    """How many there have been; each is on a node of its own."""
     foreign: set[tuple[str, str]] = field(default_factory=set)
     """Plural and name of objects that belong to somebody else."""
 
@@ -99,6 +101,9 @@ class StormKube:
         for name, pod in self.pods.items():
             if name not in wanted or pod["metadata"]["ownerReferences"][0]["uid"] != uid:
                 objects.remove(("pods", NAMESPACE, name))
+            elif is_waiting(pod):
+                self._claim(name)
+                self._schedule(pod)
         for name in sorted(wanted - self.pods.keys()):
             self._make(name, template, revision, uid)
 
@@ -110,24 +115,58 @@ class StormKube:
             "spec": template["spec"],
         }
         made = self.api.objects.handle("POST", _path(("pods", NAMESPACE, "")), {}, body).body
-        broken = image_of(made) == BROKEN
-        ended = {"exitCode": 2, "message": "no such command"}
-        why: Json = {"waiting": {"reason": "CrashLoopBackOff"}}
-        state = {"state": why, "lastState": {"terminated": ended}} if broken else {"state": {"running": {}}}
         self._claim(name)
-        number = int(name.rpartition("-")[2])
-        status = {"phase": "Running", "podIP": f"10.0.0.{number + 1}", "containerStatuses": [state]}
-        self.api.objects.handle("PUT", f"{_path(('pods', NAMESPACE, name))}/status", {}, {**made, "status": status})
+        self._schedule(made)
+
+    def _schedule(self, pod: Json) -> None:
+        """Run it, if the node of its volume is there."""
+        name = pod["metadata"]["name"]
+        why: Json = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 of 3 nodes"}
+        status: Json = {"phase": "Pending", "conditions": [why]}
+        if self.api.objects.get("nodes", "", self.node_of(name)) is not None:
+            ended = {"exitCode": 2, "message": "no such command"}
+            waits: Json = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
+            state = waits if image_of(pod) == BROKEN else {"state": {"running": {}}}
+            number = int(name.rpartition("-")[2])
+            status = {"phase": "Running", "podIP": f"10.0.0.{number + 1}", "containerStatuses": [state]}
+        if status != pod.get("status"):
+            self.api.objects.handle("PUT", f"{_path(('pods', NAMESPACE, name))}/status", {}, {**pod, "status": status})
 
     def _claim(self, pod: str) -> None:
-        """The claim of its volume, which stays whatever becomes of the pod."""
-        size = {"storage": "10Gi"}
-        body: Json = {
+        """The claim of its volume, which stays whatever becomes of the pod, and a node for the volume."""
+        if self.claim_of(pod) is not None:
+            return
+        self.volumes += 1
+        size, node, handle = {"storage": "10Gi"}, f"node-{self.volumes}", self.api.objects.handle
+        of_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [of_node]}]}}
+        volume: Json = {"metadata": {"name": f"pv-{self.volumes}"}, "spec": {"nodeAffinity": affinity}}
+        claim: Json = {
             "metadata": {"name": f"data-{pod}", "labels": {CLUSTER_LABEL: "c"}},
-            "spec": {"resources": {"requests": size}},
+            "spec": {"resources": {"requests": size}, "volumeName": f"pv-{self.volumes}"},
             "status": {"phase": "Bound", "capacity": size},
         }
-        self.api.objects.handle("POST", _path(("persistentvolumeclaims", NAMESPACE, "")), {}, body)
+        handle("POST", "/api/v1/nodes", {}, {"metadata": {"name": node}, "spec": {}})
+        handle("POST", "/api/v1/persistentvolumes", {}, volume)
+        handle("POST", _path(("persistentvolumeclaims", NAMESPACE, "")), {}, claim)
+
+    def claim_of(self, pod: str) -> Json | None:
+        return self.api.objects.get("persistentvolumeclaims", NAMESPACE, f"data-{pod}")
+
+    def node_of(self, pod: str) -> str:
+        """The node of its volume."""
+        claim = self.claim_of(pod)
+        assert claim is not None
+        return f"node-{claim['spec']['volumeName'].removeprefix('pv-')}"
+
+    def lose_node(self, pod: str) -> None:
+        """The node of its volume is deleted, and then the pod by the controller that collects pods."""
+        self.api.objects.remove(("nodes", "", self.node_of(pod)))
+        self.api.objects.remove(("pods", NAMESPACE, pod))
+
+    def bring_node_back(self, pod: str) -> None:
+        if self.claim_of(pod) is not None:
+            self.api.objects.handle("POST", "/api/v1/nodes", {}, {"metadata": {"name": self.node_of(pod)}, "spec": {}})
 
     # What people do
 
@@ -175,6 +214,11 @@ class StormKube:
                     self.api.objects.handle("PUT", _path(name), {}, body)
                 else:
                     self.api.objects.remove(name)
+
+
+def is_waiting(pod: Json) -> bool:
+    """Whether it has no node."""
+    return bool(pod["status"]["phase"] == "Pending")
 
 
 def image_of(pod: Json) -> str:

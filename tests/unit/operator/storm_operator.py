@@ -13,7 +13,7 @@ from tests.unit.operator.storm_kube import StormKube
 
 from muster_operator.kube.workload import KubeWorkload
 from muster_operator.plan import planner
-from muster_operator.plan.actions import Action, CreatePartitions, Elect, RestartPod
+from muster_operator.plan.actions import Action, CreatePartitions, Elect, ReplaceVolume, RestartPod
 from muster_operator.plan.observation import Connection, Observation, PodView
 from muster_operator.steps.context import Context
 from muster_operator.steps.pods import ensure_pods
@@ -71,6 +71,7 @@ class StormOperator(Operator):
             refusal=state.refusal,
             default_image=state.default_image,
             volumes=state.volumes,
+            stranded=state.stranded,
             invalid_settings=settings_trouble(self.model.cluster),
         )
 
@@ -110,5 +111,7 @@ class StormOperator(Operator):
                 self._elect(action)
         elif isinstance(action, RestartPod):
             run(self.workload.restart_pod(KEY, action.pod, action.uid))
+        elif isinstance(action, ReplaceVolume):
+            run(self.workload.replace_volume(KEY, action.volume))
         else:
             super()._do(action)
