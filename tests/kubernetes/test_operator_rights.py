@@ -66,20 +66,24 @@ def operator_namespace(namespace: str) -> Iterator[str]:
 @contextmanager
 def installed(namespace: str, rights: list[dict[str, Any]]) -> Iterator[None]:
     """These objects, and a cluster and its topic."""
-    cluster_wide = f"muster-operator-{namespace}"
+
+    def own(name: str) -> str:
+        return f"{name}-{namespace}"
+
     for each in rights:
         if each["kind"].startswith(("Cluster", "Validating")):  # so that an installed operator keeps its own
-            each["metadata"]["name"] = cluster_wide
+            each["metadata"]["name"] = own(each["metadata"]["name"])
             if each.get("roleRef", {}).get("kind") == "ClusterRole":
-                each["roleRef"]["name"] = cluster_wide
+                each["roleRef"]["name"] = own(each["roleRef"]["name"])
             if "policyName" in each.get("spec", {}):
-                each["spec"]["policyName"] = cluster_wide
+                each["spec"]["policyName"] = own(each["spec"]["policyName"])
     kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all([*rights, *declared(namespace)]))
     try:
         yield
     finally:
-        policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-        kubectl("delete", f"clusterrole,clusterrolebinding,{policies}", cluster_wide, "--ignore-not-found")
+        for each in rights:
+            if each["kind"].startswith(("Cluster", "Validating")):
+                kubectl("delete", each["kind"], each["metadata"]["name"])
 
 
 @pytest_asyncio.fixture
@@ -206,7 +210,11 @@ async def told_by_watch(
         ("get", "secrets/first-muster-user"),
         ("update", "musterusers.muster.dev"),
         ("delete", "musterusers.muster.dev"),
-        ("delete", "persistentvolumeclaims"),
+        ("get", "persistentvolumeclaims"),
+        ("deletecollection", "persistentvolumeclaims"),
+        ("delete", "persistentvolumes"),
+        ("list", "persistentvolumes"),
+        ("watch", "nodes"),
         ("get", "configmaps"),
         ("create", "pods"),
         ("update", "coordinatorclusters.muster.dev"),
@@ -249,6 +257,35 @@ async def test_operator_writes_no_secret_but_its_own(operator_namespace: str, op
         assert "s3cret" not in refusal
     token = body("t-pod-tls", "kubernetes.io/service-account-token")
     assert await refused(operator_client.create(path, token))
+
+
+async def test_operator_deletes_no_claim_but_those_of_its_pods(
+    operator_namespace: str, operator_client: KubeClient
+) -> None:
+    """One that has the right name, one that has the label, and one of another cluster."""
+    path = f"/api/v1/namespaces/{operator_namespace}/persistentvolumeclaims"
+    admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"])
+
+    def claim(name: str, **labels: str) -> str:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+        metadata = {"name": name, "namespace": operator_namespace, "labels": labels}
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        kubectl(*admin, "create", "-f", "-", stdin=yaml.safe_dump(body))
+        return kubectl(*admin, "get", "pvc", name, "-n", operator_namespace, "-o", "jsonpath={.metadata.uid}").stdout
+
+    async def tried(name: str, **labels: str) -> str:
+        uid = claim(name, **labels)
+        return await refused(operator_client.delete(f"{path}/{name}", uid))
+
+    async with asyncio.timeout(20):
+        number = 0
+        while not await tried(f"no-policy-yet-{number}"):  # the API server reads policies every second or so
+            number += 1
+            await asyncio.sleep(0.2)
+    assert "deletes no claim data-a-1" in await tried("data-a-1")
+    assert "deletes no claim mine" in await tried("mine", **{"muster.dev/cluster": "a"})
+    assert "deletes no claim data-b-0" in await tried("data-b-0", **{"muster.dev/cluster": "a"})
+    assert await tried("data-a-0", **{"muster.dev/cluster": "a"}) == ""
 
 
 async def refused(request: Awaitable[object]) -> str:

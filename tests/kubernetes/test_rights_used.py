@@ -15,7 +15,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 from tests.kubernetes.test_operator_rights import declared, installed, operator_client, posted_event, told_by_watch
-from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace
+from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace, node_is_gone
 
 from muster_operator.api.conditions import Condition
 from muster_operator.api.listener_security import Access
@@ -174,6 +174,19 @@ class Work:
         await self.workload.ensure_pods(await self.cluster(storage=Storage(size="20Gi")))
         (pod_info,) = await self.workload.pods(self.key)
         await self.workload.restart_pod(self.key, pod_info.name, pod_info.uid)
+        if self.within is None:  # an operator of one namespace sees no nodes
+            await self.with_lost_node(await self.cluster())
+
+    async def with_lost_node(self, cluster: CoordinatorCluster) -> None:
+        """The volume can be used by a node alone that does not exist."""
+        node_is_gone(self.key.namespace, "data-a-0")
+        admin("delete", "pod", "a-0", "-n", self.key.namespace)
+        async with asyncio.timeout(60):
+            while not (stranded := self.workload.state(cluster).stranded):
+                await self.workload.load()
+                await self.workload.ensure_pods(cluster)
+                await asyncio.sleep(0.5)
+        assert await self.workload.replace_volume(self.key, stranded[0])
 
     async def with_records(self) -> None:
         """Partitions, statuses, and what is read anew after a conflict."""

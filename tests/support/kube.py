@@ -61,6 +61,16 @@ def secret_files(namespace: str, name: str) -> dict[str, bytes]:
     return {file: base64.b64decode(each) for file, each in found["data"].items()}
 
 
+def node_is_gone(namespace: str, claim: str) -> None:
+    """The claim's volume says that only a node can use it which does not exist: as after the node was deleted."""
+    admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"])
+    volume = kubectl(*admin, "get", "pvc", claim, "-n", namespace, "-o", "jsonpath={.spec.volumeName}").stdout
+    gone = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["gone"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [gone]}]}}
+    body = json.dumps({"spec": {"nodeAffinity": affinity}})
+    kubectl(*admin, "patch", "pv", volume, "--type=merge", "-p", body)
+
+
 @pytest.fixture(scope="session")
 def custom_resources() -> None:
     """The CRDs of this tree, established in the API server."""
