@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hack import kubernetes_machine as machine
-from tests.support.kube import install_operator, kubectl
+from tests.support.kube import install_operator, kubectl, node_is_gone
 from tests.support.muster_cluster import process_of, wait_until
 from tests.support.platform_team import READY_S, Cared, Load, cared_for
 
@@ -83,6 +83,48 @@ def test_pod_that_comes_later_has_a_volume_of_the_declared_size(cluster: Cared) 
     cluster.patch(pods=4)
     cluster.wait_whole()
     assert [len(cluster.pods()), sizes(cluster)] == [4, {"160Mi"}]
+
+
+def claims(cluster: Cared) -> dict[str, str]:
+    """Uids of those that are bound, by name."""
+    bound = (each for each in cluster.objects("persistentvolumeclaims") if each["status"]["phase"] == "Bound")
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in bound}
+
+
+def lose_node_of(cluster: Cared, pod: str) -> None:
+    """As the API server shows it when a node is deleted, and its pods are collected."""
+    node_is_gone(cluster.namespace, f"data-{pod}")
+    cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
+
+
+def test_volume_on_a_node_that_is_gone_is_given_up_by_the_command_of_the_message(cluster: Cared) -> None:
+    before, pod = claims(cluster), f"{NAME}-1"
+    load = Load.begin(cluster, "told")
+    lose_node_of(cluster, pod)
+    cluster.wait_for_reason("Stalled", "VolumeStranded")
+    wait_until(lambda: "kubectl" in cluster.condition("Stalled").get("message", ""), "nothing needs it", READY_S)
+    said = cluster.condition("Stalled")["message"]
+    assert "only node gone can use it, which does not exist any more" in said
+    assert claims(cluster) == before
+    kubectl(*said.split("give the volume up: kubectl ")[1].split(";")[0].split())
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}"}
+
+
+def test_volume_on_a_node_that_is_gone_is_given_up_after_the_declared_time_under_load(cluster: Cared) -> None:
+    before, pod = claims(cluster), f"{NAME}-2"
+    cluster.patch(storage={"giveUpAfter": "6s"})
+    load = Load.begin(cluster, "given-up")
+    lose_node_of(cluster, pod)
+    wait_until(lambda: before != claims(cluster) and len(claims(cluster)) == len(before), "another claim", READY_S)
+    cluster.wait_whole()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}"}
+    places = [[one["pod"] for one in each["status"]["replicas"]] for each in cluster.objects("offsetspartitions")]
+    assert any(pod in each for each in places), "it has its copies again"
 
 
 @pytest.fixture
