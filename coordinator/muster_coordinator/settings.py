@@ -108,8 +108,13 @@ class ListenerSettings:
     gateway, or the nodes of a network with address translation, are one address."""
 
     max_connections_per_user: int = _setting(2_147_483_647, None, 1)
-    """Connections of one user (of a login or certificate) at a time; one more is closed at once. With
-    muster.max.in.flight.requests it bounds the requests in flight of a user."""
+    """Connections of one user (of a login or certificate) at a time; one more is closed at once. A quota of the user
+    counts in its place."""
+
+    max_in_flight_per_user: int = _setting(20_000, None, 1)
+    """Requests of all connections of one user (of a login or certificate) that wait for their answers; beyond it
+    nothing more is read from the user's connections until there is room. A join of a group waits for its other
+    members: leave room for one request of each, as this default has for max.connections."""
 
     audit_lines_per_second: int = _setting(20, None, 0, 10_000)
     """Lines of the log per second about what was refused: connections, logins, requests; of one address a quarter of

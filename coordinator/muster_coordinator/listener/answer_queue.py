@@ -9,6 +9,7 @@ from collections import deque
 from typing import Protocol
 
 from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.user_load import UserLoad
 
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted: the hot path does not reach it."""
@@ -42,12 +43,17 @@ class AnswerQueue:
         self._flow = flow
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._load: UserLoad | None = None
         self._out: list[bytes] = []
         self._write_due = False
 
     def open(self, transport: asyncio.Transport) -> None:
         """Write to `transport` until `drop`."""
         self._transport = transport
+
+    def count_for(self, load: UserLoad) -> None:
+        """Tell the user's load of each request that is answered or given up."""
+        self._load = load
 
     def complete(self, exchange: Exchange, frame: bytes) -> None:
         """Implements `exchange.Answers`."""
@@ -60,9 +66,12 @@ class AnswerQueue:
         if pending[0] is exchange:
             pending.popleft()
             out = self._out
+            before = len(out)
             out.append(frame)
             while pending and pending[0].frame is not None:
                 out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
+            if self._load is not None:
+                self._load.left(len(out) - before)
             if not self._write_due:
                 self._write_due = True
                 self._loop.call_soon(self.write)
@@ -90,6 +99,8 @@ class AnswerQueue:
     def drop(self) -> None:
         """Forget the requests in flight, and what is not written: the connection closes."""
         self._transport = None
+        if self._load is not None:
+            self._load.left(len(self.pending))
         self.pending.clear()
         self._out.clear()
         self.request_bytes = self.ready_bytes = 0

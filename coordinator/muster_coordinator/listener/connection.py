@@ -8,17 +8,21 @@ on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
+from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_coordinator.wire import k18_api_versions
+from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
+from muster_coordinator.wire.throttling import SINCE
 
 
 def peer_host(transport: asyncio.BaseTransport) -> str:
@@ -33,7 +37,7 @@ def nobody(transport: asyncio.BaseTransport) -> Identity:
 
 
 class KafkaConnection(asyncio.Protocol):
-    """Implements `state.Connection`, `exchange.AnsweringConnection` and `answer_queue.Flow`."""
+    """Implements `state.Connection`, `exchange.AnsweringConnection`, `answer_queue.Flow` and `user_load.Waiting`."""
 
     def __init__(
         self,
@@ -62,6 +66,10 @@ class KafkaConnection(asyncio.Protocol):
         self.held_bytes = 0  # as last reported to `ServerState.held`
         self.closing_since_ms: int | None = None
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
+        self._load: UserLoad | None = None
+        self._behind: deque[bytes] = deque()  # requests that wait for room of the user, or for the end of a rest
+        self._rest: asyncio.TimerHandle | None = None
+        self._rests_until_ms = 0
 
     def __repr__(self) -> str:
         return f"<KafkaConnection {self._host} pending={len(self.answers.pending)} closed={self._transport is None}>"
@@ -78,7 +86,9 @@ class KafkaConnection(asyncio.Protocol):
         self._state.opened(self, host)
         try:
             self.identity = self._identity_of(transport)
-            self._state.known(self, self.identity)
+            self._load = self._state.known(self, self.identity)
+            if self._load is not None:
+                self.answers.count_for(self._load)
         except NoPrincipalError as error:
             self._reject("no_principal", error)
 
@@ -99,18 +109,26 @@ class KafkaConnection(asyncio.Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        state, answers = self._state, self.answers
+        """Carry out the requests, in their order; of a user that has no room left they wait. Without data: those that
+        have waited."""
+        state, answers, load = self._state, self.answers, self._load
         self.last_active_ms = state.now_ms
         try:
-            for frame in self._reader.feed(data):
+            for frame in self._reader.feed(data) if data else self._waited():
                 if self._transport is None:
                     return
+                if load is not None and (self._behind or self._rest is not None or load.is_full()):
+                    self._behind.append(frame)
+                    continue
                 try:
                     header = read_header(frame)
                     api = header.api
                     request = api.decode_request(header, frame, self._host)
                     size = len(frame)
-                    exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+                    if load is None:
+                        exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+                    else:
+                        exchange = self._charged(load, header, request, size)
                     answers.pending.append(exchange)
                     answers.request_bytes += size
                     state.requests[api.key] += 1
@@ -121,6 +139,11 @@ class KafkaConnection(asyncio.Protocol):
             self._reject("frame_too_large", error)
         except WireError as error:
             self._reject("malformed_request", error)
+        if load is not None and self._behind:
+            self._pause_reading()
+            if self._rest is None:
+                load.wait(self)
+            self.count()
         if len(answers.pending) >= self._max_in_flight and not self.paused_reading:
             self._pause_reading()
         if len(self._reader.pending) + answers.request_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
@@ -133,7 +156,10 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self.resume_reading()
+        if self._behind and self._rest is None:
+            self.go_on()
+        else:
+            self.resume_reading()
         self.count()
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -150,6 +176,8 @@ class KafkaConnection(asyncio.Protocol):
             return
         self._state.connection_errors["unsupported_api_versions"] += 1
         exchange = Exchange(self, k18_api_versions.API, 0, 0, None, 0)
+        if self._load is not None:
+            self._load.in_flight += 1
         self.answers.pending.append(exchange)
         self.answers.complete(exchange, error.answer)
 
@@ -157,6 +185,40 @@ class KafkaConnection(asyncio.Protocol):
         self._state.connection_errors[reason] += 1
         self._state.audit.tell("connection_closed", self._host, reason=reason, error=str(error))
         self.close()
+
+    # -- the user's bounds --------------------------------------------------------------------------------------------
+
+    def _charged(self, load: UserLoad, header: RequestHeader, request: object, size: int) -> Exchange:
+        """The exchange of a request that counts among its user's; the connection rests if it came too early."""
+        load.in_flight += 1
+        api, version = header.api, header.api_version
+        rest_ms = load.throttle_ms(self._state.clock.monotonic_ms) if api.key in SINCE else 0
+        if not rest_ms:
+            return Exchange(self, api, version, header.correlation_id, request, size)
+        self._state.throttled += 1
+        self._rests_until_ms = self._state.clock.monotonic_ms() + rest_ms
+        self._rest = asyncio.get_running_loop().call_later(rest_ms / 1000, self._rested)
+        self._pause_reading()
+        return ThrottledExchange(self, api, version, header.correlation_id, request, size, self._rest_ms)
+
+    def _rest_ms(self) -> int:
+        return max(0, self._rests_until_ms - self._state.clock.monotonic_ms())
+
+    def _rested(self) -> None:
+        self._rest = None
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Implements `user_load.Waiting`: carry out what waits, and read again when nothing does."""
+        if self._write_paused:
+            return
+        self.data_received(b"")
+        if self._transport is not None and self.paused_reading:
+            self.resume_reading()
+
+    def _waited(self) -> Iterable[bytes]:
+        frames, self._behind = self._behind, deque()
+        return frames
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -184,7 +246,7 @@ class KafkaConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self.answers.pending
+        return not self.answers.pending and not self._behind
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -194,6 +256,8 @@ class KafkaConnection(asyncio.Protocol):
         transport = self._socket
         unsent = transport.get_write_buffer_size() if transport is not None else 0
         held = len(self._reader.pending) + self.answers.request_bytes + self.answers.ready_bytes + unsent
+        if self._behind:
+            held += sum(map(len, self._behind))
         if held <= COUNTED_BYTES:
             held = 0
         before, self.held_bytes = self.held_bytes, held
@@ -202,6 +266,12 @@ class KafkaConnection(asyncio.Protocol):
     def _drop(self) -> None:
         self.answers.drop()
         self._reader.drop()
+        self._behind.clear()
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self._load is not None:
+            self._load.forget(self)
         self.count()
 
     def _pause_reading(self) -> None:
@@ -211,8 +281,10 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         if self._client_ended:
-            if not self.answers.pending:
+            if not self.answers.pending and not self._behind:
                 self.close()
+            return
+        if self._behind or self._rest is not None:
             return
         if self._write_paused or len(self.answers.pending) >= self._max_in_flight:
             return

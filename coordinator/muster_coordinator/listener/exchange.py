@@ -10,6 +10,7 @@ from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
+from muster_coordinator.wire.throttling import with_throttle_time
 
 
 class Answers(Protocol):
@@ -62,3 +63,27 @@ class Exchange:
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self.request, code))
+
+
+class ThrottledExchange(Exchange):
+    """One above the rate of its user: its answer says for how long (ms) the connection still rests then (KIP-219)."""
+
+    __slots__ = ("_rest_ms",)
+
+    def __init__(
+        self,
+        connection: AnsweringConnection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        request: Any,
+        size: int,
+        rest_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(connection, api, version, correlation_id, request, size)
+        self._rest_ms = rest_ms
+
+    def answer(self, response: Any) -> None:
+        api, version = self.api, self.version
+        body = with_throttle_time(api, version, api.encode_response(version, response), self._rest_ms())
+        self.connection.answers.complete(self, encode_response_frame(api, version, self.correlation_id, body))

@@ -14,6 +14,7 @@ from muster_coordinator.listener.session import Session
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.security.handshakes import Listening, listen
 from muster_coordinator.security.identity import Identity
+from muster_coordinator.security.quotas import Quotas
 from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
@@ -39,7 +40,7 @@ NO_SECURITY = ListenerSecurity()
 
 
 class Known(Protocol):
-    """Who is known to the pod, from files that may change."""
+    """Who is known to the pod, and what each may take of it, from files that may change."""
 
     def look(self) -> bool:
         """Look for files that have changed, and return whether there may be other users."""
@@ -49,12 +50,16 @@ class Known(Protocol):
         """Whether there is still such a user."""
         ...
 
+    def quotas_of(self, principal: str) -> Quotas:
+        """What it may take now."""
+        ...
+
 
 class KafkaListeners:
     """`state` is what connections and metrics share."""
 
     def __init__(self, settings: ListenerSettings, clock: Clock, known: Known) -> None:
-        self.state = ServerState(settings, clock)
+        self.state = ServerState(settings, clock, known.quotas_of)
         self._known = known
         self._servers: list[Listening] = []
         self._housekeeping: asyncio.TimerHandle | None = None
@@ -107,9 +112,10 @@ class KafkaListeners:
         return Entrance(state, sasl, handlers, welcome)
 
     def look(self) -> None:
-        """Look at what is known now: who is no user any more is out."""
+        """Look at what is known now: who is no user any more is out, and quotas are those of now."""
         if not self._known.look():
             return
+        self.state.take_quotas()
         for connection in tuple(self.state.connections):
             identity = connection.identity
             if identity is not None and not self._known.knows(identity):
@@ -119,6 +125,7 @@ class KafkaListeners:
     def _housekeep(self) -> None:
         state = self.state
         state.audit.look()
+        state.forget_users()
         self.look()
         # A connection that was active since the last housekeeping carries the time of that.
         oldest_ms = state.now_ms - state.settings.connections_max_idle_ms

@@ -10,7 +10,9 @@ import structlog
 
 from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
 from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity
+from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
 
@@ -62,20 +64,28 @@ class Connection(Protocol):
 class ServerState:
     """One per pod: limits and counters are about the connections of all listeners."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        clock: Clock,
+        quotas_of: Callable[[str], Quotas] = lambda principal: NO_QUOTAS,
+    ) -> None:
+        """`quotas_of`: those of a principal now."""
         self.settings = settings
+        self._quotas_of = quotas_of
         self.clock = clock
         self.now_ms = clock.monotonic_ms()  # as of the last housekeeping: idle times need no more
         self.requests: Counter[int] = Counter()  # by API key
         self.connection_errors: Counter[str] = Counter()  # by reason
         self.accepted = 0
+        self.throttled = 0
         self.held_bytes = 0  # sum over the connections
         self.connections: set[Connection] = set()
         self.audit = AuditLog(settings.audit_lines_per_second, clock)
         self._hosts: dict[Connection, str] = {}
-        self._users: dict[Connection, str] = {}
         self._by_host: Counter[str] = Counter()
-        self._by_user: Counter[str] = Counter()
+        self._users: dict[Connection, UserLoad] = {}
+        self._loads: dict[str, UserLoad] = {}  # by principal
 
     def opened(self, connection: Connection, host: str) -> None:
         """Count a new connection, and close it at once if it is one too many."""
@@ -89,15 +99,35 @@ class ServerState:
         elif self._by_host[host] > settings.max_connections_per_ip:
             self._one_too_many(connection, host, "too_many_of_address", settings.max_connections_per_ip)
 
-    def known(self, connection: Connection, who: Identity) -> None:
-        """The client has said who it is: count what is the user's, and close what is one too many."""
-        if who.principal == ANONYMOUS:
-            return
-        self._users[connection] = who.principal
-        self._by_user[who.principal] += 1
-        if self._by_user[who.principal] > self.settings.max_connections_per_user:
-            limit = self.settings.max_connections_per_user
-            self._one_too_many(connection, who.host, "too_many_of_user", limit, who.principal)
+    def known(self, connection: Connection, who: Identity) -> UserLoad | None:
+        """The client has said who it is: count what is the user's, and close what is one too many. Returns what counts
+        its requests; None: the client is nobody's."""
+        principal = who.principal
+        if principal == ANONYMOUS:
+            return None
+        load = self._loads.get(principal)
+        if load is None:
+            in_flight, now_ms = self.settings.max_in_flight_per_user, self.clock.monotonic_ms()
+            load = self._loads[principal] = UserLoad(self._quotas_of(principal), in_flight, now_ms)
+        self._users[connection] = load
+        load.connections += 1
+        limit = load.quotas.connections or self.settings.max_connections_per_user
+        if load.connections > limit:
+            self._one_too_many(connection, who.host, "too_many_of_user", limit, principal)
+        return load
+
+    def take_quotas(self) -> None:
+        """There may be others. Connections that are open stay, also if they are too many now, as in Kafka."""
+        now_ms = self.clock.monotonic_ms()
+        for principal, load in self._loads.items():
+            load.use(self._quotas_of(principal), now_ms)
+
+    def forget_users(self) -> None:
+        """Those that have no connection. Not at the end of the last one: who connects anew for each request would have
+        no rate."""
+        now_ms = self.clock.monotonic_ms()
+        for principal in [each for each, load in self._loads.items() if load.is_at_rest(now_ms)]:
+            del self._loads[principal]
 
     def _one_too_many(self, connection: Connection, host: str, reason: str, limit: int, principal: str = "") -> None:
         self.connection_errors[reason] += 1
@@ -107,12 +137,14 @@ class ServerState:
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        for of, counts in ((self._hosts, self._by_host), (self._users, self._by_user)):
-            name = of.pop(connection, None)
-            if name is not None:
-                counts[name] -= 1
-                if not counts[name]:
-                    del counts[name]
+        host = self._hosts.pop(connection, None)
+        if host is not None:
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
+        load = self._users.pop(connection, None)
+        if load is not None:
+            load.connections -= 1
 
     def handed_over(self, connection: Connection) -> None:
         """Another takes its place, and will be opened."""

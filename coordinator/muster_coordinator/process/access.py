@@ -24,6 +24,7 @@ from muster_coordinator.security.acl_file import parse_acls
 from muster_coordinator.security.acls import Acl, Authorizer
 from muster_coordinator.security.identity import ANONYMOUS, Identity, parse_principals
 from muster_coordinator.security.principal_mapping import distinguished_name, parse_mapping
+from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.security.tls import Tls, TlsFiles, server_context
 from muster_coordinator.security.users import OAUTHBEARER, PLAIN, Users, parse_mechanisms, parse_users
 from muster_coordinator.security.watched_file import SecurityFileError, WatchedFile
@@ -81,7 +82,8 @@ class ClientAccess:
             self._acls, self._users = given.acls, given.users
         else:
             self._acls = _acls(settings)
-            self._users = _users(settings.sasl) if mechanisms - {OAUTHBEARER} else None
+            has_users = mechanisms - {OAUTHBEARER} or settings.sasl.users_file  # quotas are of all
+            self._users = _users(settings.sasl) if has_users else None
         self._tokens = _tokens(settings) if OAUTHBEARER in mechanisms else None
         self._tls: list[Tls] = []
         self.security: dict[str, ListenerSecurity] = {}
@@ -125,6 +127,9 @@ class ClientAccess:
         if self._users is None or identity.mechanism in ("", OAUTHBEARER):
             return True
         return identity.principal.removeprefix("User:") in self._users.value
+
+    def quotas_of(self, principal: str) -> Quotas:
+        return NO_QUOTAS if self._users is None else self._users.value.quotas(principal.removeprefix("User:"))
 
     def look(self) -> bool:
         if self._acls is not None:
@@ -179,6 +184,9 @@ class WatchedFiles:
 
     def knows(self, identity: Identity) -> bool:
         return self._access.knows(identity)
+
+    def quotas_of(self, principal: str) -> Quotas:
+        return self._access.quotas_of(principal)
 
 
 def given_access(settings: CoordinatorSettings, data_dir: Path) -> GivenAccess | None:

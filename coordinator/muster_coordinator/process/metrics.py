@@ -91,6 +91,11 @@ class PodCollector(Collector):
         for resource, count in sorted(listener.audit.refused.items()):
             refused.add_metric([resource], count)
         yield refused
+        yield CounterMetricFamily(
+            "muster_throttled_requests",
+            "Requests above the rate of their user, after which their connection rests.",
+            listener.throttled,
+        )
         requests = CounterMetricFamily("muster_requests", "Requests by Kafka API.", labels=["api"])
         for key, count in sorted(listener.requests.items()):
             requests.add_metric([_API_NAMES[key]], count)

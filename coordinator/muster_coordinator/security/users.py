@@ -1,14 +1,16 @@
 """Users as a file of JSON: `{"users": {"alice": {"SCRAM-SHA-512": "salt=...,stored_key=..., ..."}}}`.
 
-Values are as Kafka writes SCRAM credentials; no password stands in the file.
+Values are as Kafka writes SCRAM credentials; no password stands in the file. Beside them may stand quotas, also of
+users of certificates and tokens: `"quotas": {"alice": {"connections": 10, "requestRate": 100}}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.security.scram import HASHES, ScramCredential, read_credential
 
 PLAIN = "PLAIN"
@@ -18,13 +20,19 @@ MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: dict[str, dict[str, str]]
+    quotas: dict[str, Quotas] = {}
 
 
 class Users:
-    """Credentials by user and mechanism."""
+    """Credentials by user and mechanism, and quotas by user."""
 
-    def __init__(self, credentials: dict[str, dict[str, ScramCredential]] | None = None) -> None:
+    def __init__(
+        self,
+        credentials: dict[str, dict[str, ScramCredential]] | None = None,
+        quotas: Mapping[str, Quotas] | None = None,
+    ) -> None:
         self._credentials = credentials or {}
+        self._quotas = quotas or {}
 
     def __repr__(self) -> str:
         return f"<Users {len(self._credentials)}>"
@@ -42,6 +50,10 @@ class Users:
     def scram(self, name: str, mechanism: str) -> ScramCredential | None:
         return self._credentials.get(name, {}).get(mechanism)
 
+    def quotas(self, name: str) -> Quotas:
+        """Also of users that are known to others only."""
+        return self._quotas.get(name, NO_QUOTAS)
+
     def any(self, name: str) -> tuple[str, ScramCredential] | None:
         """(hash, credential) with which a password can be compared."""
         for mechanism, credential in self._credentials.get(name, {}).items():
@@ -51,9 +63,9 @@ class Users:
 
 def parse_users(content: bytes) -> Users:
     """Raises ValueError that names user and mechanism, and nothing that is secret."""
-    users = msgspec.json.decode(content, type=_File).users  # its errors name fields, and no values
+    file = msgspec.json.decode(content, type=_File)  # its errors name fields, and no values
     credentials: dict[str, dict[str, ScramCredential]] = {}
-    for name, texts in users.items():
+    for name, texts in file.users.items():
         if not name:
             raise ValueError("a user without a name")
         if not texts:
@@ -66,7 +78,7 @@ def parse_users(content: bytes) -> Users:
             except ValueError as error:
                 raise ValueError(f"user {name!r}, {mechanism}: {error}") from None
             credentials.setdefault(name, {})[mechanism] = credential
-    return Users(credentials)
+    return Users(credentials, file.quotas)
 
 
 def parse_mechanisms(text: str) -> tuple[str, ...]:

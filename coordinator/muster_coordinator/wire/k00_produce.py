@@ -25,6 +25,7 @@ from muster_coordinator.requests.cluster import ProduceRequest, ProduceResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
+KEY = 0
 REFUSAL = "this is a group coordinator: it stores offsets and groups, and no records"
 
 

@@ -19,6 +19,9 @@ KEY = 18
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2  # tags
 _LEVEL_0_SINCE = 4
 
+FLEXIBLE_KEY_BYTES = 7
+"""Size of one API in an answer of a flexible version: three numbers, and no tagged fields."""
+
 
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> ApiVersionsRequest:
