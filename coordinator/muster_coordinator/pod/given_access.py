@@ -47,7 +47,8 @@ class Held(Generic[_T]):
 class GivenAccess:
     """Until an operator has given something, here or in an earlier run, there is no user, and nobody may do anything.
 
-    `fingerprint` is of what is in force and on the disk; "" if that is nothing.
+    `fingerprint` is of what is in force and on the disk; "" if that is nothing. `gone`: users of certificates and
+    tokens that the last gift took away.
     """
 
     def __init__(self, data_dir: Path, authorizer: Callable[[tuple[Acl, ...]], Authorizer]) -> None:
@@ -56,6 +57,8 @@ class GivenAccess:
         self.users: Held[Users] = Held(Users())
         self.acls: Held[Authorizer] = Held(authorizer(()))
         self.fingerprint = ""
+        self.gone: frozenset[str] = frozenset()
+        self._external: frozenset[str] = frozenset()
         self._one_at_a_time = asyncio.Lock()
 
     def load(self) -> None:
@@ -63,7 +66,7 @@ class GivenAccess:
         path = self._data_dir / NAME
         try:
             image = msgspec.json.decode(path.read_bytes(), type=AccessImage)
-            self._use(*_parsed(image))
+            self._use(image, *_parsed(image))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -81,7 +84,7 @@ class GivenAccess:
         async with self._one_at_a_time:
             if image.fingerprint == self.fingerprint:
                 return self.fingerprint
-            self._use(users, acls)
+            self._use(image, users, acls)
             self.fingerprint = ""
             in_force()
             try:
@@ -92,7 +95,9 @@ class GivenAccess:
             logger.info("access_given", users=len(image.users), acls=len(image.acls), fingerprint=self.fingerprint)
             return self.fingerprint
 
-    def _use(self, users: Users, acls: tuple[Acl, ...]) -> None:
+    def _use(self, image: AccessImage, users: Users, acls: tuple[Acl, ...]) -> None:
+        external = frozenset(image.external)
+        self.gone, self._external = self._external - external - image.users.keys(), external
         self.users.put(users)
         self.acls.put(self._authorizer(acls))
 
@@ -114,5 +119,5 @@ class GivenAccess:
 
 def _parsed(image: AccessImage) -> tuple[Users, tuple[Acl, ...]]:
     """By the rules of the files. Raises ValueError, which repeats nothing that is secret."""
-    users = parse_users(msgspec.json.encode({"users": image.users}))
+    users = parse_users(msgspec.json.encode({"users": image.users, "quotas": image.quotas}))
     return users, acls_of(image.acls)

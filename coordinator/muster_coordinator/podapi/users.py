@@ -12,18 +12,23 @@ import msgspec
 
 from muster_coordinator.podapi.fields import Answer, FencingToken, Request
 from muster_coordinator.security.acl_file import AclEntry
+from muster_coordinator.security.quotas import Quotas
 
 
-class AccessImage(Request, frozen=True):
-    """All users, with a SCRAM credential for each mechanism as the file of users has it, and all ACLs."""
+class AccessImage(Request, frozen=True, omit_defaults=True):
+    """All users, with a SCRAM credential for each mechanism as the file of users has it, and all ACLs. `external`:
+    users whom a certificate or a token names. `quotas`: of users of either kind."""
 
     users: Annotated[dict[str, dict[str, str]], msgspec.Meta(max_length=100_000)] = {}
     acls: Annotated[tuple[AclEntry, ...], msgspec.Meta(max_length=100_000)] = ()
+    external: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
+    quotas: Annotated[dict[str, Quotas], msgspec.Meta(max_length=100_000)] = {}
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same users and ACLs, in whatever order they came."""
-        ordered = msgspec.structs.replace(self, acls=tuple(sorted(self.acls, key=msgspec.structs.astuple)))
+        """The same for the same content, in whatever order it came."""
+        acls = tuple(sorted(self.acls, key=msgspec.structs.astuple))
+        ordered = msgspec.structs.replace(self, acls=acls, external=tuple(sorted(self.external)))
         return hashlib.sha256(msgspec.json.encode(ordered, order="deterministic")).hexdigest()[:16]
 
 

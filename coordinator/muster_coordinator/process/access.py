@@ -122,11 +122,12 @@ class ClientAccess:
         )
 
     def knows(self, identity: Identity) -> bool:
-        """Whether there is still such a user. Who came by a token is known to the provider, until the token ends; who
-        came without a login is nobody's user."""
+        """Whether there is still such a user. Who came by a token or a certificate is known to somebody else: it is out
+        if it was an operator's user, and was taken away."""
+        name = identity.principal.removeprefix("User:")
         if self._users is None or identity.mechanism in ("", OAUTHBEARER):
-            return True
-        return identity.principal.removeprefix("User:") in self._users.value
+            return self.given is None or name not in self.given.gone
+        return name in self._users.value
 
     def quotas_of(self, principal: str) -> Quotas:
         return NO_QUOTAS if self._users is None else self._users.value.quotas(principal.removeprefix("User:"))
