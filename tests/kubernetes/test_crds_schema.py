@@ -43,6 +43,10 @@ def listener(**fields: object) -> dict[str, object]:
 OUTSIDE: dict[str, object] = {"name": "outside0", "port": 9094, "type": "NodePort"}
 
 
+def user_spec(**fields: object) -> dict[str, object]:
+    return {"clusterRef": {"name": "a"}, **fields}
+
+
 def window(**changes: object) -> dict[str, object]:
     return {"rollout": {"window": {"start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin", **changes}}}
 
@@ -52,6 +56,33 @@ NEEDS_LOGIN = listener(authentication={"mechanisms": ["SCRAM-SHA-512"]})
 
 
 REFUSED = [
+    ("MusterUser", "u", user_spec(quotas={"connections": 0}), "spec.quotas.connections"),
+    ("MusterUser", "u", user_spec(quotas={"requestRate": 0}), "spec.quotas.requestRate"),
+    ("MusterUser", "u", user_spec(reclaimPolicy="Keep"), "spec.reclaimPolicy"),
+    (
+        "MusterUser",
+        "u",
+        user_spec(reclaimPolicy="Retain", authentication={"type": "Password", "secret": "mine"}),
+        "reclaimPolicy Retain is for passwords that the operator makes",
+    ),
+    (
+        "MusterUser",
+        "u",
+        user_spec(reclaimPolicy="Retain", authentication={"type": "External"}),
+        "reclaimPolicy Retain is for passwords that the operator makes",
+    ),
+    (
+        "MusterUser",
+        "u",
+        user_spec(authentication={"type": "External", "secret": "mine"}),
+        "secret is of type Password",
+    ),
+    (
+        "MusterUser",
+        "u",
+        user_spec(acls=[{"operations": ["READ"], "resource": "GROUP"}]),
+        "a name is needed, but for the CLUSTER",
+    ),
     ("CoordinatorCluster", "a", {"gateway": {}}, "spec.gateway needs spec.upstream"),
     ("CoordinatorCluster", "a", {"upstream": {"bootstrapServers": "kafka-0"}}, "spec.upstream.bootstrapServers"),
     ("CoordinatorCluster", "a", {"upstream": {**UPSTREAM, "servedGroups": ["a,b"]}}, "spec.upstream.servedGroups[0]"),

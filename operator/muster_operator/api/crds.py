@@ -193,7 +193,14 @@ KINDS = (
             Column("Message", f"{READY}.message", priority=1),
             AGE,
         ),
-        (name_rule(models.USER_NAME_LIMIT),),
+        (
+            name_rule(models.USER_NAME_LIMIT),
+            (
+                "self.spec.reclaimPolicy == 'Delete' || !has(self.spec.authentication)"
+                " || self.spec.authentication.type == 'Password' && !has(self.spec.authentication.secret)",
+                "reclaimPolicy Retain is for passwords that the operator makes",
+            ),
+        ),
         "mu",
         (".spec.clusterRef.name",),
     ),

@@ -1,4 +1,4 @@
-"""The MusterUser: a Kafka client of one cluster, with a password and ACLs."""
+"""The MusterUser: a Kafka client of one cluster, with a password, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -76,6 +76,22 @@ class UserAuthentication(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
+class UserQuotas(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the user may take of each pod, as Kafka's quotas are for each broker."""
+
+    connections: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(description="Connections at a time; one more is closed. Absent: muster.max.connections.per.user."),
+    ] = None
+    request_rate: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(
+            description="Requests per second. One above it is answered with throttle_time_ms, and its connection is"
+            " not read for that time (KIP-219). Absent: as many as there come."
+        ),
+    ] = None
+
+
 class MusterUserSpec(msgspec.Struct, frozen=True, rename="camel"):
     """A Kafka client of one CoordinatorCluster that has spec.access.musterUsers."""
 
@@ -116,6 +132,15 @@ class MusterUserSpec(msgspec.Struct, frozen=True, rename="camel"):
             ),
         ),
     ] = ()
+    quotas: Annotated[UserQuotas, Meta(description="What it may take of each pod.")] = UserQuotas()
+    reclaim_policy: Annotated[
+        Literal["Delete", "Retain"],
+        Meta(
+            description="What becomes of the password that the operator has made, and of its Secret, when this"
+            " resource is deleted; the user is out either way. Delete: both go. Retain: both stay, and a MusterUser of"
+            " the same name gets the same password."
+        ),
+    ] = "Delete"
 
 
 class MusterUserStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -125,6 +150,10 @@ class MusterUserStatus(msgspec.Struct, frozen=True, rename="camel", omit_default
     conditions: Conditions = ()
     username: Annotated[str, Meta(description="The user that Kafka clients are: an ACL's User:USERNAME.")] = ""
     secret: Annotated[str, Meta(description="Secret that has the password.")] = ""
+    acls: Annotated[
+        int, Meta(ge=0, description="ACLs that are in force on all pods, one for each operation; 0 until then.")
+    ] = 0
+    quotas: Annotated[UserQuotas, Meta(description="Quotas that are in force on all pods.")] = UserQuotas()
 
 
 class MusterUser(msgspec.Struct, frozen=True, rename="camel"):
@@ -143,6 +172,16 @@ class MusterUser(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def has_password(self) -> bool:
         return self.spec.authentication.type == "Password"
+
+    @property
+    def has_own_password(self) -> bool:
+        """One that the operator makes."""
+        return self.has_password and self.spec.authentication.secret is None
+
+    @property
+    def is_retained(self) -> bool:
+        """Its password stays when it is deleted."""
+        return self.has_own_password and self.spec.reclaim_policy == "Retain"
 
     @property
     def secret(self) -> str:

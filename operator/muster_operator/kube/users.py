@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from muster_coordinator.security.scram import DEFAULT_ITERATIONS, HASHES, credential_of, write_credential
 from muster_operator.api.conditions import Reason
@@ -36,12 +37,16 @@ USERS = "muster-operator-users"
 
 class UserRecord(msgspec.Struct, frozen=True):
     """Of one MusterUser (`uid`). `source`: the Secret that the password was read from, with its version; "": the
-    operator has made it. `password` is only kept in that case."""
+    operator has made it. `password` is only kept in that case, and may be `retained` for the next one of this name."""
 
     uid: str
     source: str
     password: str
     scram: dict[str, str]
+    retained: bool = False
+
+    def is_of(self, user: MusterUser) -> bool:
+        return self.uid == user.metadata.uid or (self.retained and user.has_own_password)
 
 
 Records = dict[str, UserRecord]
@@ -133,7 +138,7 @@ class KubeUsers:
             wanted: Records = {}
             for user in users:
                 name, record = user.metadata.name, stored.get(user.metadata.name)
-                present = record if record is not None and record.uid == user.metadata.uid else None
+                present = record if record is not None and record.is_of(user) else None
                 made = await self._due(user, present, trouble)
                 if made is not None:
                     wanted[name] = made
@@ -157,9 +162,9 @@ class KubeUsers:
         named = user.spec.authentication.secret
         if named is None:
             if present is not None and not present.source:
-                return present
+                return replace(present, uid=user.metadata.uid, retained=user.is_retained)
             made = self._new_password()
-            return UserRecord(user.metadata.uid, "", made, await _credentials(made.encode()))
+            return UserRecord(user.metadata.uid, "", made, await _credentials(made.encode()), user.is_retained)
         before = present if present is not None and present.source.partition("@")[0] == named else None
         try:
             secret = await self._client.get(f"{secrets_path(user.metadata.namespace)}/{named}")
@@ -174,10 +179,11 @@ class KubeUsers:
         return UserRecord(user.metadata.uid, source, "", await _credentials(password))
 
     async def _without_the_gone(self, records: Records, namespace: str) -> Records:
-        """The records of users that there are, of whatever cluster; looked at when one changes."""
+        """The records of users that there are, of whatever cluster, and of those that were retained; looked at when one
+        changes."""
         listed = await self._client.list_all(collection_path(MusterUser, namespace))
         there = {each["metadata"]["name"] for each in listed["items"]}
-        return {name: each for name, each in records.items() if name in there}
+        return {name: each for name, each in records.items() if name in there or each.retained}
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 
@@ -188,7 +194,7 @@ class KubeUsers:
         applied: dict[str, tuple[UserRecord, float]],
         trouble: dict[str, Trouble],
     ) -> None:
-        """The Secret for the user's client; deleted with the MusterUser."""
+        """The Secret for the user's client; deleted with the MusterUser, unless it is retained."""
         meta, now = user.metadata, self._clock()
         known = applied.get(meta.name)
         if known is not None and known[0] == record and now - known[1] < RESYNC_S:
@@ -201,7 +207,7 @@ class KubeUsers:
                 "name": user.secret,
                 "namespace": meta.namespace,
                 "labels": LABELS,
-                "ownerReferences": [owned_by(user)],
+                "ownerReferences": [] if record.retained else [owned_by(user)],
             },
             "type": "Opaque",
             "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},

@@ -9,8 +9,10 @@ from functools import cached_property
 from muster_coordinator.podapi.users import AccessImage
 from muster_coordinator.security.acl_file import AclEntry, acls_of
 from muster_coordinator.security.acls import CLUSTER_NAME
+from muster_coordinator.security.quotas import Quotas
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import MusterUser
+from muster_operator.api.user import UserQuotas
 
 Trouble = tuple[Reason, str]
 Credentials = Mapping[str, str]
@@ -35,6 +37,8 @@ def access_of(
     """`credentials` of those users that have some yet, `kept`: what is wrong with them; both by the name of the
     MusterUser. A user whose ACLs cannot be taken is not in force at all: one of them may be a denial."""
     known: dict[str, dict[str, str]] = {}
+    external: list[str] = []
+    quotas: dict[str, Quotas] = {}
     acls: list[AclEntry] = []
     trouble = {**kept}
     owners: dict[str, str] = {}
@@ -53,7 +57,11 @@ def access_of(
         acls += entries
         if user.has_password and name in credentials:
             known[user.username] = dict(credentials[name])
-    return AccessState(AccessImage(known, tuple(acls)), trouble)
+        elif not user.has_password:
+            external.append(user.username)
+        if user.spec.quotas != UserQuotas():
+            quotas[user.username] = Quotas(user.spec.quotas.connections, user.spec.quotas.request_rate)
+    return AccessState(AccessImage(known, tuple(acls), tuple(sorted(external)), quotas), trouble)
 
 
 def _oldest_first(users: Iterable[MusterUser]) -> list[MusterUser]:

@@ -15,6 +15,7 @@ from muster_operator.api.conditions import (
     with_condition,
 )
 from muster_operator.api.models import MusterUser
+from muster_operator.api.user import UserQuotas
 from muster_operator.plan.actions import GiveAccess, WriteUserStatus
 from muster_operator.plan.observation import CallKind, Observation
 
@@ -45,8 +46,11 @@ def tell_users(seen: Observation, time: str) -> Iterator[WriteUserStatus]:
         condition = Condition(
             ConditionType.READY, status, reason, message, observed_generation=user.metadata.generation
         )
+        acls, quotas = _in_force(user, reason)
         after = replace(
             user.status,
+            acls=acls,
+            quotas=quotas,
             observed_generation=user.metadata.generation,
             conditions=with_condition(user.status.conditions, condition, time),
             username=user.username,
@@ -54,6 +58,13 @@ def tell_users(seen: Observation, time: str) -> Iterator[WriteUserStatus]:
         )
         if after != user.status:
             yield WriteUserStatus(user, after)
+
+
+def _in_force(user: MusterUser, reason: Reason) -> tuple[int, UserQuotas]:
+    """(number of ACLs, quotas) on all pods; while others are being given some pods have those of before still."""
+    if reason is Reason.IN_FORCE:
+        return sum(len(each.operations) for each in user.spec.acls), user.spec.quotas
+    return (user.status.acls, user.status.quotas) if reason is Reason.GIVING else (0, UserQuotas())
 
 
 def _lagging(seen: Observation) -> list[str]:

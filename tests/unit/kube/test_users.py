@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from tests.unit.kube.test_kube_certificates import Broken
 from tests.unit.kube.test_manifests import cluster
@@ -63,6 +64,13 @@ def site() -> Site:
     return Site()
 
 
+def owners(site: Site, name: str) -> list[str]:
+    """Uids of those whose deletion deletes the Secret."""
+    found = site.api.objects.get("secrets", NAMESPACE, name)
+    assert found is not None, f"there is no Secret {name}"
+    return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
+
+
 def known(users: KubeUsers, *declared: MusterUser) -> AccessState:
     state = users.access(CLUSTER, declared)
     assert state is not None
@@ -86,9 +94,7 @@ async def test_password_is_made_once_and_its_secret_belongs_to_the_user(site: Si
     assert await users.keep(CLUSTER, (billing,))
     assert site.secret("billing-muster-user") == {"username": "team.billing", "password": "password-0"}
     assert opens(known(users, billing), "team.billing", "password-0")
-    secret = site.api.objects.get("secrets", NAMESPACE, "billing-muster-user")
-    assert secret is not None
-    assert [each["uid"] for each in secret["metadata"]["ownerReferences"]] == [billing.metadata.uid]
+    assert owners(site, "billing-muster-user") == [billing.metadata.uid]
     site.later()
     assert not await users.keep(CLUSTER, (billing,))
 
@@ -136,6 +142,46 @@ async def test_removed_user_is_left_out_at_once_and_forgotten_and_one_of_its_nam
     await site.api.delete(f"{MUSTER_USERS}/billing", again.metadata.uid)
     await users.keep(CLUSTER, (other, await site.declare("third")))
     assert set(site.secret(USERS)) == {"other", "third"}
+
+
+async def test_retained_password_outlives_its_user_and_is_that_of_the_next_one_of_its_name(site: Site) -> None:
+    users, billing = site.operator(), await site.declare("billing", reclaimPolicy="Retain")
+    other = await site.declare("other")
+    await users.keep(CLUSTER, (billing, other))
+    assert owners(site, "billing-muster-user") == [], "nothing deletes it with the MusterUser"
+    await site.api.delete(f"{MUSTER_USERS}/billing", billing.metadata.uid)
+    assert set(known(users, other).image.users) == {"other"}, "the user is out all the same"
+    third = await site.declare("third")
+    await users.keep(CLUSTER, (other, third))
+    assert set(site.secret(USERS)) == {"billing", "other", "third"}
+    again = await site.declare("billing")
+    await site.operator().keep(CLUSTER, (again, other, third))
+    assert site.secret("billing-muster-user")["password"] == "password-0"
+    assert owners(site, "billing-muster-user") == [again.metadata.uid], "it says Delete: its password goes with it"
+    await site.api.delete(f"{MUSTER_USERS}/billing", again.metadata.uid)
+    last = await site.declare("billing")
+    await site.operator().keep(CLUSTER, (last, other, third))
+    assert site.secret("billing-muster-user")["password"] == "password-3"
+
+
+async def test_reclaim_policy_that_changes_counts_for_a_password_that_there_is(site: Site) -> None:
+    users, billing = site.operator(), await site.declare("billing")
+    await users.keep(CLUSTER, (billing,))
+    assert owners(site, "billing-muster-user") == [billing.metadata.uid]
+    retained = replace(billing, spec=replace(billing.spec, reclaim_policy="Retain"))
+    await users.keep(CLUSTER, (retained,))
+    assert owners(site, "billing-muster-user") == []
+    assert site.secret("billing-muster-user")["password"] == "password-0"
+
+
+async def test_retained_password_is_none_of_a_user_who_brings_its_own(site: Site) -> None:
+    await site.put_password("mine", "pencil")
+    users, billing = site.operator(), await site.declare("billing", reclaimPolicy="Retain")
+    await users.keep(CLUSTER, (billing,))
+    await site.api.delete(f"{MUSTER_USERS}/billing", billing.metadata.uid)
+    again = await site.declare("billing", authentication={"secret": "mine"})
+    await users.keep(CLUSTER, (again,))
+    assert opens(known(users, again), "billing", "pencil")
 
 
 async def test_password_of_a_secret_of_a_person_is_read_and_read_again_when_it_changes(site: Site) -> None:

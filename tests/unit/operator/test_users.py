@@ -16,8 +16,10 @@ from tests.unit.podapi.fake_server import eventually
 
 from muster_coordinator.podapi.users import AccessImage
 from muster_coordinator.security.acl_file import AclEntry
+from muster_coordinator.security.quotas import Quotas
 from muster_operator.api.conditions import Condition, ConditionType, Reason, find_condition
-from muster_operator.api.models import CoordinatorCluster, MusterUser
+from muster_operator.api.models import CoordinatorCluster, MusterUser, MusterUserStatus
+from muster_operator.api.user import UserQuotas
 from muster_operator.plan.access import AccessState, access_of
 from muster_operator.plan.actions import GiveAccess, WriteUserStatus
 from muster_operator.plan.observation import CallKind, Connection, Observation, PodView
@@ -84,8 +86,17 @@ def test_user_without_a_credential_yet_has_its_acls_and_cannot_log_in() -> None:
 def test_user_of_another_identity_provider_has_acls_and_no_password_whatever_was_kept() -> None:
     external = user("billing", READ, username="CN=billing,OU=teams", authentication={"type": "External"})
     state = access_of([external], {"billing": SCRAM}, {})
-    assert state.image.users == {}
+    assert (state.image.users, state.image.external) == ({}, ("CN=billing,OU=teams",))
     assert {each.principal for each in state.image.acls} == {"User:CN=billing,OU=teams"}
+
+
+def test_pods_are_given_the_quotas_of_users_of_either_kind_that_are_in_force() -> None:
+    limited = {"quotas": {"connections": 5, "requestRate": 100}}
+    twice = user("twice", username="billing", created="2026-01-02T00:00:00Z", quotas={"connections": 7})
+    external = user("cert", username="CN=a", authentication={"type": "External"}, quotas={"requestRate": 3})
+    state = access_of([user("billing", **limited), twice, external, user("free")], {"billing": SCRAM}, {})
+    assert state.image.quotas == {"billing": Quotas(5, 100), "CN=a": Quotas(None, 3)}
+    assert state.image.external == ("CN=a",)
 
 
 def test_of_two_users_of_one_name_the_older_counts_and_the_other_is_told() -> None:
@@ -161,6 +172,29 @@ def test_ready_user_stays_so_while_others_come_and_is_told_again_when_it_changes
     assert "billing" not in told(seen(billing, pods=(up(0, state.fingerprint),), access=more))
     changed = replace(billing, metadata=replace(billing.metadata, generation=2))
     assert told(seen(changed, pods=(up(0, ""),), access=more))["billing"].reason == Reason.GIVING
+
+
+def test_status_has_the_acls_and_quotas_that_all_pods_have_and_not_those_that_they_are_being_given() -> None:
+    quotas = {"quotas": {"requestRate": 100}}
+    billing = user("billing", READ, **quotas)
+    state = access_of([billing], {"billing": SCRAM}, {})
+    assert status_of(seen(billing, pods=(up(0, ""),), access=state)).acls == 0
+    ready = status_of(seen(billing, pods=(up(0, state.fingerprint),), access=state))
+    assert (ready.acls, ready.quotas) == (2, UserQuotas(request_rate=100))
+    more = replace(billing, status=ready, spec=replace(billing.spec, acls=(), quotas=UserQuotas(5)))
+    changed = replace(more, metadata=replace(billing.metadata, generation=2))
+    after = access_of([changed], {"billing": SCRAM}, {})
+    giving = status_of(seen(changed, pods=(up(0, state.fingerprint),), access=after))
+    assert (giving.acls, giving.quotas) == (2, UserQuotas(request_rate=100))
+    done = status_of(seen(changed, pods=(up(0, after.fingerprint),), access=after))
+    assert (done.acls, done.quotas) == (0, UserQuotas(5))
+    without = with_fields(seen(changed, pods=(up(0, after.fingerprint),)), cluster=cluster())
+    assert (status_of(without).acls, status_of(without).quotas) == (0, UserQuotas())
+
+
+def status_of(observation: Observation) -> MusterUserStatus:
+    (written,) = [each for each in plan(observation, 0.0) if isinstance(each, WriteUserStatus)]
+    return written.status
 
 
 def test_what_keeps_a_user_from_being_in_force_is_told() -> None:
