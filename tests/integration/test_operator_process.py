@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.fake_kubernetes import FakeCluster, FakeKubernetes, OperatorProcess, fake_kubernetes
 
+from muster_operator.api.models import GROUP, VERSION
 from muster_operator.kube.elector import ElectorSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -126,3 +128,39 @@ async def _kill(installs: Installs) -> str:
 def _is_led_by(kubernetes: FakeKubernetes, names: set[str]) -> bool:
     statuses = [each.get("status", {}) for each in kubernetes.objects.all("offsetspartitions", "ns")]
     return bool(statuses) and all(each.get("state") == "Led" and each.get("leader") in names for each in statuses)
+
+
+async def test_users_are_watched_when_their_definition_comes_after_the_operator(tmp_path: Path) -> None:
+    """The first user is listed when the kind comes; the second one only a watch can tell of."""
+    async with fake_kubernetes(tmp_path) as (kubernetes, kubeconfig):
+        kubernetes.lacks.add("musterusers")
+        kubernetes.declare("ns", "c")
+        operator = await OperatorProcess.start(kubeconfig, "one", "operator", tmp_path / "one.log")
+        try:
+            await kubernetes.until(lambda: kubernetes.is_ready("ns", "c"), "the cluster is ready without them", 40)
+            assert operator.said("users_not_known")
+            kubernetes.lacks.clear()
+            for name in ("first", "second"):
+                declare_user(kubernetes, name)
+                await kubernetes.until(partial(is_seen, kubernetes, name), f"{name} is seen")
+                async with asyncio.timeout(60):
+                    while not kubernetes.requests["WATCH", "musterusers"]:
+                        await asyncio.sleep(0.05)
+        finally:
+            await operator.end(signal.SIGKILL)
+
+
+def declare_user(kubernetes: FakeKubernetes, name: str) -> None:
+    body = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "MusterUser",
+        "metadata": {"name": name},
+        "spec": {"clusterRef": {"name": "c"}},
+    }
+    kubernetes.create(f"/apis/{GROUP}/{VERSION}/namespaces/ns/musterusers", body)
+
+
+def is_seen(kubernetes: FakeKubernetes, name: str) -> bool:
+    """Whether a condition of the MusterUser says that its cluster takes none."""
+    found = kubernetes.objects.get("musterusers", "ns", name) or {}
+    return any(each["reason"] == "UsersFromFiles" for each in found.get("status", {}).get("conditions", ()))

@@ -81,9 +81,11 @@ class FakeCluster:
 
 
 class FakeKubernetes:
-    """`requests`: how many there were, by verb and plural; watches that began are `WATCH`."""
+    """`requests`: how many there were, by verb and plural; watches that began are `WATCH`. `lacks`: plurals of kinds
+    whose definition is not there."""
 
     def __init__(self) -> None:
+        self.lacks: set[str] = set()
         self.objects = ApiObjects(lambda: format_time(1_700_000_000), self._changed)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.clusters: dict[tuple[str, str], FakeCluster] = {}
@@ -183,8 +185,10 @@ class FakeKubernetes:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path in ("/api", "/apis") or request.path in RESOURCES:
-            return web.json_response(_discovery(request.path))
+            return web.json_response(_discovery(request.path, self.lacks))
         target = Target.of(request.path)
+        if target.plural in self.lacks:
+            return web.Response(status=404, text="404 page not found")
         if "watch" in request.query:
             self.requests["WATCH", target.plural] += 1
             return await self._watch(request, target)
@@ -221,7 +225,7 @@ def _is_for(change: Change, target: Target, selector: str) -> bool:
     return plural == target.plural and target.namespace in ("", namespace) and labels_match(change.raw, selector)
 
 
-def _discovery(path: str) -> Json:
+def _discovery(path: str, lacks: set[str]) -> Json:
     if path == "/api":
         return {"versions": ["v1"]}
     if path == "/apis":
@@ -230,7 +234,7 @@ def _discovery(path: str) -> Json:
         return {"groups": [{"name": name, "preferredVersion": each, "versions": [each]} for name, each in versions]}
     verbs = ["list", "watch", "get"]
     named = {"singularName": "", "namespaced": True, "verbs": verbs}
-    found = [{"name": each, "kind": each, **named} for each in RESOURCES[path]]
+    found = [{"name": each, "kind": each, **named} for each in RESOURCES[path] if each not in lacks]
     return {"resources": found}
 
 

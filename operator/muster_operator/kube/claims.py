@@ -22,7 +22,7 @@ from muster_operator.store.workload import UNKNOWN
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S = 5.0
-"""Volumes that are to grow are read this often, in seconds; so are the nodes of the pods."""
+"""Volumes that are to grow are read this often, in seconds; so are the nodes of pods, and kinds that are not there."""
 
 RESYNC_S = 300.0
 """Everything is read and applied again after this time, which repairs what no watch tells (Services, claims)."""

@@ -19,7 +19,7 @@ from aiohttp import web
 from muster_operator.api.models import GROUP, VERSION
 from muster_operator.clock import SYSTEM_CLOCK, Clock
 from muster_operator.kube.certificates import Certificates
-from muster_operator.kube.claims import RESYNC_S
+from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
 from muster_operator.kube.client import KubeClient, connect
 from muster_operator.kube.elector import Elector, ElectorSettings
 from muster_operator.kube.events import EventRecorder
@@ -30,7 +30,7 @@ from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import SELECTOR, KubeWorkload
 from muster_operator.store.port import Store, StoreError
 from muster_operator.store.workload import Workload
-from muster_operator.watch.watcher import RETRY_S, NewWatch, Source, Watcher
+from muster_operator.watch.watcher import RETRY_S, NewWatch, Source, Watch, Watcher
 
 log = structlog.get_logger(__name__)
 
@@ -148,7 +148,7 @@ async def operate(
     log.info("loaded", keys=len(await store.clusters()), image=image)
     watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
     watch.start()
-    background = (events.run(), _resync(load, again), workload.follow())
+    background = (events.run(), _resync(load, again), _watch_what_comes(store, watch), workload.follow())
     tasks = [asyncio.create_task(each) for each in background]
 
     def elector(namespace: str) -> Elector:
@@ -171,6 +171,15 @@ async def _resync(load: Callable[[], Awaitable[None]], again: asyncio.Event) -> 
             pass
         again.clear()
         await _until_it_works("list", load)
+
+
+async def _watch_what_comes(store: KubeStore, watch: Watch) -> None:
+    """Of kinds whose definition, or the right to which, came after this operator."""
+    while True:
+        await store.lacking.wait()
+        await asyncio.sleep(LOOK_EVERY_S)
+        if await store.look_for_lacking():
+            watch.again()
 
 
 async def _until_it_works(what: str, attempt: Callable[[], Awaitable[T]]) -> T:

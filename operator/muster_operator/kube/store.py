@@ -70,18 +70,45 @@ class KubeStore:
         self._events = events
         self._dropped = Dropped()
         self.seen = ObjectsSeen(client, clock, list_again)
+        self.lacking = asyncio.Event()
+        """Set while a kind could not be listed: it is not there, or there is no right to it. A watch that begins then
+        leaves it out for good."""
+        self._lacking: dict[type[Resource], None] = {}
 
     async def load(self) -> None:
         """List everything. Needed once before `observe`; repeated, it repairs what a broken watch missed."""
         for resource in RESOURCES:
             try:
-                self.seen.replace(resource, await self._client.list_all(collection_path(resource, self._namespace)))
+                await self._list(resource)
             except StoreError as error:
+                if is_refused(error):
+                    self._lacking[resource] = None
+                    self.lacking.set()
                 # An operator that is newer than its definitions or rights leads partitions on, and takes no user away.
                 if resource is not MusterUser or not is_refused(error):
                     raise
                 log.warning("users_not_known", error=str(error))
         self.seen.tell_all()
+
+    async def look_for_lacking(self) -> bool:
+        """Whether one of the kinds that could not be listed can be by now; its objects are known then."""
+        came = False
+        for resource in tuple(self._lacking):
+            try:
+                await self._list(resource)
+            except StoreError:
+                continue
+            del self._lacking[resource]
+            came = True
+            log.info("kind_came", kind=resource.__name__)
+        if not self._lacking:
+            self.lacking.clear()
+        if came:
+            self.seen.tell_all()
+        return came
+
+    async def _list(self, resource: type[Resource]) -> None:
+        self.seen.replace(resource, await self._client.list_all(collection_path(resource, self._namespace)))
 
     # The port
 

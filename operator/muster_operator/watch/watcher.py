@@ -45,6 +45,10 @@ class Watch(Protocol):
         """Call it on the operator's loop."""
         ...
 
+    def again(self) -> None:
+        """Begin anew: there are kinds that were not there when it began."""
+        ...
+
     async def close(self) -> None:
         """Nothing is delivered any more when it returns."""
         ...
@@ -105,6 +109,7 @@ class Watcher:
         self._namespace = namespace
         self._on_restart = on_restart
         self._stop = threading.Event()
+        self._round = threading.Event()  # ends the present run of kopf
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -114,13 +119,21 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
+    def again(self) -> None:
+        """kopf looks for kinds once, when it begins: to scan for those that come, it would need more rights."""
+        self._round.set()
+
     async def close(self) -> None:
         """Stop watching, and wait for the thread to end."""
         self._stop.set()
+        self._round.set()
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while True:
+            self._round = threading.Event()
+            if self._stop.is_set():  # looked at after there is a new round, which `close` would end
+                return
             try:
                 asyncio.run(self._watch())
             except Exception as error:
@@ -138,7 +151,7 @@ class Watcher:
             standalone=True,
             clusterwide=self._namespace is None,
             namespaces=[self._namespace] if self._namespace else [],
-            stop_flag=self._stop,
+            stop_flag=self._round,
         )
 
     def _registry(self) -> kopf.OperatorRegistry:
@@ -160,6 +173,7 @@ class Watcher:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             self._stop.set()  # the operator's loop is closed: the operator ends
+            self._round.set()
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:

@@ -93,6 +93,9 @@ class FakeWatch:
         for each in self._followers:
             each.begin()
 
+    def again(self) -> None:
+        """Each asks for its kind until there is one."""
+
     async def close(self) -> None:
         for each in self._followers:
             each.close()

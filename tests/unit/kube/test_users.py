@@ -302,7 +302,10 @@ async def test_users_are_observed_by_their_cluster_and_unknown_while_they_may_no
     await store.load()
     key = ClusterKey(NAMESPACE, "a")
     assert (await store.observe(key)).users is None
+    assert store.lacking.is_set()
+    assert not await store.look_for_lacking(), "it is still refused"
     api.refused = ""
-    await store.load()
+    assert await store.look_for_lacking(), "whoever watches has to begin anew"
+    assert not store.lacking.is_set()
     assert [each.metadata.name for each in (await store.observe(key)).users or ()] == ["apple", "zebra"]
     assert await store.clusters() == (key,)
