@@ -46,12 +46,27 @@ class ScramCredential:
     iterations: int = MIN_ITERATIONS
 
 
-def credential_of(password: bytes, hash_name: str, salt: bytes, iterations: int) -> ScramCredential:
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """What follows from a password. `client` proves that it is known."""
+
+    client: bytes = field(repr=False)
+    stored: bytes = field(repr=False)
+    server: bytes = field(repr=False)
+
+
+def keys_of(password: bytes, hash_name: str, salt: bytes, iterations: int) -> ScramKeys:
     """Takes milliseconds of processor time."""
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
-    return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", hash_name), iterations)
+    return ScramKeys(client_key, stored_key, hmac.digest(salted, b"Server Key", hash_name))
+
+
+def credential_of(password: bytes, hash_name: str, salt: bytes, iterations: int) -> ScramCredential:
+    """Takes milliseconds of processor time."""
+    keys = keys_of(password, hash_name, salt, iterations)
+    return ScramCredential(salt, keys.stored, keys.server, iterations)
 
 
 class ScramServer:

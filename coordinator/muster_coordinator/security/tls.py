@@ -7,8 +7,9 @@ certificates: during a rotation the old CA and the new one are trusted together.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,24 @@ class TlsFiles:
         """Those of a directory in which a Secret is mounted."""
         return cls(directory / CERTIFICATE, directory / KEY, directory / AUTHORITIES)
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.certificate, self.key, *([self.authorities] if self.authorities is not None else []))
+
+
+@dataclass(frozen=True)
+class TrustFiles:
+    """Paths of PEM files of a client of servers that others run. `authorities`: who signs their certificates; None:
+    those that the system knows. `certificate` and `key`: what a server is shown that asks; None: nothing."""
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(path for path in (self.authorities, self.certificate, self.key) if path is not None)
+
 
 def server_context(
     files: TlsFiles,
@@ -74,6 +93,21 @@ def client_context(
     return _filled(context, files, ssl.CERT_REQUIRED, check, minimum)
 
 
+def trusting_context(files: TrustFiles, *, check_hostname: bool) -> ssl.SSLContext:
+    """For servers that others run, such as brokers of Kafka: they are known by the host name that is dialled, or by
+    their CA alone. Raises TlsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = check_hostname
+    if files.authorities is None:
+        context.load_default_certs()
+    else:
+        _trust(context, files.authorities)
+    if files.certificate is not None and files.key is not None:
+        _show(context, files.certificate, files.key)
+    return context
+
+
 def _filled(
     context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode, check: Check | None, minimum: ssl.TLSVersion
 ) -> ssl.SSLContext:
@@ -82,16 +116,26 @@ def _filled(
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     if check is not None:
         context.sslobject_class, context.sslsocket_class = _checked_by(check)
-    try:
-        context.load_cert_chain(files.certificate, files.key)
-    except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"{files.certificate} with {files.key}: {_said(error)}") from None
+    _show(context, files.certificate, files.key)
     if files.authorities is not None:
-        try:
-            context.load_verify_locations(files.authorities)
-        except (OSError, ssl.SSLError) as error:
-            raise TlsError(f"{files.authorities}: {_said(error)}") from None
+        _trust(context, files.authorities)
     return context
+
+
+def _show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Raises TlsError."""
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(f"{certificate} with {key}: {_said(error)}") from None
+
+
+def _trust(context: ssl.SSLContext, authorities: Path) -> None:
+    """Raises TlsError."""
+    try:
+        context.load_verify_locations(authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(f"{authorities}: {_said(error)}") from None
 
 
 def _said(error: OSError) -> str:
@@ -117,18 +161,15 @@ def _checked_by(check: Check) -> tuple[type[ssl.SSLObject], type[ssl.SSLSocket]]
     return CheckedObject, CheckedSocket
 
 
-class Tls:
-    """`context` is for the next connection. `make` makes it of `files`; it raises TlsError."""
+class WatchedContext:
+    """`context` is for the next connection. `make` makes it of the files at `paths`; it raises TlsError."""
 
-    def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], ssl.SSLContext]) -> None:
+    def __init__(self, paths: Iterable[Path], make: Callable[[], ssl.SSLContext]) -> None:
         """Reads the files. Raises TlsError."""
-        self._files = files
+        self._paths = tuple(paths)
         self._make = make
         self._seen = self._stamps()
-        self.context = make(files)
-
-    def __repr__(self) -> str:
-        return f"<Tls {self._files.certificate}>"
+        self.context = make()
 
     def look(self) -> bool:
         """Read the files again if one has changed; returns whether `context` is a new one. Files that cannot be used,
@@ -138,13 +179,24 @@ class Tls:
             return False
         self._seen = stamps
         try:
-            self.context = self._make(self._files)
+            self.context = self._make()
         except TlsError as error:
             logger.error("tls_files_refused", error=str(error))
             return False
-        logger.info("tls_files_read", certificate=str(self._files.certificate))
+        logger.info("tls_files_read", certificate=str(self._paths[0]))
         return True
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        paths = (self._files.certificate, self._files.key, self._files.authorities)
-        return tuple(file_stamp(path) for path in paths if path is not None)
+        return tuple(map(file_stamp, self._paths))
+
+
+class Tls(WatchedContext):
+    """Of one side that shows a certificate."""
+
+    def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], ssl.SSLContext]) -> None:
+        """Reads the files. Raises TlsError."""
+        super().__init__(files.paths, partial(make, files))
+        self._files = files
+
+    def __repr__(self) -> str:
+        return f"<Tls {self._files.certificate}>"

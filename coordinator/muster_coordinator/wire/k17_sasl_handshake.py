@@ -28,4 +28,15 @@ def encode_response(version: int, response: SaslHandshakeResponse) -> bytes:
     return writer.done()
 
 
+def encode_request(mechanism: str) -> bytes:
+    writer = Writer(False)
+    writer.string(mechanism)
+    return writer.so_far()
+
+
+def decode_response(reader: Reader) -> SaslHandshakeResponse:
+    """Raises WireError."""
+    return SaslHandshakeResponse(reader.int16(), reader.array(reader.string))
+
+
 API = Api(KEY, "SaslHandshake", 0, 1, None, decode_request, encode_response)

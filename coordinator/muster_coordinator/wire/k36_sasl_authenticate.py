@@ -31,4 +31,21 @@ def encode_response(version: int, response: SaslAuthenticateResponse) -> bytes:
     return writer.done()
 
 
+CLIENT_VERSION = 1
+"""Of the requests with which we log in ourselves."""
+
+
+def encode_request(token: bytes) -> bytes:
+    """In CLIENT_VERSION."""
+    writer = Writer(False)
+    writer.byte_string(token)
+    return writer.so_far()
+
+
+def decode_response(reader: Reader) -> SaslAuthenticateResponse:
+    """In CLIENT_VERSION. Raises WireError."""
+    code, message, token = reader.int16(), reader.nullable_string(), reader.byte_string()
+    return SaslAuthenticateResponse(code, message, token, reader.int64())
+
+
 API = Api(KEY, "SaslAuthenticate", 0, 2, 2, decode_request, encode_response)
