@@ -14,6 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster_coordinator.groups.config import GroupConfig
+from muster_coordinator.outgoing.settings import (
+    OutgoingSettings,
+    check_identification,
+    check_mechanism,
+    check_protocol,
+)
 from muster_coordinator.security.identity import parse_principals
 from muster_coordinator.security.principal_mapping import parse_mapping
 from muster_coordinator.security.users import parse_mechanisms
@@ -330,6 +336,46 @@ class UpstreamSettings:
     upstream_delete_retention_ms: int = _setting(86_400_000, None, 1000)
     """`delete.retention.ms` (ms) of its `__consumer_offsets`. A mirror that was away for longer, and finds that records
     were compacted away meanwhile, reads the partition again."""
+
+    upstream_security_protocol: str = _text(None, check_protocol, "PLAINTEXT")
+    """What its brokers ask of clients, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for SCRAM
+    only), `SASL_SSL`."""
+
+    upstream_sasl_mechanism: str = _text(None, check_mechanism)
+    """With SASL: `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
+
+    upstream_sasl_dir: str = _path()
+    """With SASL: an absolute path, a directory with the files `username` and `password` (as in a Secret of type
+    kubernetes.io/basic-auth), for OAUTHBEARER `token`, which somebody renews. A changed file counts for the next
+    connection. The account needs READ and DESCRIBE on the topic `__consumer_offsets`."""
+
+    upstream_ssl_truststore_location: str = _path()
+    """With TLS: an absolute path, a file with the CA certificates (PEM) that sign those of the brokers; read again
+    when it changes. Empty: those that the system knows."""
+
+    upstream_tls_dir: str = _path()
+    """With TLS: an absolute path, a directory with `tls.crt` and `tls.key`, which brokers are shown that ask for a
+    certificate; read again when they change. Empty: none is shown."""
+
+    upstream_ssl_endpoint_identification_algorithm: str = _text(None, check_identification, "https")
+    """`https`: a broker's certificate has to name the host that is dialled. Empty: any of the CA will do."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        trouble = self.outgoing.trouble("muster.upstream.")
+        if trouble:
+            raise ValueError(trouble)
+
+    @property
+    def outgoing(self) -> OutgoingSettings:
+        return OutgoingSettings(
+            self.upstream_security_protocol,
+            self.upstream_sasl_mechanism,
+            self.upstream_sasl_dir,
+            self.upstream_ssl_truststore_location,
+            self.upstream_tls_dir,
+            bool(self.upstream_ssl_endpoint_identification_algorithm),
+        )
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from muster_cli.errors import CliError
 from muster_cli.local.declare import UpOptions
-from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.outgoing.connector import Connector
+from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.upstream import TopicMissingError, UpstreamCluster
-from muster_coordinator.settings import parse_addresses
+from muster_coordinator.security.tls import TlsError
+from muster_coordinator.security.watched_file import SecurityFileError
+from muster_coordinator.settings import UpstreamSettings, parse_addresses, parse_settings
 from muster_coordinator.wire import k10_find_coordinator
 from muster_operator.store.port import ClusterRecords
 
@@ -21,8 +24,8 @@ AGAIN_S = 0.2
 async def fitted_to_upstream(options: UpOptions, before: ClusterRecords) -> UpOptions:
     """The options of an instance that mirrors an upstream: as many partitions as it has, and no transaction coordinator
     of its own, as markers come from there. What was asked for, or was there before, stays. Raises CliError."""
-    upstream = options.settings.get("muster.upstream.bootstrap", "")
-    if not upstream or before.topics:
+    upstream = parse_settings(options.settings).upstream
+    if not upstream.upstream_bootstrap or before.topics:
         return options
     if options.transaction_partitions is None:
         options = replace(options, transaction_partitions=0)
@@ -31,16 +34,20 @@ async def fitted_to_upstream(options: UpOptions, before: ClusterRecords) -> UpOp
     return options
 
 
-async def _offsets_partitions(upstream: str) -> int:
+async def _offsets_partitions(upstream: UpstreamSettings) -> int:
     """Of its `__consumer_offsets`, which a broker makes when it is first asked for a coordinator."""
-    addresses = parse_addresses(upstream)
-    cluster = UpstreamCluster(addresses, ANSWER_TIMEOUT_S)
+    addresses = parse_addresses(upstream.upstream_bootstrap)
+    try:
+        connector = Connector(upstream.outgoing, CLIENT_ID)
+    except (TlsError, SecurityFileError) as error:
+        raise CliError(f"muster.upstream: {error}") from error
+    cluster = UpstreamCluster(connector, addresses, ANSWER_TIMEOUT_S)
     try:
         for _ in range(ATTEMPTS):
             try:
                 await cluster.look()
             except TopicMissingError:
-                await _ask_for_a_coordinator(*addresses[0])
+                await _ask_for_a_coordinator(connector, *addresses[0])
                 await asyncio.sleep(AGAIN_S)
                 continue
             assert cluster.topic is not None
@@ -50,12 +57,13 @@ async def _offsets_partitions(upstream: str) -> int:
     finally:
         cluster.close()
     raise CliError(
-        f"the upstream {upstream} has no topic for groups, and makes none when it is asked for a coordinator"
+        f"the upstream {upstream.upstream_bootstrap} has no topic for groups, and makes none when it is asked for a "
+        "coordinator"
     )
 
 
-async def _ask_for_a_coordinator(host: str, port: int) -> None:
-    connection = UpstreamConnection(host, port, ANSWER_TIMEOUT_S)
+async def _ask_for_a_coordinator(connector: Connector, host: str, port: int) -> None:
+    connection = UpstreamConnection(connector, host, port, ANSWER_TIMEOUT_S)
     version = k10_find_coordinator.MIRROR_VERSION
     try:
         body = k10_find_coordinator.encode_request(("muster-mirror",))

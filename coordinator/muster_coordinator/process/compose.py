@@ -28,6 +28,7 @@ from muster_coordinator.listener.state import Handler
 from muster_coordinator.log.cleaning.archive import DirectoryArchive
 from muster_coordinator.log.disk import OsDisk
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import TRANSACTIONS, index_of
 from muster_coordinator.peers.network import PeerIdentity, PeerNetwork
 from muster_coordinator.pod.chores.archiving import ArchiverSettings
@@ -41,6 +42,7 @@ from muster_coordinator.pod.events import PodEvents
 from muster_coordinator.pod.last_image import LastImage
 from muster_coordinator.pod.leaders import PromisedLeaders
 from muster_coordinator.pod.marker_writer import MarkerWriter
+from muster_coordinator.pod.mirroring.connection import CLIENT_ID
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.partitions import Partitions
@@ -159,9 +161,7 @@ async def _start(
     if remembered is not None:
         pod.remember(remembered)
     mirror = _mirror(settings, manager, view, clock, stack, health, events)
-    metrics = PodMetrics(
-        listeners, manager, network, lambda: mirror.status().partitions if mirror is not None else ()
-    ).render
+    metrics = PodMetrics(listeners, manager, network, mirror).render
     api = build_app(pod, metrics)
     api.router.add_routes(segment_routes(manager.hosts, lambda: view.current_partitions or manager.hosts))
     if mirror is not None:
@@ -211,8 +211,13 @@ def _mirror(
     if not upstream.upstream_bootstrap:
         return None
     commit_timeout_s = settings.shard.offsets_commit_timeout_ms / 1000
+    try:
+        connector = Connector(upstream.outgoing, CLIENT_ID)
+    except (TlsError, SecurityFileError) as error:
+        raise StartError(f"muster.upstream: {error}") from None
     mirror = Mirror(
         upstream,
+        connector,
         commit_timeout_s,
         manager.shards,
         lambda: view.offsets_partitions,

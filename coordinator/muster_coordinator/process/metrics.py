@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from muster_coordinator.listener.listener import KafkaListeners
 from muster_coordinator.peers.network import PeerNetwork
+from muster_coordinator.pod.mirroring.mirror import Mirror
 from muster_coordinator.pod.replica_manager import ReplicaManager
-from muster_coordinator.podapi.mirror import MirroredPartition
 from muster_coordinator.shard.metrics import Histogram
 from muster_coordinator.states import ShardState
 from muster_coordinator.wire.transaction_apis import ALL_APIS
@@ -54,12 +54,12 @@ class PodCollector(Collector):
         listener: KafkaListeners,
         manager: ReplicaManager,
         network: PeerNetwork,
-        mirrored: Callable[[], tuple[MirroredPartition, ...]],
+        mirror: Mirror | None,
     ) -> None:
         self._listener = listener
         self._manager = manager
         self._network = network
-        self._mirrored = mirrored
+        self._following = mirror
 
     def collect(self) -> Iterator[Metric]:
         yield from self._connections()
@@ -235,7 +235,17 @@ class PodCollector(Collector):
             yield family
 
     def _mirror(self) -> Iterator[Metric]:
-        mirrored = self._mirrored()
+        mirror = self._following
+        mirrored = mirror.status().partitions if mirror is not None else ()
+        refused = mirror.refused_connections if mirror is not None else {}
+        family = CounterMetricFamily(
+            "muster_mirror_connections_refused",
+            "Connections to brokers of the upstream that TLS or a login has refused.",
+            labels=["reason"],
+        )
+        for reason in ("login", "tls"):
+            family.add_metric([reason], refused.get(reason, 0))
+        yield family
         yield GaugeMetricFamily(
             "muster_mirror_lag",
             "Records of the upstream that the mirrors led here have not read yet.",
@@ -277,10 +287,10 @@ class PodMetrics:
         listener: KafkaListeners,
         manager: ReplicaManager,
         network: PeerNetwork,
-        mirrored: Callable[[], tuple[MirroredPartition, ...]],
+        mirror: Mirror | None,
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(PodCollector(listener, manager, network, mirrored))
+        self._registry.register(PodCollector(listener, manager, network, mirror))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)

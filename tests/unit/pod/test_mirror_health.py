@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.pod import free_ports
 
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.health import MirrorHealth
 from muster_coordinator.pod.mirroring.mirror import Mirror
@@ -24,7 +25,9 @@ class Told:
         self.answers: Callable[[], Topic] = self.refuse
         self.looks = 0
         settings = UpstreamSettings(f"127.0.0.1:{free_ports(1)[0]}", upstream_fetch_wait_ms=10)
-        self.mirror = Mirror(settings, 1.0, {}, lambda: range(3), self, self.health, self._changed)
+        self.mirror = Mirror(
+            settings, Connector(settings.outgoing, "test"), 1.0, {}, lambda: range(3), self, self.health, self._changed
+        )
         monkeypatch.setattr(self.mirror._upstream, "look", self._look)
 
     def wall_ms(self) -> int:

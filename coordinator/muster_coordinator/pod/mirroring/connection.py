@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.wire import k01_fetch, k02_list_offsets, k03_metadata, k18_api_versions
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.codec import Reader
@@ -30,10 +31,22 @@ class UpstreamError(Exception):
     """The broker cannot be asked; the message says which, and why."""
 
 
+class _Made(asyncio.StreamReaderProtocol):
+    """Remembers its transport."""
+
+    transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = cast(asyncio.WriteTransport, transport)
+
+
 class UpstreamConnection:
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+    def __init__(self, connector: Connector, host: str, port: int, timeout_s: float) -> None:
         """`timeout_s`: a broker that gives no answer for so long loses its connection."""
+        self._connector = connector
         self._timeout_s = timeout_s
+        self._good_until_s: float | None = None  # of the event loop's clock; None: as long as it lasts
         self._address = (host, port)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._asking = asyncio.Lock()
@@ -43,6 +56,8 @@ class UpstreamConnection:
         """Returns the decoded answer. Raises UpstreamError, and then the next call opens a new connection."""
         try:
             async with self._asking, asyncio.timeout(self._timeout_s):
+                if self._is_over():
+                    self.close()
                 if self._streams is None:
                     await self._open()
                 return await self._ask(api, version, body, decode)
@@ -54,8 +69,18 @@ class UpstreamConnection:
             self.close()  # an answer may be on its way
             raise
 
+    def _is_over(self) -> bool:
+        """Whether the broker is about to ask again who we are (KIP-368): a new connection says so as well."""
+        return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s
+
     async def _open(self) -> None:
-        self._streams = await asyncio.open_connection(*self._address)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        made = _Made(reader, loop=loop)
+        protocol, lifetime_s = await self._connector.connect(made, self._address)
+        self._good_until_s = None if lifetime_s is None else loop.time() + lifetime_s
+        assert protocol.transport is not None
+        self._streams = reader, asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
         versions = await self._ask(k18_api_versions.API, 0, b"", k18_api_versions.decode_response)
         served = {key: (lowest, highest) for key, lowest, highest in versions}
         for api, version in NEEDED:

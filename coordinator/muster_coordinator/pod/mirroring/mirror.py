@@ -14,6 +14,7 @@ import structlog
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.barrier import Barrier
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
@@ -47,6 +48,7 @@ class Mirror:
     def __init__(
         self,
         settings: UpstreamSettings,
+        connector: Connector,
         commit_timeout_s: float,
         shards: Mapping[int, Shard],
         partitions: Callable[[], range],
@@ -55,10 +57,11 @@ class Mirror:
         changed: Callable[[], None],
     ) -> None:
         self._settings = settings
+        self._connector = connector
         self._health = health
         self._changed = changed
         self._pace_s = settings.upstream_fetch_wait_ms / 1000
-        self._upstream = UpstreamCluster(parse_addresses(settings.upstream_bootstrap), 2 * commit_timeout_s)
+        self._upstream = UpstreamCluster(connector, parse_addresses(settings.upstream_bootstrap), 2 * commit_timeout_s)
         self.barrier = Barrier(self._end_of, self._position_of, commit_timeout_s)
         self._shards = shards
         self._partitions = partitions
@@ -82,6 +85,11 @@ class Mirror:
     def status(self) -> MirrorAnswer:
         partitions = tuple(followed.status() for _, followed in sorted(self._current().items()))
         return MirrorAnswer(self._settings.upstream_bootstrap, self._why_none(), partitions)
+
+    @property
+    def refused_connections(self) -> Mapping[str, int]:
+        """Connections to brokers that TLS or a login has refused, by which of them."""
+        return self._connector.failed
 
     async def _end_of(self, partition: int) -> int:
         """Raises UpstreamError."""

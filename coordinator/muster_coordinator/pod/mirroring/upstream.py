@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.requests.cluster import MetadataResponse
@@ -28,8 +29,9 @@ class UpstreamCluster:
     """`topic`: as it was when `look` last succeeded; None before. Two connections to each broker, as Fetch holds one
     back, and one to whichever address answers for Metadata."""
 
-    def __init__(self, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
+    def __init__(self, connector: Connector, bootstrap: Iterable[tuple[str, int]], timeout_s: float) -> None:
         """`timeout_s`: longest wait for an answer."""
+        self._connector = connector
         self._bootstrap = tuple(bootstrap)
         self._timeout_s = timeout_s
         self.topic: Topic | None = None
@@ -65,7 +67,7 @@ class UpstreamCluster:
         if self._asked is not None:
             yield self._asked
         for address in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
-            yield UpstreamConnection(*address, self._timeout_s)
+            yield UpstreamConnection(self._connector, *address, self._timeout_s)
 
     def _take(self, answer: MetadataResponse) -> None:
         """Raises UpstreamError."""
@@ -102,7 +104,7 @@ class UpstreamCluster:
             return None
         connection = connections.get(address)
         if connection is None:
-            connection = connections[address] = UpstreamConnection(*address, self._timeout_s)
+            connection = connections[address] = UpstreamConnection(self._connector, *address, self._timeout_s)
         return connection
 
     def close(self) -> None:
