@@ -245,6 +245,11 @@ class SaslSettings:
     """An absolute path: the users, as [access.md](access.md) describes them, read again when the file changes. A user
     that is not in it any more is out within two seconds. A pod that cannot read it does not start."""
 
+    gateway_users: str = _text(None, parse_principals)
+    """Users that may log in on behalf of others, whom SASL's authorization id names (`User:gateway`): those of gateways
+    with `muster.act.for.clients`. ACLs are asked about the other user then, who needs no account here; whoever knows
+    the password of such a user can be anybody. By PLAIN and SCRAM."""
+
     connections_max_reauth_ms: int = _setting(0, "connections.max.reauth.ms", 0)
     """How long (ms) a login counts. A client that knows of this says again who it is before (KIP-368); another one's
     connection is closed at its next request. 0: as long as the connection."""

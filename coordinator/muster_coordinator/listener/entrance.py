@@ -259,7 +259,8 @@ class Entrance(asyncio.Protocol):
         self._leave()
         self._socket = None
         self._state.handed_over(self)
-        protocol = self._welcome(Identity(f"User:{user}", self._address, self._mechanism_name), lifetime_ms)
+        by = self._mechanism.by if self._mechanism is not None else ""
+        protocol = self._welcome(Identity(f"User:{user}", self._address, self._mechanism_name, by), lifetime_ms)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         transport.resume_reading()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from muster_coordinator.listener.admission import Admission
+from muster_coordinator.security.identity import parse_principals
 from muster_coordinator.security.plain import PlainServer
 from muster_coordinator.security.sasl import Mechanism, SaslError
 from muster_coordinator.security.scram import HASHES, ScramServer
@@ -36,6 +37,7 @@ class Sasl:
         )
         self.hashing = ThreadPoolExecutor(1, thread_name_prefix="passwords")
         self._users = users
+        self._gateways = parse_principals(settings.gateway_users)
         self._clock = clock
         self._by_token = by_token
         self._reauth_ms = settings.connections_max_reauth_ms
@@ -45,10 +47,16 @@ class Sasl:
         if mechanism == OAUTHBEARER and self._by_token is not None:
             return self._by_token()
         if mechanism == PLAIN:
-            return PlainServer(lambda name: self._users().any(name))
+            return PlainServer(lambda name: self._users().any(name), self._may_act)
         return ScramServer(
-            HASHES[mechanism], lambda name: self._users().scram(name, mechanism), secrets.token_urlsafe(24)
+            HASHES[mechanism],
+            lambda name: self._users().scram(name, mechanism),
+            secrets.token_urlsafe(24),
+            self._may_act,
         )
+
+    def _may_act(self, user: str) -> bool:
+        return f"User:{user}" in self._gateways
 
     def lifetime_ms(self, login: Mechanism) -> int | None:
         """How long (ms) the client of this login is known from now on; None: as long as its connection lasts. Source:

@@ -104,7 +104,7 @@ class Session:
         if user is None:
             exchange.answer(w.SaslAuthenticateResponse(0, "", token))
             return
-        if f"User:{user}" != self._identity.principal:
+        if f"User:{user}" != self._identity.principal or self._mechanism.by != self._identity.by:
             before = self._identity.principal.removeprefix("User:")
             text = f"Cannot change principals during re-authentication from User.{before}: User.{user}"
             self._refuse(exchange, SaslError("another user", text))

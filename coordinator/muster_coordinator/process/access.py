@@ -123,8 +123,8 @@ class ClientAccess:
 
     def knows(self, identity: Identity) -> bool:
         """Whether there is still such a user. Who came by a token or a certificate is known to somebody else: it is out
-        if it was an operator's user, and was taken away."""
-        name = identity.principal.removeprefix("User:")
+        if it was an operator's user, and was taken away. Of a client of a gateway the gateway's user is asked for."""
+        name = identity.by or identity.principal.removeprefix("User:")
         if self._users is None or identity.mechanism in ("", OAUTHBEARER):
             return self.given is None or name not in self.given.gone
         return name in self._users.value

@@ -12,11 +12,13 @@ ANONYMOUS = "User:ANONYMOUS"
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`principal`: `User:<name>`. `host`: an IP address as `normal_host` writes it, "" if the connection has none.
-    `mechanism`: of SASL, by which the client has said so; "": by none."""
+    `mechanism`: of SASL, by which the client has said so; "": by none. `by`: the user who has logged in on behalf of
+    this one, such as a gateway's; "": nobody else."""
 
     principal: str
     host: str
     mechanism: str = ""
+    by: str = ""
 
 
 def normal_host(host: str) -> str:

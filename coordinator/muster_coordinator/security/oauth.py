@@ -36,6 +36,7 @@ class OAuthBearerServer:
     """Implements `sasl.Mechanism`. `verify`: raises TokenError for a token that is not taken."""
 
     def __init__(self, verify: Callable[[str], Token]) -> None:
+        self.by = ""
         self._verify = verify
         self._token: Token | None = None
         self._refused = ""
@@ -64,6 +65,11 @@ class OAuthBearerServer:
             raise SaslError("another authorization id", _other(authorization_id, found.user))
         self._token = found
         return b""
+
+
+def claimed_token(message: bytes) -> str:
+    """The provider's token in a client's first message. Raises SaslError."""
+    return _parsed(message)[1]
 
 
 def _parsed(token: bytes) -> tuple[str, str]:

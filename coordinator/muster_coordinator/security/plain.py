@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
-from muster_coordinator.security.sasl import SaslError, Work
+from muster_coordinator.security.sasl import MayActFor, SaslError, Work, nobody_acts
 from muster_coordinator.security.scram import OTHER_AUTHORIZATION_ID, ScramCredential, credential_of
 
 _WRONG = "Authentication failed: Invalid username or password"
@@ -18,8 +18,12 @@ _NOBODY = ScramCredential(bytes(16), b"", b"", 8192)
 class PlainServer:
     """Implements `sasl.Mechanism`. `credential`: (hash, credential) of a user, None if there is none."""
 
-    def __init__(self, credential: Callable[[str], tuple[str, ScramCredential] | None]) -> None:
+    def __init__(
+        self, credential: Callable[[str], tuple[str, ScramCredential] | None], may_act: MayActFor = nobody_acts
+    ) -> None:
+        self.by = ""
         self._credential_of = credential
+        self._may_act = may_act
         self._user: str | None = None
 
     @property
@@ -53,8 +57,10 @@ class PlainServer:
             if not hmac.compare_digest(given.stored_key, known.stored_key):
                 raise SaslError("unknown user or wrong password", _WRONG)
             if authorization_id and authorization_id != name:
-                raise SaslError("another authorization id", OTHER_AUTHORIZATION_ID)
-            self._user = name
+                if not self._may_act(name):
+                    raise SaslError("another authorization id", OTHER_AUTHORIZATION_ID)
+                self.by = name
+            self._user = authorization_id or name
             return b""
 
         return check

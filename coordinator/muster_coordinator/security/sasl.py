@@ -10,6 +10,15 @@ Work = Callable[[], bytes]
 SaslError."""
 
 
+MayActFor = Callable[[str], bool]
+"""Whether this user may log in on behalf of others, by SASL's authorization id."""
+
+
+def nobody_acts(user: str) -> bool:
+    """As in Kafka."""
+    return False
+
+
 class SaslError(Exception):
     """The client is not let in. `told` is what it may be told of why; None: nothing but that it failed."""
 
@@ -25,11 +34,14 @@ class LaterError(SaslError):
 
 
 class Mechanism(Protocol):
-    """One login by one mechanism. `user`: who it is, once that is known. `ends_ms`: until when it is good, milliseconds
-    since 1970; None: that has no end."""
+    """One login by one mechanism. `user`: who it is, once that is known. `by`: who has logged in on that user's behalf;
+    "": the user itself. `ends_ms`: until when it is good, milliseconds since 1970; None: that has no end."""
 
     @property
     def user(self) -> str | None: ...
+
+    @property
+    def by(self) -> str: ...
 
     @property
     def ends_ms(self) -> int | None: ...

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster_coordinator.security.sasl import SaslError
+from muster_coordinator.security.sasl import MayActFor, SaslError, nobody_acts
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanism -> name of its hash."""
@@ -73,7 +73,16 @@ class ScramServer:
     """Implements `sasl.Mechanism`. `credential`: of a user, None if there is none. `nonce`: the server's part, random,
     of printable ASCII without a comma."""
 
-    def __init__(self, hash_name: str, credential: Callable[[str], ScramCredential | None], nonce: str) -> None:
+    def __init__(
+        self,
+        hash_name: str,
+        credential: Callable[[str], ScramCredential | None],
+        nonce: str,
+        may_act: MayActFor = nobody_acts,
+    ) -> None:
+        self.by = ""
+        self._may_act = may_act
+        self._for = ""
         self._hash = hash_name
         self._credential_of = credential
         self._server_nonce = nonce
@@ -104,7 +113,8 @@ class ScramServer:
         known = None if "tokenauth=true" in message["extensions"] else self._credential_of(name)
         if known is None:
             raise SaslError("no such credentials")
-        if message["authzid"] and _plain_name(message["authzid"]) != name:
+        self._for = _plain_name(message["authzid"] or message["name"])
+        if self._for != name and not self._may_act(name):
             raise SaslError("another authorization id", OTHER_AUTHORIZATION_ID)
         self._name, self._known = name, known
         self._nonce = message["nonce"] + self._server_nonce
@@ -126,8 +136,16 @@ class ScramServer:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), known.stored_key):
             raise SaslError("wrong password")
-        self._user = self._name
+        self._user, self.by = self._for, self._name if self._for != self._name else ""
         return b"v=" + base64.b64encode(hmac.digest(known.server_key, signed, self._hash))
+
+
+def claimed_by_scram(token: bytes) -> str:
+    """Whom a client's first message names; "" for a delegation token, whose name is no user's, and other messages."""
+    message = _CLIENT_FIRST.fullmatch(token.decode("ascii", errors="replace"))
+    if message is None or "tokenauth=true" in message["extensions"]:
+        return ""
+    return _plain_name(message["name"])
 
 
 OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorization id that is different from username"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from muster_coordinator.security.names import claimed_name
 from muster_coordinator.security.oauth import OAuthBearerServer, Token, TokenError
 from muster_coordinator.security.plain import PlainServer
 from muster_coordinator.security.sasl import Mechanism, SaslError
@@ -67,6 +68,58 @@ def test_token_logs_in_and_one_that_is_refused_says_why() -> None:
     assert server.user == "alice"
     with pytest.raises(SaslError, match="invalid_token"):
         talk(sasl_client("OAUTHBEARER", Account(token="bad"), "", KeyCache()), OAuthBearerServer(verify))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *HASHES])
+def test_gateway_logs_in_on_behalf_of_another_user_only_where_it_may(mechanism: str) -> None:
+    def server(*gateways: str) -> Mechanism:
+        known = KNOWN["SCRAM-SHA-512" if mechanism == "PLAIN" else mechanism]
+        if mechanism == "PLAIN":
+            return PlainServer(lambda _: ("sha512", known), lambda user: user in gateways)
+        return ScramServer(HASHES[mechanism], lambda _: known, "servers", lambda user: user in gateways)
+
+    def acting(password: str = PASSWORD) -> SaslClient:
+        return sasl_client(mechanism, Account(NAME, password), "clients", KeyCache(), "bob,=")
+
+    lets = server(NAME)
+    talk(acting(), lets)
+    assert (lets.user, lets.by) == ("bob,=", NAME)
+    for refuses in (server(), server("bob,=")):
+        with pytest.raises(SaslError, match="another authorization id"):
+            talk(acting(), refuses)
+        assert refuses.user is None
+    with pytest.raises(SaslError, match="wrong password"):
+        talk(acting("pen"), server(NAME))
+    himself = server(NAME)
+    talk(client(mechanism), himself)
+    assert (himself.user, himself.by) == (NAME, "")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *HASHES])
+def test_name_that_a_first_token_claims_is_read(mechanism: str) -> None:
+    assert claimed_name(mechanism, client(mechanism).first()) == NAME
+    assert claimed_name(mechanism, b"biws") == ""
+    assert claimed_name("SCRAM-SHA-256", b"n,,n=token,r=x,tokenauth=true") == ""
+
+
+CLAIMS = base64.urlsafe_b64encode(b'{"sub": "carol", "who": ["x"], "preferred": "dan "}').rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    ("token", "claim", "name"),
+    [
+        (f"e30.{CLAIMS}.sig", "sub", "carol"),
+        (f"e30.{CLAIMS}.sig", "preferred", "dan"),
+        (f"e30.{CLAIMS}.sig", "who", ""),
+        (f"e30.{CLAIMS}.sig", "none", ""),
+        (f"{CLAIMS}", "sub", ""),
+        ("e30.!!!.sig", "sub", ""),
+        ("e30.W10.sig", "sub", ""),
+    ],
+)
+def test_name_of_a_token_is_the_claim_that_is_asked_for(token: str, claim: str, name: str) -> None:
+    first = sasl_client("OAUTHBEARER", Account(token=token), "", KeyCache()).first()
+    assert claimed_name("OAUTHBEARER", first, claim) == name
 
 
 def test_example_of_rfc_7677() -> None:
