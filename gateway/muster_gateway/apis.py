@@ -26,6 +26,8 @@ class Treatment(Enum):
     GROUP = auto()
     """The request names a group, or several, and goes to the coordinator that serves them."""
     LIST_GROUPS = auto()
+    SASL = auto()
+    """Passes to the broker, where it is the broker that asks who the client is; who it says it is is read."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Rule:
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 16, 18
 TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 28, 42, 47, 60
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 
 _GROUP = Treatment.GROUP
@@ -70,7 +73,7 @@ _RULES = (
     Rule(SYNC_GROUP, "SyncGroup", 5, _GROUP, 4),
     Rule(DESCRIBE_GROUPS, "DescribeGroups", 6, _GROUP, 5),
     Rule(LIST_GROUPS, "ListGroups", 5, Treatment.LIST_GROUPS, 3),
-    Rule(17, "SaslHandshake", 1),
+    Rule(SASL_HANDSHAKE, "SaslHandshake", 1, Treatment.SASL),
     Rule(API_VERSIONS, "ApiVersions", 4, Treatment.API_VERSIONS, 3),
     Rule(19, "CreateTopics", 7),
     Rule(20, "DeleteTopics", 6),
@@ -89,7 +92,7 @@ _RULES = (
     Rule(33, "AlterConfigs", 2),
     Rule(34, "AlterReplicaLogDirs", 2),
     Rule(35, "DescribeLogDirs", 5),
-    Rule(36, "SaslAuthenticate", 2),
+    Rule(SASL_AUTHENTICATE, "SaslAuthenticate", 2, Treatment.SASL, 2),
     Rule(37, "CreatePartitions", 3),
     Rule(38, "CreateDelegationToken", 3),
     Rule(39, "RenewDelegationToken", 2),

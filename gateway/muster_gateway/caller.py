@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from typing import cast
 
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.wire.errors import FrameTooLargeError
 from muster_coordinator.wire.framing import FrameReader
 
@@ -14,6 +15,13 @@ Address = tuple[str, int]
 
 CONNECT_S = 1.0
 """Longest wait for a connection to a broker or pod. One that is up takes milliseconds, and there are others."""
+SECURED_CONNECT_S = 5.0
+"""The same with TLS or a login: a broker that has just started takes a second for its first handshakes."""
+
+
+def connect_s(connector: Connector) -> float:
+    """Longest wait for a connection (s)."""
+    return SECURED_CONNECT_S if connector.settings.tls or connector.settings.sasl else CONNECT_S
 
 
 class ConnectionLostError(Exception):
@@ -24,20 +32,26 @@ class Caller(asyncio.Protocol):
     """Made by `connect`. Not to be used after it is `lost`."""
 
     def __init__(self, limit: int) -> None:
+        self._good_until_s: float | None = None  # of the event loop's clock; None: as long as it lasts
         self._reader = FrameReader(limit)
         self._waiting: deque[tuple[int, asyncio.Future[bytes]]] = deque()
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(cls, address: Address, limit: int) -> Caller:
-        """`limit`: most bytes of an answer. Raises OSError, TimeoutError."""
-        async with asyncio.timeout(CONNECT_S):
-            _, caller = await asyncio.get_running_loop().create_connection(lambda: cls(limit), *address)
+    async def connect(cls, connector: Connector, address: Address, limit: int, as_user: str = "") -> Caller:
+        """`limit`: most bytes of an answer. `as_user`: as of `Connector.connect`. Raises OSError, TimeoutError."""
+        async with asyncio.timeout(connect_s(connector)):
+            caller, lifetime_s = await connector.connect(cls(limit), address, as_user)
+        if lifetime_s is not None:
+            caller._good_until_s = asyncio.get_running_loop().time() + lifetime_s
         return caller
 
     @property
     def lost(self) -> bool:
-        return self._transport is None
+        """Whether another one has to be made: also before the other side asks again who we are (KIP-368)."""
+        if self._transport is None:
+            return True
+        return self._good_until_s is not None and asyncio.get_running_loop().time() >= self._good_until_s
 
     def call(self, frame: bytes) -> asyncio.Future[bytes]:
         """Send a request (with its length). The result is the answer without its length, or ConnectionLostError."""

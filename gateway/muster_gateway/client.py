@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Protocol, cast
 
 import structlog
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.outgoing.connector import Connector
+from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_gateway import apis
 from muster_gateway.apis import Treatment
 from muster_gateway.broker_connection import BrokerConnection
-from muster_gateway.caller import CONNECT_S, Address, ConnectionLostError, keep_alive
+from muster_gateway.caller import Address, ConnectionLostError, connect_s, keep_alive
 from muster_gateway.coordinators import Coordinators
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
@@ -21,6 +23,7 @@ from muster_gateway.group_lane import GroupLane, Request
 from muster_gateway.group_requests import group_ids, refused
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
+from muster_gateway.passed_login import PassedLogin
 from muster_gateway.requests import RequestCutter, RequestHead
 from muster_gateway.rewriting import (
     Announced,
@@ -41,6 +44,10 @@ COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
 
 
+Identify = Callable[[asyncio.BaseTransport], str]
+"""The name of the user whose certificate the client has shown. Raises NoPrincipalError."""
+
+
 class Connections(Protocol):
     """What all connections share, and what they report."""
 
@@ -50,6 +57,8 @@ class Connections(Protocol):
     upstream: Upstream
     muster: Muster
     coordinators: Coordinators
+    to_brokers: Connector
+    identify: Identify | None
 
     def opened(self, client: ClientConnection) -> bool:
         """Whether there is room for one more."""
@@ -61,9 +70,11 @@ class Connections(Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Implements `requests.RequestSink` and `broker_connection.Client`."""
+    """Implements `requests.RequestSink` and `broker_connection.Client`. `user`: who has logged in at the gateway, or
+    has shown its certificate; "": nobody."""
 
-    def __init__(self, shared: Connections, role: Role) -> None:
+    def __init__(self, shared: Connections, role: Role, user: str = "") -> None:
+        self.user = user
         self.held_bytes = 0  # as last reported
         self.last_active_s = asyncio.get_running_loop().time()
         self._shared = shared
@@ -79,6 +90,11 @@ class ClientConnection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer = ""
         self._reason: str | None = None
+        self._login: PassedLogin | None = None
+        if shared.settings.logins_pass:
+            self._login = PassedLogin(shared.settings.sub_claim_name, self._ask_for_login, self._fail)
+        self._login_end: asyncio.TimerHandle | None = None
+        self._login_over = False  # that of the gateway at the broker
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self._peer} {self._role.kind.value} waiting={len(self._slots)}>"
@@ -93,6 +109,11 @@ class ClientConnection(asyncio.Protocol):
         keep_alive(transport)
         if not self._shared.opened(self):
             self.close("too_many_connections")
+        elif self._shared.identify is not None and not self.user:
+            try:
+                self.user = self._shared.identify(transport)
+            except NoPrincipalError as error:
+                self._fail("no_principal", error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop()
@@ -151,6 +172,8 @@ class ClientConnection(asyncio.Protocol):
             self._api_versions(head, frame)
         elif treatment is Treatment.LIST_GROUPS:
             self._list_groups(head, frame)
+        elif treatment is Treatment.SASL:
+            self._sasl(head, frame)
         else:
             self._ask_broker(Slot(head, self._show_nodes), frame)
 
@@ -180,7 +203,8 @@ class ClientConnection(asyncio.Protocol):
         coordinators = self._shared.coordinators
         asked = coordinators.read(head, frame)
         if not asked.at_kafka:
-            self._later(self._keep(Slot(head, held=len(frame))), coordinators.of_muster(asked))
+            here = self._keep(Slot(head, held=len(frame)))
+            self._when_known(lambda: self._later(here, coordinators.of_muster(asked)))
             return
         slot = Slot(head, lambda slot, answer: self._later(slot, coordinators.of_both(asked, answer)))
         self._ask_broker(slot, coordinators.for_kafka(asked, frame) if asked.at_muster else frame)
@@ -199,6 +223,13 @@ class ClientConnection(asyncio.Protocol):
             self._ask_broker(Slot(head, self._show_listed), frame)
         else:
             self._ask_broker(Slot(head), frame)
+
+    def _sasl(self, head: RequestHead, frame: bytes) -> None:
+        if self._shared.settings.asks_clients:  # it has logged in before, and its broker knows the gateway
+            raise ClientError("sasl_state", f"{head.rule.name} of a client that is known")
+        if self._login is not None:
+            self._login.read(head, frame)
+        self._ask_broker(Slot(head), frame)
 
     # -- answers that are read ----------------------------------------------------------------------------------------
 
@@ -241,17 +272,43 @@ class ClientConnection(asyncio.Protocol):
         broker.send(framed(frame))
 
     def _ask_muster(self, head: RequestHead, frame: bytes, group_id: str, pod: int | None = None) -> None:
+        request = Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod)
+        if self._lane is not None and self._login is None:
+            self._lane.submit(request)
+        else:
+            self._when_known(lambda: self._submit(request))
+
+    def _when_known(self, go_on: Callable[[], None]) -> None:
+        """Not before the broker says that it knows the client, where that is the broker's to say."""
+        if self._login is None:
+            go_on()
+        else:
+            self._login.when_known(go_on)
+
+    def _ask_for_login(self, slot: Slot, frame: bytes) -> None:
+        broker = self._to_broker()
+        broker.expect(slot)  # no answer to the client: it is none of its slots
+        broker.send(framed(frame))
+
+    def _submit(self, request: Request) -> None:
+        if self._transport is None:
+            return
         if self._lane is None:
-            settings = self._shared.settings
+            settings, user = self._shared.settings, ""
+            if settings.muster_act_for_clients:
+                user = self._login.user if self._login is not None else self.user
+                if not user:
+                    self._fail("client_not_named", ClientError("client_not_named", "its login does not tell its name"))
+                    return
             self._lane = GroupLane(
                 self._shared.muster,
                 self._shared.nodes.pod,
                 settings.park_ms / 1000,
-                settings.max_read_bytes,
+                user,
                 answered=self._answered_by_muster,
                 broken=lambda error: self._fail("muster_failed", error),
             )
-        self._lane.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
+        self._lane.submit(request)
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
         if slot.head.rule.treatment is Treatment.LIST_GROUPS:
@@ -317,16 +374,25 @@ class ClientConnection(asyncio.Protocol):
         return self._broker
 
     async def _connect(self, broker: BrokerConnection) -> None:
-        loop = asyncio.get_running_loop()
+        connector, asks = self._shared.to_brokers, self._shared.settings.asks_clients
         last: Exception = OSError(f"{self._role.kind.value} {self._role.number} is not known")
         for address in self._addresses():
             try:
-                async with asyncio.timeout(CONNECT_S):
-                    await loop.create_connection(lambda: broker, *address)
-                return
+                async with asyncio.timeout(connect_s(connector)):
+                    _, lifetime_s = await connector.connect(broker, address, login=asks)
             except (OSError, TimeoutError) as error:
                 last = error
+                continue
+            if lifetime_s is not None:
+                self._login_end = asyncio.get_running_loop().call_later(lifetime_s, self._login_ends)
+            return
         self._fail("broker_not_reachable", last)
+
+    def _login_ends(self) -> None:
+        """The broker is about to ask the gateway again who it is (KIP-368): a new connection says so as well, and the
+        client makes one between two requests."""
+        self._login_over = True
+        self._close_if_done()
 
     def _addresses(self) -> list[Address]:
         if self._role.kind is not Kind.BROKER:
@@ -345,7 +411,8 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_lost(self, waiting: int) -> None:
         """A client of this broker loses its connection, as without the gateway. Any other client only if it waits."""
-        if waiting or self._role.kind is Kind.BROKER:
+        logged_in = self._login is not None and self._login.begun  # which another broker knows nothing of
+        if waiting or logged_in or self._role.kind is Kind.BROKER:
             self.close("broker_lost")
         else:
             self._broker = None
@@ -378,8 +445,8 @@ class ClientConnection(asyncio.Protocol):
             self.close(reason)
 
     def _close_if_done(self) -> None:
-        if self._ended and not self._slots:
-            self.close("client_ended")
+        if not self._slots and (self._ended or self._login_over):
+            self.close("client_ended" if self._ended else "login_over")
 
     def _drop(self) -> None:
         self._transport = None
@@ -389,6 +456,8 @@ class ClientConnection(asyncio.Protocol):
             self._broker.close()
         if self._lane is not None:
             self._lane.close()
+        if self._login_end is not None:
+            self._login_end.cancel()
         for task in self._tasks:
             task.cancel()
         self._count()

@@ -7,18 +7,21 @@ from collections import Counter
 
 import structlog
 
+from muster_coordinator.outgoing.connector import Connector
+from muster_coordinator.security.handshakes import Listening, listen
 from muster_gateway.caller import Address
 from muster_gateway.client import ClientConnection
 from muster_gateway.coordinators import Coordinators
+from muster_gateway.entry import Entry, identify_by_certificate, listener_tls
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Nodes, Role
+from muster_gateway.rewriting import Announced
 from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings, addresses
-from muster_gateway.upstream import Upstream
+from muster_gateway.upstream import CLIENT_ID, Upstream
 
 logger = structlog.get_logger(__name__)
 
-BACKLOG = 1024
 HOUSEKEEPING_S = 1.0
 """How often idle connections are looked for."""
 
@@ -37,12 +40,18 @@ class Gateway:
         self.settings = settings
         self.routes = Routes(filter(None, (each.strip() for each in settings.groups.split(","))))
         self.nodes = Nodes(settings, self._listen)
-        self.upstream = Upstream(addresses(settings.upstream), self.nodes, settings.max_read_bytes)
-        self.muster = Muster(addresses(settings.muster), self.nodes, settings.max_read_bytes)
+        self.to_brokers = Connector(settings.to_brokers, CLIENT_ID)
+        to_pods = Connector(settings.to_pods, CLIENT_ID)
+        limit = settings.max_read_bytes
+        self.upstream = Upstream(self.to_brokers, addresses(settings.upstream), self.nodes, limit)
+        self.muster = Muster(to_pods, addresses(settings.muster), self.nodes, limit)
         self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
+        self.identify = identify_by_certificate(settings)
+        self._tls = listener_tls(settings)
+        self._entry = Entry(settings, self._versions) if settings.sasl_enabled_mechanisms else None
         self.ended: Counter[str] = Counter()
         """Connections that ended, by reason."""
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listening] = []
         self._clients: set[ClientConnection] = set()
         self._held_bytes = 0
 
@@ -74,17 +83,32 @@ class Gateway:
 
     async def stop(self) -> None:
         """Clients lose their connections, and connect again."""
+        if self._entry is not None:
+            self._entry.stop()
         for server in self._servers:
             server.close()
         for client in tuple(self._clients):
             client.close("stopped")
 
     async def _listen(self, role: Role, port: int) -> int:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self, role), self.settings.listen_host, port, backlog=BACKLOG
-        )
+        name = f"{role.kind.value} {role.number}"
+        server, port = await listen(lambda: self._client(role), self.settings.listen_host, port, self._tls, name)
         self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        return port
+
+    def _client(self, role: Role) -> asyncio.Protocol:
+        """What a new connection begins with."""
+        if self._entry is None:
+            return ClientConnection(self, role)
+        if self.upstream.announced is None:  # a client would take an answer without APIs for the truth
+            return Probe()
+        return self._entry.client(lambda user: ClientConnection(self, role, user))
+
+    def _versions(self) -> Announced:
+        """What all brokers and Muster have. Before a client has logged in there is no broker to ask for its own."""
+        announced = self.upstream.announced
+        assert announced is not None
+        return announced.through_gateway(self.coordinators.group_apis)
 
     # -- Connections --------------------------------------------------------------------------------------------------
 
@@ -103,10 +127,19 @@ class Gateway:
             logger.warning("connection_closed", client=repr(most), reason="held_most", held_bytes=most.held_bytes)
             most.abort()
 
+    def _look_at_files(self) -> None:
+        if self._tls is not None:
+            self._tls.look()
+        if self._entry is not None and self._entry.look():
+            for client in tuple(self._clients):
+                if not self._entry.knows(client.user):
+                    client.close("user_removed")
+
     async def _housekeep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
+            self._look_at_files()
             oldest_s = loop.time() - self.settings.connections_max_idle_ms / 1000
             for client in tuple(self._clients):
                 if client.last_active_s < oldest_s and client.is_idle:

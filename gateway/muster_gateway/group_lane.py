@@ -50,8 +50,9 @@ class Sent:
 
 
 class GroupLane:
-    """`answered(slot, answer)` is called for each request in its turn, with the answer without its length; it may raise
-    UpstreamError. `broken` is called when one cannot be answered.
+    """`user`: on whose behalf pods are asked; "": of nobody by name. `answered(slot, answer)` is called for each
+    request in its turn, with the answer without its length; it may raise UpstreamError. `broken` is called when one
+    cannot be answered.
 
     A request to a leader that is known and connected takes no task; whatever else happens to it, one does.
     """
@@ -61,14 +62,14 @@ class GroupLane:
         muster: Muster,
         address_of: Callable[[int], Address | None],
         park_s: float,
-        limit: int,
+        user: str,
         answered: Callable[[Slot, bytes], None],
         broken: Callable[[Exception], None],
     ) -> None:
         self._muster = muster
         self._address_of = address_of
         self._park_s = park_s
-        self._limit = limit
+        self._user = user
         self._answered = answered
         self._broken = broken
         self._queue: deque[Request] = deque()
@@ -207,5 +208,7 @@ class GroupLane:
             address = self._address_of(pod)
             if address is None:
                 raise OSError(f"pod {pod} is not known")
-            caller = self._callers[pod] = await Caller.connect(address, self._limit)
+            if caller is not None:
+                caller.close()
+            caller = self._callers[pod] = await self._muster.connect(address, self._user)
         return caller

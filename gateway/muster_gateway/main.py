@@ -16,6 +16,8 @@ import structlog
 import uvloop
 
 from muster_coordinator.process.logging import configure_logging
+from muster_coordinator.security.tls import TlsError
+from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.tuning.descriptors import raise_descriptor_limit
 from muster_gateway.gateway import Gateway
 from muster_gateway.settings import SETTINGS, GatewaySettings, SettingsError, parse_assignments, parse_settings
@@ -40,7 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def run(settings: GatewaySettings) -> int:
     """Until a signal."""
-    gateway = Gateway(settings)
+    try:
+        gateway = Gateway(settings)
+    except (TlsError, SecurityFileError) as error:
+        print(f"muster-gateway: {error}", file=sys.stderr)
+        return 1
     try:
         host, port = await gateway.start()
     except OSError as error:

@@ -8,10 +8,11 @@ from collections import OrderedDict
 
 import structlog
 
+from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.wire.codec import Writer
 from muster_coordinator.wire.framing import encode_request_frame
 from muster_coordinator.wire.k10_find_coordinator import API as FIND_API
-from muster_gateway.caller import Address, Caller, ConnectionLostError
+from muster_gateway.caller import CONNECT_S, Address, Caller, ConnectionLostError, connect_s
 from muster_gateway.errors import UpstreamError
 from muster_gateway.nodes import Nodes
 from muster_gateway.rewriting import read_coordinators
@@ -28,7 +29,8 @@ _REMEMBERED = 100_000
 class Muster:
     """One connection to any pod; the others are tried when it fails. `run` keeps `nodes` up to date."""
 
-    def __init__(self, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
+    def __init__(self, connector: Connector, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
+        self._connector = connector
         self._bootstrap = bootstrap
         self._nodes = nodes
         self._limit = limit
@@ -73,7 +75,8 @@ class Muster:
     async def look_up(self, group_id: str) -> int | None:
         """As `leader_of`, asked now."""
         try:
-            async with asyncio.timeout(LOOK_UP_S):
+            # Less than what a connection may take, unless it is secured: then the first one takes its time.
+            async with asyncio.timeout(max(LOOK_UP_S, connect_s(self._connector) - CONNECT_S)):
                 caller = await self._caller()
         except (OSError, TimeoutError):
             return None
@@ -95,17 +98,24 @@ class Muster:
             self._leaders.popitem(last=False)
         return found.node_id
 
+    async def connect(self, address: Address, as_user: str) -> Caller:
+        """A connection of its own to the pod there, for a client that is this user ("": for nobody by name). Raises
+        OSError, TimeoutError."""
+        return await Caller.connect(self._connector, address, self._limit, as_user)
+
     async def _caller(self) -> Caller:
         """A connection to any pod. Raises OSError, TimeoutError."""
         async with self._lock:
             if self._asked is not None and not self._asked.lost:
                 return self._asked
+            if self._asked is not None:
+                self._asked.close()
             pods = list(self._nodes.pods.values())
             random.shuffle(pods)
             last: Exception = OSError("no pod is known")
             for address in [*pods, *(each for each in self._bootstrap if each not in pods)]:
                 try:
-                    self._asked = await Caller.connect(address, self._limit)
+                    self._asked = await Caller.connect(self._connector, address, self._limit)
                     return self._asked
                 except (OSError, TimeoutError) as error:
                     last = error

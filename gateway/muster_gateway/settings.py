@@ -10,6 +10,15 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from muster_coordinator.outgoing.settings import (
+    OutgoingSettings,
+    check_identification,
+    check_mechanism,
+    check_protocol,
+)
+from muster_coordinator.security.principal_mapping import parse_mapping
+from muster_coordinator.security.users import OAUTHBEARER, PLAIN, parse_mechanisms
+
 PORT_MAX = 65_535
 INT32_MAX = 2**31 - 1
 
@@ -26,6 +35,27 @@ def _text(name: str, default: str, check: Callable[[str], object] = str) -> str:
 def _number(name: str, default: int, minimum: int, maximum: int = INT32_MAX) -> int:
     value: int = field(default=default, metadata={"name": name, "minimum": minimum, "maximum": maximum})
     return value
+
+
+def _path(name: str) -> str:
+    return _text(name, "", _check_path)
+
+
+def _check_path(text: str) -> None:
+    if text and not text.startswith("/"):
+        raise ValueError("an absolute path is needed")
+
+
+def check_client_auth(text: str) -> None:
+    """Raises ValueError."""
+    if text not in ("none", "required"):
+        raise ValueError("none or required is needed")
+
+
+def check_own_mechanisms(text: str) -> None:
+    """Raises ValueError."""
+    if OAUTHBEARER in parse_mechanisms(text):
+        raise ValueError("the gateway checks no tokens: leave logins by OAUTHBEARER to the brokers")
 
 
 def addresses(text: str) -> tuple[tuple[str, int], ...]:
@@ -57,6 +87,84 @@ class GatewaySettings:
     """1: producers may commit offsets of groups at Muster in transactions. Only where Muster mirrors this Kafka cluster
     (its `muster.upstream.bootstrap`): Kafka writes the end of each transaction to its own log, and without a mirror
     these offsets would be pending for ever. 0: such commits are answered UNSUPPORTED_VERSION."""
+
+    upstream_security_protocol: str = _text("upstream.security.protocol", "PLAINTEXT", check_protocol)
+    """What the brokers ask of clients, as Kafka's security.protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` (for SCRAM
+    only), `SASL_SSL`."""
+
+    upstream_sasl_mechanism: str = _text("upstream.sasl.mechanism", "", check_mechanism)
+    """With SASL: how the gateway itself logs in there. `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
+
+    upstream_sasl_dir: str = _path("upstream.sasl.dir")
+    """With SASL: an absolute path, a directory with the files `username` and `password` (as in a Secret of type
+    kubernetes.io/basic-auth), for OAUTHBEARER `token`, which somebody renews. A changed file counts for the next
+    connection. The account needs no right, unless the gateway asks clients who they are: then it is what all clients
+    may do."""
+
+    upstream_truststore: str = _path("upstream.ssl.truststore.location")
+    """With TLS: an absolute path, a file with the CA certificates (PEM) that sign those of the brokers; read again when
+    it changes. Empty: those that the system knows."""
+
+    upstream_tls_dir: str = _path("upstream.tls.dir")
+    """With TLS: an absolute path, a directory with `tls.crt` and `tls.key`, which the brokers are shown that ask for a
+    certificate; read again when they change. Only where the gateway asks clients who they are."""
+
+    upstream_endpoint_check: str = _text(
+        "upstream.ssl.endpoint.identification.algorithm", "https", check_identification
+    )
+    """`https`: the certificate of a broker has to name the host that is dialled. Empty: any of the CA will do."""
+
+    muster_security_protocol: str = _text("muster.security.protocol", "PLAINTEXT", check_protocol)
+    """What the pods of Muster ask of clients, in the same words."""
+
+    muster_sasl_mechanism: str = _text("muster.sasl.mechanism", "", check_mechanism)
+    """With SASL: how the gateway itself logs in there. `SCRAM-SHA-512`, `SCRAM-SHA-256`, `PLAIN` or `OAUTHBEARER`."""
+
+    muster_sasl_dir: str = _path("muster.sasl.dir")
+    """With SASL: an absolute path, a directory with the files `username` and `password` (as in a Secret of type
+    kubernetes.io/basic-auth), for OAUTHBEARER `token`, which somebody renews. A changed file counts for the next
+    connection. Without `muster.act.for.clients` it is what all clients may do with
+    groups at Muster."""
+
+    muster_truststore: str = _path("muster.ssl.truststore.location")
+    """With TLS: an absolute path, a file with the CA certificates (PEM) that sign those of the pods; read again when it
+    changes. Empty: those that the system knows."""
+
+    muster_tls_dir: str = _path("muster.tls.dir")
+    """With TLS: an absolute path, a directory with `tls.crt` and `tls.key`, which pods are shown that ask for a
+    certificate; read again when they change. Without SASL it says who the gateway is."""
+
+    muster_endpoint_check: str = _text("muster.ssl.endpoint.identification.algorithm", "https", check_identification)
+    """`https`: the certificate of a pod has to name the host that is dialled. Empty: any of the CA will do."""
+
+    muster_act_for_clients: int = _number("muster.act.for.clients", 0, 0, 1)
+    """1: groups at Muster are asked for on behalf of the client's user, so that ACLs of Muster are about clients:
+    Muster needs the gateway's user in its `muster.gateway.users`. A client whose name the gateway cannot know (a login
+    by GSSAPI or a delegation token that passes) is refused then. 0: as the gateway's own user."""
+
+    sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", "sub")
+    """Which claim of a token of OAUTHBEARER that brokers have taken has the user's name; as at the brokers."""
+
+    listener_tls_dir: str = _path("listener.tls.dir")
+    """An absolute path: a directory with `tls.crt`, `tls.key` and, for certificates of clients, `ca.crt`, as in a
+    Secret of type kubernetes.io/tls: TLS (1.2 and 1.3) at every port for clients. Files that change count for new
+    connections. Empty: there is no TLS."""
+
+    ssl_client_auth: str = _text("ssl.client.auth", "none", check_client_auth)
+    """`required`: a client shows a certificate that `ca.crt` has signed, and the gateway logs in at brokers in its
+    place. `none`: it is asked for none."""
+
+    ssl_principal_mapping_rules: str = _text("ssl.principal.mapping.rules", "DEFAULT", parse_mapping)
+    """From the subject of a client's certificate to the name of a user, as at [a pod](configuration.md#tls)."""
+
+    sasl_enabled_mechanisms: str = _text("sasl.enabled.mechanisms", "", check_own_mechanisms)
+    """SASL mechanisms with which clients log in at the gateway, between commas: `SCRAM-SHA-256`, `SCRAM-SHA-512`,
+    `PLAIN` (needs TLS). The gateway logs in at brokers in their place, as `upstream.sasl.dir` says. Empty: logins pass
+    to the brokers."""
+
+    users_file: str = _path("muster.users.file")
+    """With `sasl.enabled.mechanisms` an absolute path: the users, as [access.md](access.md) describes them, read again
+    when the file changes. A user that is not in it any more is out within two seconds."""
 
     listen_host: str = _text("listen.host", "0.0.0.0")
     """The address of this machine on which the gateway listens."""
@@ -108,6 +216,38 @@ class GatewaySettings:
 
     connections_max_idle_ms: int = _number("connections.max.idle.ms", 600_000, 1000)
     """A connection on which nothing came for this long (ms) and nothing waits is closed."""
+
+    @property
+    def asks_clients(self) -> bool:
+        """Whether the gateway asks who a client is, and logs in at brokers in its place."""
+        return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
+
+    @property
+    def logins_pass(self) -> bool:
+        """Whether brokers ask who a client is."""
+        return self.to_brokers.sasl and not self.asks_clients
+
+    @property
+    def to_brokers(self) -> OutgoingSettings:
+        return OutgoingSettings(
+            self.upstream_security_protocol,
+            self.upstream_sasl_mechanism,
+            self.upstream_sasl_dir,
+            self.upstream_truststore,
+            self.upstream_tls_dir,
+            bool(self.upstream_endpoint_check),
+        )
+
+    @property
+    def to_pods(self) -> OutgoingSettings:
+        return OutgoingSettings(
+            self.muster_security_protocol,
+            self.muster_sasl_mechanism,
+            self.muster_sasl_dir,
+            self.muster_truststore,
+            self.muster_tls_dir,
+            bool(self.muster_endpoint_check),
+        )
 
 
 @dataclass(frozen=True)
@@ -175,4 +315,30 @@ def parse_settings(values: Mapping[str, str]) -> GatewaySettings:
         raise SettingsError("upstream.bootstrap.servers is needed: HOST:PORT of brokers")
     if settings.groups and not addresses(settings.muster):
         raise SettingsError("muster.bootstrap.servers is needed where muster.groups names groups")
+    trouble = _trouble(settings)
+    if trouble:
+        raise SettingsError(trouble)
     return settings
+
+
+def _trouble(settings: GatewaySettings) -> str:
+    """What does not fit together of what is asked of clients and of the gateway; "" if all does."""
+    outgoing = settings.to_brokers.trouble("upstream.") or settings.to_pods.trouble("muster.")
+    if outgoing:
+        return outgoing
+    if settings.ssl_client_auth == "required" and not settings.listener_tls_dir:
+        return "ssl.client.auth=required needs listener.tls.dir"
+    mechanisms = parse_mechanisms(settings.sasl_enabled_mechanisms)
+    if mechanisms and not settings.users_file:
+        return "sasl.enabled.mechanisms needs muster.users.file"
+    if PLAIN in mechanisms and not settings.listener_tls_dir:
+        return f"sasl.enabled.mechanisms: {PLAIN} sends passwords as they are, and there is no TLS"
+    if settings.upstream_tls_dir and not settings.asks_clients:
+        # Brokers would take every client for the gateway, whoever it is.
+        return "upstream.tls.dir needs sasl.enabled.mechanisms or ssl.client.auth=required"
+    if settings.muster_act_for_clients:
+        if settings.muster_sasl_mechanism in ("", OAUTHBEARER):
+            return "muster.act.for.clients needs muster.sasl.mechanism to be PLAIN or SCRAM"
+        if not (settings.asks_clients or settings.logins_pass):
+            return "muster.act.for.clients: nobody asks clients who they are"
+    return ""

@@ -7,6 +7,8 @@ import random
 
 import structlog
 
+from muster_coordinator.outgoing.connector import Connector
+from muster_coordinator.outgoing.login import LoginError
 from muster_coordinator.wire.codec import Writer
 from muster_coordinator.wire.framing import encode_request_frame
 from muster_coordinator.wire.k03_metadata import API as METADATA_API
@@ -33,8 +35,9 @@ _METADATA_VERSION = 4  # of the oldest that Kafka 4 has; not flexible
 class Upstream:
     """`run` keeps `nodes` and `announced` up to date."""
 
-    def __init__(self, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
+    def __init__(self, connector: Connector, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
         self.announced: Announced | None = None
+        self._connector = connector
         self._bootstrap = bootstrap
         self._nodes = nodes
         self._limit = limit
@@ -54,6 +57,7 @@ class Upstream:
         """Until cancelled."""
         failing = False
         while True:
+            pause_s = AGAIN_S
             try:
                 caller = await self._connect()
                 try:
@@ -65,20 +69,23 @@ class Upstream:
                 if not failing:
                     logger.warning("upstream_not_reachable", error=str(error) or type(error).__name__)
                 failing = True
-            await asyncio.sleep(AGAIN_S)
+                # Brokers would take a login that they refuse five times a second for an attack.
+                pause_s = REFRESH_S if isinstance(error, LoginError) else AGAIN_S
+            await asyncio.sleep(pause_s)
 
     async def _connect(self) -> Caller:
         last: Exception = OSError("no broker is known")
         for address in self.addresses():
             try:
-                return await Caller.connect(address, self._limit)
+                return await Caller.connect(self._connector, address, self._limit)
             except (OSError, TimeoutError) as error:
-                last = OSError(f"{address[0]}:{address[1]}: {error or 'no connection in time'}")
+                kind = LoginError if isinstance(error, LoginError) else OSError
+                last = kind(f"{address[0]}:{address[1]}: {error or 'no connection in time'}")
         raise last
 
     async def _follow(self, caller: Caller) -> None:
         self.announced = await _ask_versions(caller)
-        while True:
+        while not caller.lost:
             answer = await ask_brokers(caller)
             if not self._nodes.learn_brokers(answer.brokers):
                 await self._nodes.tell_brokers(answer.brokers)

@@ -142,6 +142,10 @@ def up(
     run_local_up(data, options)
 
 
+OUTGOING_SETTINGS = tuple(f"muster.upstream.{kind}." for kind in ("security", "sasl", "ssl", "tls"))
+"""What brokers ask of the pods that mirror them, they ask of the gateway as well."""
+
+
 def front_of(upstream: str | None, groups: str | None, pods: Mapping[str, str], port: int) -> FrontOptions | None:
     """`pods`: their settings, with which the gateway must agree, whatever `--config` has made of them."""
     if upstream is None:
@@ -151,7 +155,10 @@ def front_of(upstream: str | None, groups: str | None, pods: Mapping[str, str], 
     from muster_cli.local.front import FrontOptions
 
     mirrored = bool(pods.get("muster.upstream.bootstrap"))
-    return FrontOptions(upstream, pods["muster.upstream.served.groups"], port, mirrored)
+    outgoing = {
+        name.removeprefix("muster."): value for name, value in pods.items() if name.startswith(OUTGOING_SETTINGS)
+    }
+    return FrontOptions(upstream, pods["muster.upstream.served.groups"], port, mirrored, outgoing)
 
 
 @local.command()

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from muster_cli.errors import CliError, CliUsageError
 from muster_cli.local.data_dir import DataDir, RunningPod
 from muster_cli.local.ports import LOOPBACK, free_ports, is_free
 from muster_cli.local.supervisor import PodSupervisor
-from muster_gateway.caller import Caller, ConnectionLostError
-from muster_gateway.errors import UpstreamError
 from muster_gateway.settings import SettingsError, parse_settings
-from muster_gateway.upstream import ask_brokers
 
 NAME = "gateway"
-BROKER_PORTS, POD_PORTS = 1, 201
-"""From the port for `bootstrap.servers`: broker n is at the first plus n, pod n at the second plus n."""
+BROKER_PORTS, POD_PORTS, READY_PORT = 1, 201, 200
+"""From the port for `bootstrap.servers`: broker n is at the first plus n, pod n at the second plus n, and the port that
+is open when the gateway knows the brokers at the third."""
 ASK_AGAIN_S = 0.2
 SAY_LATE_S = 5.0
 """When a person is told that the gateway has not found the brokers yet."""
-_ANSWER_BYTES = 16 << 20
 _ATTEMPTS = 50
 
 
@@ -35,6 +32,8 @@ class FrontOptions:
     groups: str
     port: int
     mirrored: bool
+    outgoing: Mapping[str, str] = field(default_factory=dict)
+    """What brokers ask of who connects to them: settings of the gateway."""
 
     def settings(self, muster: str, port: int) -> dict[str, str]:
         """Of the gateway's process. `muster`: bootstrap of the pods."""
@@ -49,6 +48,8 @@ class FrontOptions:
             "bootstrap.port": str(port),
             "broker.port.base": str(port + BROKER_PORTS),
             "pod.port.base": str(port + POD_PORTS),
+            "ready.port": str(port + READY_PORT),
+            **self.outgoing,
         }
 
 
@@ -112,15 +113,11 @@ class LocalGateway:
     async def _serves(self) -> bool:
         host, _, port = self.running.kafka_address.rpartition(":")
         try:
-            caller = await Caller.connect((host, int(port)), _ANSWER_BYTES)
-        except (OSError, TimeoutError):
+            _, writer = await asyncio.open_connection(host, int(port) + READY_PORT)
+        except OSError:
             return False
-        try:
-            return bool((await ask_brokers(caller)).brokers)
-        except (ConnectionLostError, UpstreamError):
-            return False
-        finally:
-            caller.close()
+        writer.close()
+        return True
 
 
 def _free_block(taken: frozenset[int]) -> int:
@@ -129,7 +126,7 @@ def _free_block(taken: frozenset[int]) -> int:
         (port,) = free_ports(1, taken)
         neighbours = [
             *range(port + BROKER_PORTS, port + BROKER_PORTS + 5),
-            *range(port + POD_PORTS, port + POD_PORTS + 5),
+            *range(port + READY_PORT, port + POD_PORTS + 5),
         ]
         if taken.isdisjoint(neighbours) and all(map(is_free, neighbours)):
             return port

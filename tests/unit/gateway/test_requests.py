@@ -65,7 +65,7 @@ PASSED = (
     produce(3, 1, None, 6000, 1),
     produce(9, 0, "t" * 300, 40_000, 2),
     produce(11, -1, None, 10, 4),
-    struct.pack(">hhi", 36, 2, 5) + b"\x00\x04user" + bytes(100),
+    struct.pack(">hhi", 38, 2, 5) + b"\x00\x04user" + bytes(100),
 )
 READ = (
     frames.request(apis.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]}, 6),

@@ -1,0 +1,94 @@
+"""A client whose login passes to its broker: the broker alone says whether it is who it says it is.
+
+Requests for groups at Muster never reach a broker, so one of the gateway's own goes ahead of them on the client's
+connection to its broker: DescribeCluster, which brokers answer only to clients that are known. That holds for whatever
+mechanism, and notices sessions that ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+from muster_coordinator.requests.cluster import SaslAuthenticateRequest, SaslHandshakeRequest
+from muster_coordinator.security.names import claimed_name
+from muster_coordinator.wire.errors import WireError
+from muster_coordinator.wire.framing import read_header
+from muster_gateway import apis
+from muster_gateway.errors import ClientError
+from muster_gateway.requests import RequestHead
+from muster_gateway.rewriting import answer_body, guarded
+from muster_gateway.slots import Slot
+
+KNOWN_S = 10.0
+"""How long the broker's word counts: a session that ended there is noticed after that."""
+
+_HEAD = RequestHead(apis.RULES[apis.DESCRIBE_CLUSTER], 0, 1)
+_PROBE = struct.pack(">hhih", apis.DESCRIBE_CLUSTER, 0, 1, -1) + b"\0" + b"\0" + b"\0"
+"""DescribeCluster 0: a header without client id and tagged fields; no authorized operations; no tagged fields."""
+
+
+class PassedLogin:
+    """`name_claim`: which claim of a token of OAUTHBEARER has the user's name. `ask` sends a request of the gateway's
+    own to the client's broker; `refuse` ends the client's connection.
+
+    `user`: the name that the client gives, "" if it gives none that can be read; the broker has confirmed it when what
+    waits goes on. `begun`: whether the client has begun to log in.
+    """
+
+    def __init__(
+        self, name_claim: str, ask: Callable[[Slot, bytes], None], refuse: Callable[[str, Exception], None]
+    ) -> None:
+        self._name_claim = name_claim
+        self.user = ""
+        self.begun = False
+        self._ask = ask
+        self._refuse = refuse
+        self._mechanism = ""
+        self._good_until_s = 0.0
+        self._waiting: list[Callable[[], None]] = []
+
+    def read(self, head: RequestHead, frame: bytes) -> None:
+        """SaslHandshake or SaslAuthenticate, on its way to the broker. Raises ClientError."""
+        if head.rule.key == apis.SASL_HANDSHAKE and head.version == 0:
+            raise ClientError("unsupported_request", "SaslHandshake 0, after which tokens come without a header")
+        try:
+            header = read_header(frame)
+            request = header.api.decode_request(header, frame, "")
+        except WireError as error:
+            raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
+        self._good_until_s = 0.0
+        if isinstance(request, SaslHandshakeRequest):
+            self.begun, self._mechanism = True, request.mechanism
+        elif isinstance(request, SaslAuthenticateRequest):
+            name = claimed_name(self._mechanism, request.auth_bytes, self._name_claim)
+            if name and self.user not in ("", name):
+                raise ClientError("another_user", "a login of another user on the same connection")
+            self.user = name or self.user
+
+    def when_known(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` when the broker has said that the client is known, in the order of the calls."""
+        if not self._waiting and asyncio.get_running_loop().time() < self._good_until_s:
+            go_on()
+            return
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            self._ask(Slot(_HEAD, self._answered), _PROBE)
+
+    def _answered(self, slot: Slot, frame: bytes) -> None:
+        """Raises UpstreamError."""
+        code = _error_code(frame)
+        if code:
+            self._refuse("client_not_known", ClientError("client_not_known", f"its broker answers {code}"))
+            return
+        self._good_until_s = asyncio.get_running_loop().time() + KNOWN_S
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+
+@guarded
+def _error_code(frame: bytes) -> int:
+    position = answer_body(frame, True) + 4  # throttle time
+    return int(struct.unpack_from(">h", frame, position)[0])
