@@ -54,6 +54,18 @@ def window(**changes: object) -> dict[str, object]:
 UPSTREAM: dict[str, object] = {"bootstrapServers": "kafka-0:9092,[fd00::1]:9092", "servedGroups": ["billing-"]}
 NEEDS_LOGIN = listener(authentication={"mechanisms": ["SCRAM-SHA-512"]})
 
+SCRAM = {"mechanism": "SCRAM-SHA-512", "secret": "s"}
+PLAIN = {"mechanism": "PLAIN", "secret": "s"}
+SECURED = {
+    "upstream": {**UPSTREAM, "tls": {"caSecret": "ca", "certificateSecret": "c"}, "sasl": PLAIN},
+    "gateway": {
+        "tls": {"secret": "g", "clientAuth": "required"},
+        "authentication": {"mechanisms": ["SCRAM-SHA-512", "PLAIN"]},
+        "muster": {"tls": {"caSecret": "ca"}, "sasl": SCRAM, "actForClients": True},
+    },
+    "listeners": [{**NEEDS_LOGIN, "tls": {"secret": "t"}}],
+    "access": {"usersSecret": "u"},
+}
 
 REFUSED = [
     ("MusterUser", "u", user_spec(quotas={"connections": 0}), "spec.quotas.connections"),
@@ -97,7 +109,70 @@ REFUSED = [
         "CoordinatorCluster",
         "a",
         {"upstream": UPSTREAM, "gateway": {}, "listeners": [NEEDS_LOGIN], "access": {"usersSecret": "u"}},
-        "the gateway cannot log in yet",
+        "spec.gateway.muster must have tls and sasl",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {"muster": {"sasl": SCRAM}}},
+        "spec.gateway.muster must have tls and sasl",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": {**UPSTREAM, "sasl": {"mechanism": "GSSAPI", "secret": "s"}}},
+        "mechanism",
+    ),
+    ("CoordinatorCluster", "a", {"upstream": {**UPSTREAM, "sasl": PLAIN}}, "spec.upstream.tls is needed"),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": {"bootstrapServers": "k:1"}, "gateway": {"muster": {"sasl": PLAIN}}},
+        "spec.gateway.muster.tls is needed",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {"tls": {"secret": "s", "clientAuth": "requested"}}},
+        "spec.gateway.tls.clientAuth must be none or required",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {"authentication": {"mechanisms": ["SCRAM-SHA-512"]}}},
+        "spec.access.usersSecret is needed: the gateway",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {
+            "upstream": UPSTREAM,
+            "gateway": {"authentication": {"mechanisms": ["PLAIN"]}},
+            "access": {"usersSecret": "u"},
+        },
+        "PLAIN needs spec.gateway.tls",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {
+            "upstream": UPSTREAM,
+            "gateway": {"authentication": {"mechanisms": ["OAUTHBEARER"]}, "tls": {"secret": "s"}},
+            "access": {"usersSecret": "u"},
+        },
+        "logins by OAUTHBEARER only pass",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": {**UPSTREAM, "tls": {"certificateSecret": "c"}}, "gateway": {}},
+        "brokers take all clients for the gateway",
+    ),
+    (
+        "CoordinatorCluster",
+        "a",
+        {"upstream": UPSTREAM, "gateway": {"muster": {"actForClients": True}}},
+        "spec.gateway.muster.actForClients needs",
     ),
     ("OffsetsTopic", "t", topic_spec(partitions=0), "spec.partitions"),
     ("OffsetsTopic", "t", topic_spec(partitions=1001), "spec.partitions"),
@@ -178,6 +253,7 @@ def test_wrong_resource_is_refused_naming_the_field(
     assert expected in answer.stderr
 
 
+<<<<<<< HEAD
 CHANGED = [
     ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
     ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
@@ -205,6 +281,10 @@ BY_STATUS = [
     ("OffsetsPartition", partition_spec(), {"status": {"epoch": 5}}, {"status": {"epoch": None}}, "epoch never falls"),
 ]
 """Kind, spec, status that an operator has written, the patch, and what is said."""
+=======
+def test_gateway_with_tls_and_logins_on_all_sides_is_taken(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", SECURED))
+>>>>>>> 9e59672 (Declare TLS and logins of the upstream and of the gateway)
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,50 @@ KINDS = (
             (
                 "!has(self.spec.gateway) || !has(self.spec.upstream.servedGroups)"
                 " || size(self.spec.upstream.servedGroups) == 0 || self.spec.listeners.all(each,"
-                " each.type != 'Internal' || !has(each.tls) && !has(each.authentication))",
-                "the gateway cannot log in yet: with spec.upstream.servedGroups the Internal listener must have neither"
-                " tls nor authentication",
+                " each.type != 'Internal' || has(each.tls) == has(self.spec.gateway.muster.tls)"
+                " && has(each.authentication) == has(self.spec.gateway.muster.sasl))",
+                "spec.gateway.muster must have tls and sasl as the Internal listener has tls and authentication",
+            ),
+            (
+                "!has(self.spec.upstream) || !has(self.spec.upstream.sasl) || has(self.spec.upstream.tls)"
+                " || self.spec.upstream.sasl.mechanism.startsWith('SCRAM')",
+                "spec.upstream.tls is needed: the mechanism sends secrets as they are",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.gateway.muster.sasl) || has(self.spec.gateway.muster.tls)"
+                " || self.spec.gateway.muster.sasl.mechanism.startsWith('SCRAM')",
+                "spec.gateway.muster.tls is needed: the mechanism sends secrets as they are",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.gateway.tls)"
+                " || self.spec.gateway.tls.clientAuth != 'requested'",
+                "spec.gateway.tls.clientAuth must be none or required",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.gateway.authentication)"
+                " || has(self.spec.access) && has(self.spec.access.usersSecret)",
+                "spec.access.usersSecret is needed: the gateway reads the users of its clients from there",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.gateway.authentication)"
+                " || self.spec.gateway.authentication.mechanisms.all(name, name.startsWith('SCRAM')"
+                " || name == 'PLAIN' && has(self.spec.gateway.tls))",
+                "spec.gateway.authentication: PLAIN needs spec.gateway.tls, and logins by OAUTHBEARER only pass",
+            ),
+            (
+                "!has(self.spec.gateway) || !has(self.spec.upstream.tls)"
+                " || !has(self.spec.upstream.tls.certificateSecret) || has(self.spec.gateway.authentication)"
+                " || has(self.spec.gateway.tls) && self.spec.gateway.tls.clientAuth == 'required'",
+                "with spec.upstream.tls.certificateSecret brokers take all clients for the gateway: it has to ask them"
+                " by spec.gateway.authentication or tls.clientAuth",
+            ),
+            (
+                "!has(self.spec.gateway) || !self.spec.gateway.muster.actForClients"
+                " || has(self.spec.gateway.muster.sasl) && self.spec.gateway.muster.sasl.mechanism != 'OAUTHBEARER'"
+                " && (has(self.spec.upstream.sasl) || has(self.spec.gateway.authentication)"
+                " || has(self.spec.gateway.tls) && self.spec.gateway.tls.clientAuth == 'required')",
+                "spec.gateway.muster.actForClients needs muster.sasl with a password, and somebody who asks clients who"
+                " they are: spec.upstream.sasl, spec.gateway.authentication or tls.clientAuth",
             ),
             (
                 "!has(self.spec.gateway) || self.spec.gateway.type == 'ClusterIP'"

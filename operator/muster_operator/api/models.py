@@ -44,7 +44,7 @@ from muster_operator.api.meta import (
 )
 from muster_operator.api.pod_template import PodTemplate, Resources
 from muster_operator.api.reshard import Layout, Reshard, ReshardPhase, ReshardStatus
-from muster_operator.api.upstream import Gateway, Upstream
+from muster_operator.api.upstream import Gateway, GatewayToPods, OutgoingSasl, OutgoingTls, Upstream
 from muster_operator.api.user import USER_NAME_LIMIT, MusterUser, MusterUserSpec, MusterUserStatus, UserAcl
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "Failover",
     "FailoverRecord",
     "Gateway",
+    "GatewayToPods",
     "Layout",
     "LeadershipRecord",
     "Listener",
@@ -75,6 +76,8 @@ __all__ = [
     "OffsetsTopic",
     "OffsetsTopicSpec",
     "OffsetsTopicStatus",
+    "OutgoingSasl",
+    "OutgoingTls",
     "PartitionState",
     "PodTemplate",
     "Replica",

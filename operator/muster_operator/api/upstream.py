@@ -8,10 +8,43 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from muster_operator.api.listener_security import ListenerAuthentication, ListenerTls, SecretName
 from muster_operator.api.meta import MAX_BROKER_IDS
 from muster_operator.api.pod_template import PodTemplate, Resources
 
 ADDRESS = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
+
+
+class OutgoingTls(msgspec.Struct, frozen=True, rename="camel"):
+    """TLS with servers: 1.2 and 1.3. A Secret that changes counts for new connections; no pod restarts."""
+
+    ca_secret: Annotated[
+        SecretName | None,
+        Meta(description="Secret whose ca.crt has the CAs of the servers. If absent, those that the image knows."),
+    ] = None
+    certificate_secret: Annotated[
+        SecretName | None,
+        Meta(description="Secret of type kubernetes.io/tls: what a server is shown that asks for a certificate."),
+    ] = None
+    verify_host: Annotated[
+        bool, Meta(description="Whether a server's certificate has to name the host that is dialled.")
+    ] = True
+
+
+class OutgoingSasl(msgspec.Struct, frozen=True, rename="camel"):
+    """How to log in at servers."""
+
+    mechanism: Annotated[
+        Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"],
+        Meta(description="Of SASL. PLAIN and OAUTHBEARER need tls."),
+    ]
+    secret: Annotated[
+        SecretName,
+        Meta(
+            description="Secret with username and password (type kubernetes.io/basic-auth), for OAUTHBEARER with token."
+            " A changed one counts for new connections; no pod restarts."
+        ),
+    ]
 
 
 class Upstream(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +68,22 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
             extra_json_schema={"x-kubernetes-list-type": "set"},
         ),
     ] = ()
+    tls: OutgoingTls | None = None
+    sasl: OutgoingSasl | None = None
+
+
+class GatewayToPods(msgspec.Struct, frozen=True, rename="camel"):
+    """What the Internal listener asks of the gateway, where groups are at Muster."""
+
+    tls: OutgoingTls | None = None
+    sasl: OutgoingSasl | None = None
+    act_for_clients: Annotated[
+        bool,
+        Meta(
+            description="Whether ACLs of this cluster are asked about the clients of the gateway, and not about its own"
+            " user: then muster.gateway.users of the settings names that one."
+        ),
+    ] = False
 
 
 class Gateway(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,6 +115,9 @@ class Gateway(msgspec.Struct, frozen=True, rename="camel"):
             " clients, and the gateway logs node_without_port.",
         ),
     ] = 32
+    tls: ListenerTls | None = None
+    authentication: ListenerAuthentication | None = None
+    muster: GatewayToPods = GatewayToPods()
     annotations: Annotated[
         Mapping[str, str], Meta(description="Annotations of the Service, such as those of a load balancer.")
     ] = {}

@@ -19,12 +19,19 @@ from muster_operator.kube.manifests import (
     metadata_of,
     placement,
     pod_security,
+    secret_mounts,
+    secret_volumes,
     spread,
 )
 from muster_operator.kube.objects import PART_OF
+from muster_operator.store.client_security import USERS
+from muster_operator.store.outgoing import MUSTER, ROOT, UPSTREAM, outgoing_secrets, outgoing_settings
 
 GATEWAY_LABEL = f"{GROUP}/gateway"
 """On the pods of a gateway, in place of the label of the cluster's own pods: autoscalers select by that one."""
+
+TLS_VOLUME = "gateway-tls"
+"""Of the listener's Secret."""
 
 BOOTSTRAP_PORT = 9092
 BROKER_PORTS = 9100
@@ -87,6 +94,7 @@ def gateway_deployment(cluster: CoordinatorCluster, image: str, addresses: Mappi
         "settings": settings,
         "resources": gateway.resources,
         "podTemplate": gateway.pod_template,
+        "secrets": _secrets(cluster),
     }
     return f"/apis/apps/v1/namespaces/{meta.namespace}/deployments", {
         "apiVersion": "apps/v1",
@@ -126,7 +134,40 @@ def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) 
         "broker.ids": str(gateway.broker_ids),
         "pod.port.base": str(POD_PORTS),
         "ready.port": str(READY_PORT),
+        **outgoing_settings("upstream.", UPSTREAM, upstream.tls, upstream.sasl),
+        **outgoing_settings("muster.", MUSTER, gateway.muster.tls, gateway.muster.sasl),
+        **_asked_of_clients(gateway),
     }
+
+
+def _asked_of_clients(gateway: Gateway) -> dict[str, str]:
+    """None where nothing is asked."""
+    found: dict[str, str] = {}
+    if gateway.muster.act_for_clients:
+        found["muster.act.for.clients"] = "1"
+    if gateway.tls is not None:
+        found["listener.tls.dir"] = f"{ROOT}/{TLS_VOLUME}"
+        found["ssl.client.auth"] = gateway.tls.client_auth
+        found["ssl.principal.mapping.rules"] = gateway.tls.principal_mapping_rules
+    if gateway.authentication is not None:
+        found["sasl.enabled.mechanisms"] = ",".join(gateway.authentication.mechanisms)
+        found["muster.users.file"] = f"{ROOT}/{USERS}/users.json"
+    return found
+
+
+def _secrets(cluster: CoordinatorCluster) -> dict[str, str]:
+    """Name of a volume -> Secret, which a kubelet exchanges in place and the gateway reads again."""
+    gateway, upstream, access = gateway_of(cluster), cluster.spec.upstream, cluster.spec.access
+    assert upstream is not None
+    found = {
+        **outgoing_secrets(UPSTREAM, upstream.tls, upstream.sasl),
+        **outgoing_secrets(MUSTER, gateway.muster.tls, gateway.muster.sasl),
+    }
+    if gateway.tls is not None:
+        found[TLS_VOLUME] = gateway.tls.secret
+    if gateway.authentication is not None and access.users_secret is not None:
+        found[USERS] = access.users_secret
+    return found
 
 
 def gateway_bootstrap(cluster: CoordinatorCluster, addresses: Mapping[str, str]) -> str:
@@ -146,7 +187,8 @@ def _host(cluster: CoordinatorCluster, service: str, addresses: Mapping[str, str
 
 
 def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, str]) -> Manifest:
-    gateway = gateway_of(cluster)
+    gateway, secrets = gateway_of(cluster), _secrets(cluster)
+    mounts = {"volumeMounts": secret_mounts(secrets)} if secrets else {}
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -175,6 +217,7 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                     "requests": dict(gateway.resources.requests),
                     "limits": dict(gateway.resources.limits),
                 },
+                **mounts,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
@@ -183,4 +226,5 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                 },
             }
         ],
+        **secret_volumes(secrets),
     }

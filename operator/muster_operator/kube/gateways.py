@@ -200,10 +200,11 @@ class Gateways:
 
 def _as_asked(applied: CoordinatorClusterSpec, declared: CoordinatorClusterSpec) -> bool:
     """Whether what was applied is about the declared gateway. Image and number of pods are the operator's decisions."""
-    return (applied.gateway, applied.upstream, applied.listeners) == (
+    return (applied.gateway, applied.upstream, applied.listeners, applied.access) == (
         declared.gateway,
         declared.upstream,
         declared.listeners,
+        declared.access,
     )
 
 

@@ -7,14 +7,15 @@ PodDisruptionBudget. Every object is owned by the CoordinatorCluster, and goes w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate
 from muster_operator.kube.objects import PART_OF, owned_by
-from muster_operator.store.client_security import ROOT, mounted_secrets
+from muster_operator.store.client_security import mounted_secrets
+from muster_operator.store.outgoing import ROOT
 from muster_operator.store.workload import pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
@@ -256,14 +257,19 @@ def _pod_spec(cluster: CoordinatorCluster, default_image: str, *, secured: bool)
         "securityContext": {"fsGroupChangePolicy": "OnRootMismatch", **pod_security(cluster.spec.pod_template)},
         "topologySpreadConstraints": spread(selector(cluster)),
         "containers": [container],
-        **_secret_volumes(secrets),
+        **secret_volumes(secrets),
     }
 
 
-def _secret_volumes(secrets: Mapping[str, str]) -> Manifest:
+def secret_volumes(secrets: Mapping[str, str]) -> Manifest:
     """Directories that a kubelet exchanges in place, and the pod reads again. `secrets`: by name of the volume."""
     found = [{"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()]
     return {"volumes": found} if found else {}
+
+
+def secret_mounts(volumes: Iterable[str]) -> list[Manifest]:
+    """Of a container, for these volumes."""
+    return [{"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in volumes]
 
 
 def pod_security(template: PodTemplate) -> Manifest:
@@ -351,7 +357,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
         },
         "volumeMounts": [
             {"name": CLAIM, "mountPath": DATA_DIRECTORY},
-            *({"name": each, "mountPath": f"{ROOT}/{each}", "readOnly": True} for each in mounted_secrets(cluster)),
+            *secret_mounts(mounted_secrets(cluster)),
         ],
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster_operator.api.models import CoordinatorCluster, Listener
+from muster_operator.store.outgoing import ROOT, UPSTREAM, outgoing_secrets
 
-ROOT = "/etc/muster"
 USERS, ACLS = "users", "acls"
 
 
@@ -18,6 +18,9 @@ def mounted_secrets(cluster: CoordinatorCluster) -> Mapping[str, str]:
         found[USERS] = access.users_secret
     if access.acls_secret is not None:
         found[ACLS] = access.acls_secret
+    upstream = cluster.spec.upstream
+    if upstream is not None:
+        found |= outgoing_secrets(UPSTREAM, upstream.tls, upstream.sasl)
     return found
 
 

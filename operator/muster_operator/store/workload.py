@@ -15,6 +15,7 @@ from muster_operator.api.models import CoordinatorCluster, MusterUser, Upstream
 from muster_operator.plan.access import AccessState
 from muster_operator.plan.observation import StrandedVolume
 from muster_operator.store.client_security import client_security
+from muster_operator.store.outgoing import UPSTREAM, outgoing_settings
 from muster_operator.store.port import ClusterKey, Notify, Unwatch
 
 
@@ -171,4 +172,5 @@ def _mirror_settings(upstream: Upstream | None) -> dict[str, str]:
     return {
         "muster.upstream.bootstrap": upstream.bootstrap_servers,
         "muster.upstream.served.groups": ",".join(upstream.served_groups),
+        **outgoing_settings("muster.upstream.", UPSTREAM, upstream.tls, upstream.sasl),
     }

@@ -79,6 +79,75 @@ def test_gateway_without_groups_of_muster_asks_no_pod() -> None:
     assert (found.muster, found.groups) == ("", "")
 
 
+SECURED = {
+    **UPSTREAM,
+    "tls": {"caSecret": "kafka-ca", "certificateSecret": "kafka-client"},
+    "sasl": {"mechanism": "SCRAM-SHA-512", "secret": "kafka-account"},
+}
+FRONT = {
+    "tls": {"secret": "front-tls"},
+    "authentication": {"mechanisms": ["SCRAM-SHA-512", "PLAIN"]},
+    "muster": {
+        "tls": {"caSecret": "pods-ca", "verifyHost": False},
+        "sasl": {"mechanism": "PLAIN", "secret": "pods-account"},
+        "actForClients": True,
+    },
+}
+
+
+def mounted(template: dict[str, Any]) -> dict[str, str]:
+    """Directory -> Secret. Each volume is mounted once, to be read only."""
+    secrets = {each["name"]: each["secret"]["secretName"] for each in template["spec"]["volumes"]}
+    (container,) = template["spec"]["containers"]
+    mounts = [each for each in container["volumeMounts"] if each["name"] in secrets]
+    assert all(each["readOnly"] for each in mounts)
+    assert sorted(each["name"] for each in mounts) == sorted(secrets)
+    return {each["mountPath"]: secrets[each["name"]] for each in mounts}
+
+
+def test_pods_and_gateway_have_the_secrets_that_their_settings_name() -> None:
+    subject = fronted(SECURED, FRONT, access={"usersSecret": "users"})
+    found = settings(subject)
+    assert settings_trouble(subject) == ""
+    assert (found.upstream_security_protocol, found.muster_security_protocol) == ("SASL_SSL", "SASL_SSL")
+    assert (found.upstream_endpoint_check, found.muster_endpoint_check) == ("https", "")
+    assert (found.sasl_enabled_mechanisms, found.muster_act_for_clients) == ("SCRAM-SHA-512,PLAIN", 1)
+    gateway = mounted(deployment(subject)["spec"]["template"])
+    assert gateway == {
+        found.upstream_truststore.removesuffix("/ca.crt"): "kafka-ca",
+        found.upstream_tls_dir: "kafka-client",
+        found.upstream_sasl_dir: "kafka-account",
+        found.muster_truststore.removesuffix("/ca.crt"): "pods-ca",
+        found.muster_sasl_dir: "pods-account",
+        found.listener_tls_dir: "front-tls",
+        found.users_file.removesuffix("/users.json"): "users",
+    }
+    pods, said = mounted(stateful_set(subject, "muster:1")["spec"]["template"]), pod_settings(subject)
+    assert said["muster.upstream.security.protocol"] == "SASL_SSL"
+    assert pods[said["muster.upstream.sasl.dir"]] == "kafka-account"
+    assert pods[said["muster.upstream.tls.dir"]] == "kafka-client"
+    assert pods[said["muster.upstream.ssl.truststore.location"].removesuffix("/ca.crt")] == "kafka-ca"
+    assert "front-tls" not in pods.values()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "gateway"),
+    [
+        ({**SECURED, "sasl": {**SECURED["sasl"], "secret": "another"}}, FRONT),  # type: ignore[dict-item]
+        (SECURED, {**FRONT, "tls": {"secret": "another"}}),
+    ],
+)
+def test_another_secret_is_another_template(upstream: dict[str, Any], gateway: dict[str, Any]) -> None:
+    def declared(subject: Any) -> str:
+        return str(deployment(subject)["metadata"]["annotations"][DECLARED])
+
+    access = {"usersSecret": "users"}
+    assert declared(fronted(SECURED, FRONT, access=access)) != declared(fronted(upstream, gateway, access=access))
+    plain = deployment(fronted())["spec"]["template"]["spec"]
+    assert "volumes" not in plain
+    assert "volumeMounts" not in plain["containers"][0]
+
+
 def test_clients_without_cluster_dns_are_told_addresses_of_services() -> None:
     found = settings(fronted(**POD_IP), a_gateway="10.96.0.7", a_bootstrap="10.96.0.8")
     assert (found.advertised_host, found.muster) == ("10.96.0.7", "10.96.0.8:9092")
