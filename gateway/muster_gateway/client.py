@@ -131,11 +131,11 @@ class ClientConnection(asyncio.Protocol):
         self._count()
 
     def eof_received(self) -> bool:
-        """What was asked for is answered, as by a broker."""
+        """What was asked for is answered, as by a broker; not with TLS, where asyncio closes the connection."""
         self._ended = True
         self._reading.close(Busy.ENDED)
         self._close_if_done()
-        return True
+        return self._transport is not None and self._transport.get_extra_info("sslcontext") is None
 
     def pause_writing(self) -> None:
         self._reading.close(Busy.CLIENT_SLOW)

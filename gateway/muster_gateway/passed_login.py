@@ -47,7 +47,8 @@ class PassedLogin:
         self._refuse = refuse
         self._mechanism = ""
         self._good_until_s = 0.0
-        self._waiting: list[Callable[[], None]] = []
+        self._asked: list[Callable[[], None]] | None = None
+        """What waits for the question that was asked after the last login."""
 
     def read(self, head: RequestHead, frame: bytes) -> None:
         """SaslHandshake or SaslAuthenticate, on its way to the broker. Raises ClientError."""
@@ -58,7 +59,7 @@ class PassedLogin:
             request = header.api.decode_request(header, frame, "")
         except WireError as error:
             raise ClientError("malformed_request", f"{head.rule.name} v{head.version}: {error}") from error
-        self._good_until_s = 0.0
+        self._good_until_s, self._asked = 0.0, None
         if isinstance(request, SaslHandshakeRequest):
             self.begun, self._mechanism = True, request.mechanism
         elif isinstance(request, SaslAuthenticateRequest):
@@ -69,21 +70,22 @@ class PassedLogin:
 
     def when_known(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` when the broker has said that the client is known, in the order of the calls."""
-        if not self._waiting and asyncio.get_running_loop().time() < self._good_until_s:
+        if asyncio.get_running_loop().time() < self._good_until_s:
             go_on()
-            return
-        self._waiting.append(go_on)
-        if len(self._waiting) == 1:
-            self._ask(Slot(_HEAD, self._answered), _PROBE)
+        elif self._asked is not None:
+            self._asked.append(go_on)
+        else:
+            waiting = self._asked = [go_on]
+            self._ask(Slot(_HEAD, lambda _slot, frame: self._answered(waiting, frame)), _PROBE)
 
-    def _answered(self, slot: Slot, frame: bytes) -> None:
+    def _answered(self, waiting: list[Callable[[], None]], frame: bytes) -> None:
         """Raises UpstreamError."""
         code = _error_code(frame)
         if code:
             self._refuse("client_not_known", ClientError("client_not_known", f"its broker answers {code}"))
             return
-        self._good_until_s = asyncio.get_running_loop().time() + KNOWN_S
-        waiting, self._waiting = self._waiting, []
+        if self._asked is waiting:  # else the client has begun another login since
+            self._good_until_s, self._asked = asyncio.get_running_loop().time() + KNOWN_S, None
         for go_on in waiting:
             go_on()
 

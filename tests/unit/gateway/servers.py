@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -24,8 +25,9 @@ class Server:
     """Listens on entering. `answering` is asked for all but what the gateway itself asks: ApiVersions, and Metadata
     without topics."""
 
-    def __init__(self, node_id: int = 0, answering: Answering | None = None) -> None:
+    def __init__(self, node_id: int = 0, answering: Answering | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.node_id = node_id
+        self.tls = tls
         self.answering = answering
         self.requests: list[tuple[int, int]] = []
         """(key, correlation id) of what was asked."""
@@ -36,7 +38,7 @@ class Server:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Server:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -120,8 +122,8 @@ class Client:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> Client:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, tls: ssl.SSLContext | None = None) -> Client:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     def send(self, key: int, version: int, correlation_id: int, body: bytes = b"") -> None:
         """A request with a header without client id and tagged fields."""
