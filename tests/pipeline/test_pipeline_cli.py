@@ -77,6 +77,20 @@ def test_offsets_are_those_that_the_broker_would_answer(tables: Path) -> None:
     }
 
 
+def test_offsets_of_a_moment_are_exact_to_the_millisecond(tmp_path: Path) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    batches = [
+        encode_batch([commit("g", "t", 0, n)], base_offset=n, leader_epoch=0, timestamp_ms=1_700_000_000_000 + n)
+        for n in range(1000)
+    ]
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    for millisecond in (1, 57, 999):
+        moment = f"2023-11-14T22:13:20.{millisecond:03d}"
+        (row,) = output("offsets", directory, "--engine", "local", "--at", moment, "--json").splitlines()
+        assert json.loads(row)["committed_offset"] == millisecond
+
+
 def test_rebalances_of_one_group_are_shown_in_order(tables: Path) -> None:
     lines = output("rebalances", tables, "--group", "payments").splitlines()
     assert [line.split()[2] for line in lines[1:]] == ["0", "1", "2", "3"]

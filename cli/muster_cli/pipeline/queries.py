@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster_cli.errors import CliUsageError
+from muster_cli.pipeline.moment import MOMENT, milliseconds
 from muster_cli.pipeline.spark import clear_errors, master_option, spark
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object pe
 _AT = click.option(
     "--at",
     metavar="TIME",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
-    help="The state at this moment, UTC.",
+    type=MOMENT,
+    help="The state at this moment, UTC; seconds may have a fraction.",
 )
 _ENGINE = click.option(
     "--engine",
@@ -53,7 +54,7 @@ def offsets(
 
     LOGS are read once for this answer; TABLES answer at once, as often as asked.
     """
-    at_ms = _milliseconds(at)
+    at_ms = milliseconds(at)
     with clear_errors():
         if engine == "local":
             from muster_pipeline.tables.local import local_offsets
@@ -77,7 +78,7 @@ def groups(source: tuple[str, ...], groups: tuple[str, ...], at: datetime | None
     with clear_errors():
         from muster_pipeline.tables.local import local_groups
 
-        rows: list[dict[str, Any]] = local_groups(source, _milliseconds(at), groups).to_pylist()
+        rows: list[dict[str, Any]] = local_groups(source, milliseconds(at), groups).to_pylist()
         rows.sort(key=lambda row: (row["group"], row["offset"]))
         if not as_json:
             rows = [row | {"members": [each["member_id"] for each in row["members"]]} for row in rows]
@@ -115,7 +116,7 @@ def transactions(source: tuple[str, ...], at: datetime | None, only_open: bool, 
     with clear_errors():
         from muster_pipeline.tables.local import local_transactions
 
-        at_ms = _milliseconds(at)
+        at_ms = milliseconds(at)
         now_ms = int(time.time() * 1000) if at_ms is None else at_ms
         rows = [_with_age(row, now_ms) for row in local_transactions(source, at_ms).to_pylist()]
         rows = [row for row in rows if row["age_ms"] is not None or not only_open]
@@ -160,10 +161,6 @@ def quality(source: tuple[str, ...], engine: str, as_json: bool) -> None:
             rows = _rows(source, "quality")
         rows.sort(key=lambda row: (row["file"], row["position"]))
         _show(rows, ["file", "position", "offset", "problem", "problem_bytes", "problem_detail"], as_json)
-
-
-def _milliseconds(at: datetime | None) -> int | None:
-    return None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def _only(source: Sequence[str]) -> Path:

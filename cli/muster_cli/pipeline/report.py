@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster_cli.errors import CliUsageError
+from muster_cli.pipeline.moment import MOMENT, milliseconds
 from muster_cli.pipeline.spark import clear_errors, master_option, spark
 from muster_cli.progress import steps
 
@@ -26,7 +27,7 @@ _OPTIONS = [
     click.option(
         "--at",
         metavar="TIME",
-        type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"]),
+        type=MOMENT,
         help="Report the state at this moment, UTC; by default that of the newest record.",
     ),
     click.option(
@@ -117,7 +118,7 @@ def write(
     from muster_pipeline.tables.store import Store
 
     options = ReportOptions(
-        at_ms=None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1000),
+        at_ms=milliseconds(at),
         ends=_ends(end_offsets, bootstrap_server, until_at=at is not None),
         thresholds=Thresholds(
             stalled_after_ms=stalled_minutes * _MINUTE_MS, retention_ms=retention_minutes * _MINUTE_MS
