@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import KafkaBroker, why_no_kafka_yet
+from tests.support.kafka_cluster import KafkaCluster
 from tests.support.local_cluster import LocalCluster, muster, wait_until
 from tests.support.mirrored import POLL_S, groups_of, listed, until
 from tests.support.pod import SoloPod, free_ports
@@ -330,6 +331,14 @@ async def test_an_upstream_with_another_number_of_partitions_is_not_followed(
 
         await until(says_so, "a problem that is said")
         assert all(each.position < 0 for each in (await status(pod)).partitions)
+
+
+async def test_a_cluster_in_which_there_was_no_group_yet_is_followed(tmp_path: Path) -> None:
+    """Its brokers make the topic when they are asked for a coordinator, and write markers to no other place."""
+    async with KafkaCluster(tmp_path / "upstream", TOPICS, brokers=1, settings=KAFKA) as kafka:
+        settings = [f"muster.upstream.bootstrap={kafka.bootstrap}"]
+        async with SoloPod(tmp_path / "data", PARTITIONS, TOPICS, settings) as pod:
+            await until(lambda: caught_up(pod), "the mirror at the end")
 
 
 class Committer:

@@ -253,7 +253,10 @@ def test_wrong_resource_is_refused_naming_the_field(
     assert expected in answer.stderr
 
 
-<<<<<<< HEAD
+def test_gateway_with_tls_and_logins_on_all_sides_is_taken(namespace: str) -> None:
+    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", SECURED))
+
+
 CHANGED = [
     ("OffsetsTopic", topic_spec(partitions=4), topic_spec(partitions=8), "partitions is immutable"),
     ("OffsetsTopic", topic_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable"),
@@ -281,10 +284,6 @@ BY_STATUS = [
     ("OffsetsPartition", partition_spec(), {"status": {"epoch": 5}}, {"status": {"epoch": None}}, "epoch never falls"),
 ]
 """Kind, spec, status that an operator has written, the patch, and what is said."""
-=======
-def test_gateway_with_tls_and_logins_on_all_sides_is_taken(namespace: str) -> None:
-    kubectl("apply", "-f", "-", stdin=resource("CoordinatorCluster", namespace, "a", SECURED))
->>>>>>> 9e59672 (Declare TLS and logins of the upstream and of the gateway)
 
 
 @pytest.mark.parametrize(

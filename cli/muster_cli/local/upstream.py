@@ -8,12 +8,11 @@ from dataclasses import replace
 from muster_cli.errors import CliError
 from muster_cli.local.declare import UpOptions
 from muster_coordinator.outgoing.connector import Connector
-from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamError
 from muster_coordinator.pod.mirroring.upstream import TopicMissingError, UpstreamCluster
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.settings import UpstreamSettings, parse_addresses, parse_settings
-from muster_coordinator.wire import k10_find_coordinator
 from muster_operator.store.port import ClusterRecords
 
 ANSWER_TIMEOUT_S = 5.0
@@ -35,19 +34,17 @@ async def fitted_to_upstream(options: UpOptions, before: ClusterRecords) -> UpOp
 
 
 async def _offsets_partitions(upstream: UpstreamSettings) -> int:
-    """Of its `__consumer_offsets`, which a broker makes when it is first asked for a coordinator."""
-    addresses = parse_addresses(upstream.upstream_bootstrap)
+    """Of its `__consumer_offsets`, which a broker makes when it is first looked for."""
     try:
         connector = Connector(upstream.outgoing, CLIENT_ID)
     except (TlsError, SecurityFileError) as error:
         raise CliError(f"muster.upstream: {error}") from error
-    cluster = UpstreamCluster(connector, addresses, ANSWER_TIMEOUT_S)
+    cluster = UpstreamCluster(connector, parse_addresses(upstream.upstream_bootstrap), ANSWER_TIMEOUT_S)
     try:
         for _ in range(ATTEMPTS):
             try:
                 await cluster.look()
             except TopicMissingError:
-                await _ask_for_a_coordinator(connector, *addresses[0])
                 await asyncio.sleep(AGAIN_S)
                 continue
             assert cluster.topic is not None
@@ -60,13 +57,3 @@ async def _offsets_partitions(upstream: UpstreamSettings) -> int:
         f"the upstream {upstream.upstream_bootstrap} has no topic for groups, and makes none when it is asked for a "
         "coordinator"
     )
-
-
-async def _ask_for_a_coordinator(connector: Connector, host: str, port: int) -> None:
-    connection = UpstreamConnection(connector, host, port, ANSWER_TIMEOUT_S)
-    version = k10_find_coordinator.MIRROR_VERSION
-    try:
-        body = k10_find_coordinator.encode_request(("muster-mirror",))
-        await connection.ask(k10_find_coordinator.API, version, body, lambda _answer: None)
-    finally:
-        connection.close()

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import OFFSETS
-from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
+from muster_coordinator.pod.mirroring.connection import CLIENT_ID, UpstreamConnection, UpstreamError
 from muster_coordinator.requests.cluster import MetadataResponse
-from muster_coordinator.wire import k03_metadata
+from muster_coordinator.wire import k03_metadata, k10_find_coordinator
 
 
 class TopicMissingError(UpstreamError):
-    """The cluster has no `__consumer_offsets`, or is about to make it."""
+    """The cluster had no `__consumer_offsets`, and is about to make it, if it does that by itself."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,11 @@ class UpstreamCluster:
                 if self._asked is not None:
                     self._asked.close()
                 self._asked = connection
-            self._take(answer)
+            try:
+                self._take(answer)
+            except TopicMissingError:
+                await self._ask_for_a_coordinator(connection)
+                raise
             return
         raise UpstreamError("; ".join(problems))
 
@@ -83,6 +87,13 @@ class UpstreamCluster:
             raise kind(f"{OFFSETS.name} of the upstream: {name}")
         leaders = {each.partition: (each.leader_id, each.leader_epoch) for each in topic.partitions}
         self.topic = Topic(topic.topic_id, leaders)
+
+    async def _ask_for_a_coordinator(self, connection: UpstreamConnection) -> None:
+        """Brokers make the topic when they are first asked for one, and nobody else may ever ask: where all groups are
+        Muster's, markers would have no place. Raises UpstreamError."""
+        body = k10_find_coordinator.encode_request((CLIENT_ID,))
+        version = k10_find_coordinator.MIRROR_VERSION
+        await connection.ask(k10_find_coordinator.API, version, body, lambda _answer: None)
 
     @property
     def brokers(self) -> tuple[int, ...]:
