@@ -43,10 +43,6 @@ def listener(**fields: object) -> dict[str, object]:
 OUTSIDE: dict[str, object] = {"name": "outside0", "port": 9094, "type": "NodePort"}
 
 
-def user_spec(**fields: object) -> dict[str, object]:
-    return {"clusterRef": {"name": "a"}, **fields}
-
-
 def window(**changes: object) -> dict[str, object]:
     return {"rollout": {"window": {"start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin", **changes}}}
 
