@@ -117,7 +117,7 @@ REFUSED = [
         "CoordinatorCluster",
         "a",
         {"upstream": {**UPSTREAM, "sasl": {"mechanism": "GSSAPI", "secret": "s"}}},
-        "mechanism",
+        "spec.upstream.sasl.mechanism",
     ),
     ("CoordinatorCluster", "a", {"upstream": {**UPSTREAM, "sasl": PLAIN}}, "spec.upstream.tls is needed"),
     (
