@@ -35,7 +35,9 @@ def identify(seen: Observation) -> Identity:
         if most != recorded and by_majority:
             return Identity(recorded, f"this is Kafka cluster {recorded}, and most volumes are of Kafka cluster {most}")
         return Identity(recorded, _strangers(seen, recorded))
-    if most and (by_majority or (all_up and len(told) == 1)):
+    # An empty volume has no voice: those that are away can have no other majority among the rest.
+    voices = declared - sum(not pod.cluster_id for pod in up)
+    if most and (2 * count > voices or (all_up and len(told) == 1)):
         return Identity(most, _strangers(seen, most))
     if len(told) > 1 and all_up:
         return Identity("", f"the volumes are of several Kafka clusters, none with a majority: {_listed(seen)}")

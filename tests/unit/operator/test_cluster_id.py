@@ -44,3 +44,26 @@ def test_volumes_of_another_kafka_cluster_are_told_and_not_touched() -> None:
     assert stalled.reason == "ForeignCluster"
     assert stalled.message == "this is Kafka cluster second, and most volumes are of Kafka cluster first"
     assert {name: len(pod.images) for name, pod in model.running.items()} == images
+
+
+def test_empty_volume_has_no_voice_in_what_the_others_remember() -> None:
+    """Created again while a node is lost for good: the pod there never answers, and an added one knows nothing."""
+    model = declaring(Model(pods=4, partitions=2, replication_factor=3), "chosen")
+    Operator(model).settle()
+    model.cluster = replace(
+        model.cluster, spec=replace(model.cluster.spec, cluster_id=None), status=CoordinatorClusterStatus()
+    )
+    model.lose_volume("c-3")
+    model.stop("c-2")
+    Operator(model, token=2).replan()
+    operator = Operator(model, token=3)
+    operator.replan()
+    while operator.todo:
+        operator.act()
+    assert model.cluster.status.cluster_id == "chosen"
+    model.stop("c-1")
+    model.cluster = replace(model.cluster, status=CoordinatorClusterStatus())
+    operator.replan()
+    while operator.todo:
+        operator.act()
+    assert model.cluster.status.cluster_id == "", "of the three that can remember one, two are away"
