@@ -25,7 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
-from tests.unit.operator.storm_events import MOST_PODS, PARTITIONS, draw
+from tests.unit.operator.storm_events import MOST_PODS, PARTITIONS, draw, draw_of_nodes
 from tests.unit.operator.storm_kube import BROKEN, StormKube, image_of, is_waiting
 from tests.unit.operator.storm_operator import StormModel, StormOperator
 from tests.unit.podapi import fake_pod
@@ -38,6 +38,8 @@ from muster_operator.plan.actions import Refresh
 
 EVENTS = 120
 """Drawn for a seed, at most."""
+OF_NODES = 0.15
+"""How often one of nodes follows."""
 
 
 class Storm:
@@ -45,6 +47,8 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.nodes = Random(~seed) if seed % 4 == 2 else None
+        """Draws what happens to nodes, in a part of the seeds: the others are as they were without it."""
         self.model = StormModel(pods=self.random.choice([3, 3, 5]), partitions=PARTITIONS, replication_factor=3)
         self.model.running.clear()
         self.model.net.pods.clear()
@@ -394,6 +398,8 @@ def storm(seed: int) -> Storm:
             made.calm_down()
             for _ in range(made.random.randint(EVENTS // 3, EVENTS)):
                 made.happen(*draw(made.random))
+                if made.nodes is not None and made.nodes.random() < OF_NODES:
+                    made.happen(*draw_of_nodes(made.nodes))
             made.calm_down()
             for _ in range(12):
                 if not made.obey():

@@ -9,7 +9,7 @@ from tests.unit.operator.storm_kube import BROKEN
 
 from muster_operator.api.models import Rollout, Storage
 
-__all__ = ["MOST_PODS", "PARTITIONS", "draw"]
+__all__ = ["MOST_PODS", "PARTITIONS", "draw", "draw_of_nodes"]
 
 MOST_PODS = 5
 PARTITIONS = 6
@@ -23,14 +23,12 @@ def draw(random: Random) -> tuple[str, Any]:
     match kind:
         case "plan" | "act" | "finish" | "crash":
             return kind, random.choice([0, 0, 1])
-        case "restart" | "stop" | "drain" | "seal" | "slow" | "fast" | "commit" | "lose" | "lose_node" | "node_back":
+        case "restart" | "stop" | "drain" | "seal" | "slow" | "fast" | "commit" | "lose":
             return kind, f"c-{random.randrange(MOST_PODS)}"
         case "scale":
             return "declare", {"pods": random.choice([1, 2, 3, 3, 4, 5, 5])}
         case "suspend" | "hibernate":
             return "declare", {kind: random.random() < 0.4}
-        case "give_up":
-            return "declare", {"storage": Storage(give_up_after=random.choice(["0s", "5s", "5s"]))}
         case "pause":
             return "declare", {"rollout": Rollout(random.random() < 0.4)}
         case "rebalance":
@@ -54,6 +52,14 @@ def draw(random: Random) -> tuple[str, Any]:
     return kind, None
 
 
+def draw_of_nodes(random: Random) -> tuple[str, Any]:
+    """One event of nodes and their volumes."""
+    kind = random.choice(["lose_node", "lose_node", "lose_node", "stop", "node_back", "give_up"])
+    if kind == "give_up":
+        return "declare", {"storage": Storage(give_up_after=random.choice(["0s", "1s", "1s"]))}
+    return kind, f"c-{random.randrange(MOST_PODS)}"
+
+
 _EVENTS = {
     "plan": 30,
     "act": 30,
@@ -68,9 +74,6 @@ _EVENTS = {
     "slow": 3,
     "fast": 5,
     "lose": 3,
-    "lose_node": 3,
-    "node_back": 1,
-    "give_up": 2,
     "scale": 6,
     "factor": 3,
     "recreate": 3,

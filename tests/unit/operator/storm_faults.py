@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from tests.simulation.faults.fault import Fault
 
 from muster_operator.api.conditions import Reason
+from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import OffsetsPartition, OffsetsPartitionStatus, OffsetsTopic
 from muster_operator.kube import workload
-from muster_operator.plan import adopt, failover, planner, scale, stranded
-from muster_operator.plan.actions import RestartPod
+from muster_operator.plan import adopt, failover, planner, scale
+from muster_operator.plan.actions import ReplaceVolume, RestartPod
 from muster_operator.plan.adopt import Found
 from muster_operator.plan.cluster_facts import ClusterFacts
 from muster_operator.plan.decision import Decision
@@ -100,8 +101,12 @@ def _rolls_on(topic: OffsetsTopic, objects: Any) -> bool:
     return True
 
 
-def _by_nobody(*arguments: object) -> str:
-    return ""
+def _whatever_has_waited(
+    seen: Observation, topics: Sequence[OffsetsTopic], statuses: Mapping[int, OffsetsPartitionStatus]
+) -> Iterator[ReplaceVolume]:
+    assert seen.cluster is not None
+    after_s = parse_duration(seen.cluster.spec.storage.give_up_after)
+    yield from [ReplaceVolume(each) for each in seen.stranded if 0 < after_s <= each.for_s][:1]
 
 
 STORM_FAULTS = {
@@ -119,6 +124,6 @@ STORM_FAULTS = {
     "a rollout restarts whatever is outdated": Fault(1, planner, "restart", _any_outdated),
     "a minority of the logs is enough": Fault(27, adopt, "_is_majority", _one_is_enough),
     "a rollout goes on beside a partition that lacks something": Fault(69, planner, "_is_settled", _rolls_on),
-    "a claim is replaced without a majority elsewhere": Fault(200, stranded, "needed_for", _by_nobody),
+    "a claim is replaced without a majority elsewhere": Fault(15, planner, "replace_volume", _whatever_has_waited),
     "copies that are declared and lack are no reason": Fault(8, planner, "incomplete_sets", _nothing_is_incomplete),
 }
