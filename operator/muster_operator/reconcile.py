@@ -201,6 +201,7 @@ class Reconciler:
             outdated_definitions=state.outdated_definitions,
             volumes=state.volumes,
             volume_size=state.volume_size,
+            archive_size=state.archive_size,
             growing=state.growing,
             growth_refused=state.growth_refused,
             stranded=state.stranded,

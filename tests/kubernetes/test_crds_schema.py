@@ -47,6 +47,10 @@ def window(**changes: object) -> dict[str, object]:
     return {"rollout": {"window": {"start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin", **changes}}}
 
 
+def archive(size: str, **fields: object) -> dict[str, object]:
+    return {"storage": {"archive": {"size": size, **fields}}}
+
+
 UPSTREAM: dict[str, object] = {"bootstrapServers": "kafka-0:9092,[fd00::1]:9092", "servedGroups": ["billing-"]}
 NEEDS_LOGIN = listener(authentication={"mechanisms": ["SCRAM-SHA-512"]})
 
@@ -260,11 +264,20 @@ CHANGED = [
     ("OffsetsPartition", partition_spec(), partition_spec(index=1), "index is immutable"),
     ("OffsetsPartition", partition_spec(), {"topicRef": {"name": "u"}, "index": 0}, "topicRef is immutable"),
     ("MusterUser", user_spec(), {"clusterRef": {"name": "b"}}, "clusterRef is immutable: make another"),
-    ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storageClassName is immutable"),
+    ("CoordinatorCluster", {}, {"storage": {"storageClassName": "x"}}, "storage.storageClassName is immutable"),
     ("CoordinatorCluster", {"clusterId": "one"}, {"clusterId": "two"}, "clusterId is set once"),
     ("CoordinatorCluster", {"clusterId": "one"}, {}, "clusterId is set once"),
     ("CoordinatorCluster", {"upstream": UPSTREAM}, {}, "spec.upstream cannot be taken back"),
     ("CoordinatorCluster", {}, {"storage": {"size": "9Gi"}}, "must not fall below status.volumeSize"),
+    ("CoordinatorCluster", {}, archive("1Gi"), "storage.archive is set when the cluster is created"),
+    ("CoordinatorCluster", archive("1Gi"), {}, "storage.archive is set when the cluster is created"),
+    ("CoordinatorCluster", archive("2Gi"), archive("1Gi"), "must not fall below status.archiveSize"),
+    (
+        "CoordinatorCluster",
+        archive("1Gi"),
+        archive("1Gi", storageClassName="x"),
+        "archive.storageClassName is immutable",
+    ),
 ]
 """Kind, spec before and after, and what is said."""
 

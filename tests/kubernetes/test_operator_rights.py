@@ -286,6 +286,7 @@ async def test_operator_deletes_no_claim_but_those_of_its_pods(
     assert "deletes no claim mine" in await tried("mine", **{"muster.dev/cluster": "a"})
     assert "deletes no claim data-b-0" in await tried("data-b-0", **{"muster.dev/cluster": "a"})
     assert await tried("data-a-0", **{"muster.dev/cluster": "a"}) == ""
+    assert await tried("archive-a-0", **{"muster.dev/cluster": "a"}) == ""
 
 
 async def refused(request: Awaitable[object]) -> str:

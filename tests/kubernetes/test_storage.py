@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,12 +24,15 @@ def cluster(custom_resources: None) -> Iterator[Cared]:
     if machine.has_kind():
         pytest.skip("kind's StorageClass cannot grow volumes; hack/localkube's can")
     install_operator()
-    with cared_for(NAMESPACE, NAME, pods=3, storage={"size": "64Mi", "storageClassName": "limited"}) as made:
+    limited = {"size": "64Mi", "storageClassName": "limited"}
+    with cared_for(NAMESPACE, NAME, pods=3, storage={**limited, "archive": limited}) as made:
         yield made
 
 
-def sizes(cluster: Cared) -> set[str]:
-    return {each["status"]["capacity"]["storage"] for each in cluster.objects("persistentvolumeclaims")}
+def sizes(cluster: Cared, kind: str = "data") -> set[str]:
+    """Of the volumes of the pods, or of their archives."""
+    claims = (each for each in cluster.objects("persistentvolumeclaims") if each["metadata"]["name"].startswith(kind))
+    return {each["status"]["capacity"]["storage"] for each in claims}
 
 
 def fill(directory: Path) -> None:
@@ -51,6 +55,18 @@ def test_volumes_grow_online_under_load_and_no_pod_restarts(cluster: Cared) -> N
     load.goes_on()
     load.end_with_nothing_lost()
     assert (cluster.runs(), cluster.status()["volumeSize"]) == (before, "96Mi")
+
+
+def test_archives_are_volumes_of_their_own_and_grow_online(cluster: Cared) -> None:
+    before = cluster.runs()
+    cluster.patch(storage={"archive": {"size": "80Mi"}})
+    wait_until(lambda: sizes(cluster, "archive") == {"80Mi"}, "every archive has grown", READY_S)
+    cluster.wait_whole()
+    for pod in cluster.pods():
+        seen_by_pod = Path(f"/proc/{process_of(pod.uid)}/root/var/lib")
+        data, archive = (os.statvfs(seen_by_pod / name) for name in ("muster", "muster-archive"))
+        assert (data.f_blocks * data.f_frsize, archive.f_blocks * archive.f_frsize) == (96 << 20, 80 << 20)
+    assert (cluster.runs(), cluster.status()["archiveSize"], sizes(cluster)) == (before, "80Mi", {"96Mi"})
 
 
 def test_full_disks_are_grown_out_of(cluster: Cared) -> None:
@@ -93,7 +109,8 @@ def claims(cluster: Cared) -> dict[str, str]:
 
 def lose_node_of(cluster: Cared, pod: str) -> None:
     """As the API server shows it when a node is deleted, and its pods are collected."""
-    node_is_gone(cluster.namespace, f"data-{pod}")
+    for kind in ("data", "archive"):
+        node_is_gone(cluster.namespace, f"{kind}-{pod}")
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
 
@@ -110,7 +127,7 @@ def test_volume_on_a_node_that_is_gone_is_given_up_by_the_command_of_the_message
     cluster.wait_whole()
     load.goes_on()
     load.end_with_nothing_lost()
-    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}"}
+    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}", f"archive-{pod}"}
 
 
 def test_volume_on_a_node_that_is_gone_is_given_up_after_the_declared_time_under_load(cluster: Cared) -> None:
@@ -122,7 +139,7 @@ def test_volume_on_a_node_that_is_gone_is_given_up_after_the_declared_time_under
     cluster.wait_whole()
     load.goes_on()
     load.end_with_nothing_lost()
-    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}"}
+    assert {name for name, uid in claims(cluster).items() if before[name] != uid} == {f"data-{pod}", f"archive-{pod}"}
     places = [[one["pod"] for one in each["status"]["replicas"]] for each in cluster.objects("offsetspartitions")]
     assert any(pod in each for each in places), "it has its copies again"
 

@@ -28,6 +28,19 @@ def _is_off(field: str) -> str:
     return f"duration(self.{field}) == duration('0s')"
 
 
+class ArchiveStorage(msgspec.Struct, frozen=True, rename="camel"):
+    """A second volume of each pod, for its archive (muster.archive.dir): closed segments as they were before
+    compaction. Set when the cluster is created."""
+
+    size: Annotated[
+        Quantity, Meta(description="Size of the archive of each pod, such as 100Gi. Raised, the volumes grow online.")
+    ] = "10Gi"
+    storage_class_name: Annotated[
+        str | None,
+        Meta(description="StorageClass of the archives; the default class of the Kubernetes cluster if absent."),
+    ] = None
+
+
 class Storage(msgspec.Struct, frozen=True, rename="camel"):
     """The PersistentVolumeClaim of each pod."""
 
@@ -37,6 +50,18 @@ class Storage(msgspec.Struct, frozen=True, rename="camel"):
     storage_class_name: Annotated[
         str | None,
         Meta(description="StorageClass of the volumes; the default class of the Kubernetes cluster if absent."),
+    ] = None
+    archive: Annotated[
+        ArchiveStorage | None,
+        Meta(
+            extra_json_schema=rules(
+                (
+                    "has(self.storageClassName) == has(oldSelf.storageClassName)"
+                    " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+                    "archive.storageClassName is immutable: volumes stay where they are",
+                )
+            )
+        ),
     ] = None
     give_up_after: Annotated[
         Duration,
@@ -233,7 +258,11 @@ class CoordinatorClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
                     "has(self.storageClassName) == has(oldSelf.storageClassName)"
                     " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
                     "storage.storageClassName is immutable: volumes stay where they are",
-                )
+                ),
+                (
+                    "has(self.archive) == has(oldSelf.archive)",
+                    "storage.archive is set when the cluster is created: a StatefulSet keeps the claims of its pods",
+                ),
             )
         ),
     ] = Storage()
@@ -422,6 +451,10 @@ class CoordinatorClusterStatus(msgspec.Struct, frozen=True, rename="camel", omit
     volume_size: Annotated[
         str,
         Meta(max_length=32, description="Size of the largest volume of the pods. spec.storage.size never falls below."),
+    ] = ""
+    archive_size: Annotated[
+        str,
+        Meta(max_length=32, description="Size of the largest archive. spec.storage.archive.size never falls below."),
     ] = ""
     partitions: Annotated[int, Meta(description="Offsets partitions of this cluster.")] = 0
     led: Annotated[int, Meta(description="Offsets partitions whose leader is active.")] = 0

@@ -170,6 +170,14 @@ KINDS = (
                 " && quantity(self.spec.storage.size).compareTo(quantity(self.status.volumeSize)) >= 0",
                 "spec.storage.size must not fall below status.volumeSize: a volume never shrinks",
             ),
+            (
+                "!has(self.spec.storage.archive) || !has(oldSelf.spec.storage.archive)"
+                " || quantity(self.spec.storage.archive.size)"
+                ".compareTo(quantity(oldSelf.spec.storage.archive.size)) >= 0"
+                " || has(self.status) && has(self.status.archiveSize) && self.status.archiveSize != ''"
+                " && quantity(self.spec.storage.archive.size).compareTo(quantity(self.status.archiveSize)) >= 0",
+                "spec.storage.archive.size must not fall below status.archiveSize: a volume never shrinks",
+            ),
         ),
         "mcc",
         scale={

@@ -1,4 +1,4 @@
-"""The volumes of the pods grow with spec.storage.size.
+"""The volumes of the pods grow with spec.storage.size, and their archives with spec.storage.archive.size.
 
 A StatefulSet cannot change the template of its claims, so it keeps the size that it was made with; the claims, which
 can be changed, get the declared size, also those that the StatefulSet makes later (ADR 29). Nothing ever shrinks.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from muster_operator.api.models import CoordinatorCluster
+from muster_operator.api.models import CoordinatorCluster, Storage
 from muster_operator.api.quantities import parse_quantity
 from muster_operator.kube.client import Json, KubeClient, KubeError
-from muster_operator.kube.manifests import CLAIM, CLUSTER_LABEL
+from muster_operator.kube.manifests import ARCHIVE, CLAIM, CLUSTER_LABEL, claims_of
 from muster_operator.store.port import ClusterKey, StoreError, key_of
 from muster_operator.store.workload import UNKNOWN
 
@@ -37,6 +37,7 @@ class Volumes:
 
     pods: int = UNKNOWN
     size: str = ""
+    archive_size: str = ""
     growing: str = ""
     refused: str = ""
 
@@ -102,22 +103,27 @@ class Claims:
             f"/api/v1/namespaces/{key.namespace}/persistentvolumeclaims", label_selector=f"{CLUSTER_LABEL}={key.name}"
         )
         claims = {each["metadata"]["name"]: each for each in listed["items"]}
-        names = [f"{CLAIM}-{key.name}-{ordinal}" for ordinal in range(cluster.spec.pods)]
-        here = [claims[name] for name in names if name in claims]
-        bound = [claim for claim in here if _phase(claim) == "Bound"]
-        refused = [why for claim in bound if (why := await self._grow(claim, cluster))]
-        late = [claim for claim in here if parse_quantity(_size(claim)) < parse_quantity(cluster.spec.storage.size)]
-        volumes = Volumes(
-            pods=_pods_with_volumes(claims, key),
-            size=max(map(_size, bound), key=parse_quantity, default=""),
-            growing=_growing(late, len(names), cluster) if late and not refused else "",
-            refused=refused[0] if refused else "",
-        )
-        return volumes, len(bound) == len(names) and not late
+        volumes, settled = Volumes(_pods_with_volumes(claims, key)), True
+        for kind, storage in claims_of(cluster):
+            names = [f"{kind}-{key.name}-{ordinal}" for ordinal in range(cluster.spec.pods)]
+            here = [claims[name] for name in names if name in claims]
+            bound = [claim for claim in here if _phase(claim) == "Bound"]
+            refused = [why for claim in bound if (why := await self._grow(claim, storage.size))]
+            late = [claim for claim in here if parse_quantity(_size(claim)) < parse_quantity(storage.size)]
+            largest = max(map(_size, bound), key=parse_quantity, default="")
+            volumes = replace(
+                volumes,
+                size=largest if kind == CLAIM else volumes.size,
+                archive_size=largest if kind == ARCHIVE else "",
+                growing=volumes.growing or (_growing(late, len(names), storage.size) if late and not refused else ""),
+                refused=volumes.refused or (refused[0] if refused else ""),
+            )
+            settled = settled and len(bound) == len(names) and not late
+        return volumes, settled
 
-    async def _grow(self, claim: Json, cluster: CoordinatorCluster) -> str:
+    async def _grow(self, claim: Json, size: str) -> str:
         """Ask for the declared size unless the claim asks for as much; why that is refused, "" if it is not."""
-        meta, size = claim["metadata"], cluster.spec.storage.size
+        meta = claim["metadata"]
         if parse_quantity(claim["spec"]["resources"]["requests"]["storage"]) >= parse_quantity(size):
             return ""
         body = {
@@ -133,13 +139,13 @@ class Claims:
         except KubeError as error:
             if error.status not in REFUSALS:
                 raise
-            return _refusal(claim, cluster, error)
+            return _refusal(claim, error)
         log.info("volume_grows", claim=meta["name"], size=size)
         return ""
 
 
-def _wanted(cluster: CoordinatorCluster) -> tuple[str, str, int]:
-    return cluster.metadata.uid, cluster.spec.storage.size, cluster.spec.pods
+def _wanted(cluster: CoordinatorCluster) -> tuple[str, Storage, int]:
+    return cluster.metadata.uid, cluster.spec.storage, cluster.spec.pods
 
 
 def _pods_with_volumes(claims: Iterable[str], key: ClusterKey) -> int:
@@ -158,13 +164,10 @@ def _size(claim: Json) -> str:
     return asked if _phase(claim) != "Bound" else str(claim["status"]["capacity"]["storage"])
 
 
-def _growing(late: list[Json], pods: int, cluster: CoordinatorCluster) -> str:
+def _growing(late: list[Json], pods: int, size: str) -> str:
     first = late[0]
     waits = "; ".join(_waits(first)) or "the storage system has not answered yet"
-    return (
-        f"{pods - len(late)} of {pods} volumes have {cluster.spec.storage.size}; {first['metadata']['name']} has"
-        f" {_size(first)}: {waits}"
-    )
+    return f"{pods - len(late)} of {pods} volumes have {size}; {first['metadata']['name']} has {_size(first)}: {waits}"
 
 
 def _waits(claim: Json) -> Iterator[str]:
@@ -175,10 +178,10 @@ def _waits(claim: Json) -> Iterator[str]:
             yield ": ".join(part for part in (each["type"], each.get("message", "")) if part)
 
 
-def _refusal(claim: Json, cluster: CoordinatorCluster, error: KubeError) -> str:
+def _refusal(claim: Json, error: KubeError) -> str:
     name = claim["spec"].get("storageClassName", "")
     return (
         f"{claim['metadata']['name']} stays at {_size(claim)}: {error}. Pods serve on with the volumes that they"
         f" have. If StorageClass {name} can grow volumes: kubectl patch storageclass {name} -p"
-        " '{\"allowVolumeExpansion\":true}'; or set spec.storage.size back"
+        " '{\"allowVolumeExpansion\":true}'; or set the size in spec.storage back"
     )

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate
+from muster_operator.api.cluster import ArchiveStorage
+from muster_operator.api.models import GROUP, CoordinatorCluster, PodTemplate, Storage
 from muster_operator.kube.objects import PART_OF, owned_by
 from muster_operator.store.client_security import mounted_secrets
 from muster_operator.store.outgoing import ROOT
-from muster_operator.store.workload import pod_settings
+from muster_operator.store.workload import ARCHIVE_DIRECTORY, pod_settings
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
 """On every object of a cluster: the name of the CoordinatorCluster."""
@@ -26,6 +27,8 @@ DECLARED = f"{GROUP}/declared"
 
 CLAIM = "data"
 """Name of the claim of each pod in the StatefulSet's template."""
+ARCHIVE = "archive"
+"""Likewise of the second one, if an archive is declared."""
 
 API_PORT = 9640
 PEER_PORT = 9641
@@ -128,12 +131,6 @@ def disruption_budget(cluster: CoordinatorCluster) -> Manifest:
 def stateful_set(cluster: CoordinatorCluster, default_image: str, *, secured: bool = False) -> Manifest:
     """All pods start at once: coordinators do not wait for one another."""
     spec = cluster.spec
-    claim: Manifest = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": spec.storage.size}},
-    }
-    if spec.storage.storage_class_name is not None:
-        claim["storageClassName"] = spec.storage.storage_class_name
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -157,9 +154,22 @@ def stateful_set(cluster: CoordinatorCluster, default_image: str, *, secured: bo
                 },
                 "spec": _pod_spec(cluster, default_image, secured=secured),
             },
-            "volumeClaimTemplates": [{"metadata": {"name": CLAIM}, "spec": claim}],
+            "volumeClaimTemplates": [_claim(*each) for each in claims_of(cluster)],
         },
     }
+
+
+def claims_of(cluster: CoordinatorCluster) -> tuple[tuple[str, Storage | ArchiveStorage], ...]:
+    """Name of each claim of a pod, and what is declared of it."""
+    storage = cluster.spec.storage
+    return ((CLAIM, storage), *(((ARCHIVE, storage.archive),) if storage.archive is not None else ()))
+
+
+def _claim(name: str, storage: Storage | ArchiveStorage) -> Manifest:
+    spec: Manifest = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
+    if storage.storage_class_name is not None:
+        spec["storageClassName"] = storage.storage_class_name
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = False) -> Manifest:
@@ -178,11 +188,15 @@ def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = Fa
 
 
 def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:
-    """The StatefulSet with the size that the claim template of the `live` one was made with: it cannot be changed."""
-    (claim,) = manifest["spec"]["volumeClaimTemplates"]
-    made = next(each for each in live["spec"]["volumeClaimTemplates"] if each["metadata"]["name"] == CLAIM)
-    spec = {**claim["spec"], "resources": {"requests": {"storage": made["spec"]["resources"]["requests"]["storage"]}}}
-    return {**manifest, "spec": {**manifest["spec"], "volumeClaimTemplates": [{**claim, "spec": spec}]}}
+    """The StatefulSet with the sizes that the claim templates of the `live` one were made with: they stay."""
+    made = {each["metadata"]["name"]: each["spec"]["resources"] for each in live["spec"]["volumeClaimTemplates"]}
+    claims = [
+        {**each, "spec": {**each["spec"], "resources": {"requests": {"storage": made[name]["requests"]["storage"]}}}}
+        if (name := each["metadata"]["name"]) in made
+        else each
+        for each in manifest["spec"]["volumeClaimTemplates"]
+    ]
+    return {**manifest, "spec": {**manifest["spec"], "volumeClaimTemplates": claims}}
 
 
 def is_secured(pod_spec: Manifest) -> bool:
@@ -357,6 +371,7 @@ def _container(cluster: CoordinatorCluster, default_image: str, name: str) -> Ma
         },
         "volumeMounts": [
             {"name": CLAIM, "mountPath": DATA_DIRECTORY},
+            *([{"name": ARCHIVE, "mountPath": ARCHIVE_DIRECTORY}] if spec.storage.archive is not None else []),
             *secret_mounts(mounted_secrets(cluster)),
         ],
     }

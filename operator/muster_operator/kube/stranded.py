@@ -13,7 +13,7 @@ import structlog
 
 from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import Json, KubeClient
-from muster_operator.kube.manifests import CLAIM, CLUSTER_LABEL
+from muster_operator.kube.manifests import ARCHIVE, CLAIM, CLUSTER_LABEL
 from muster_operator.kube.pod_info import is_made_by
 from muster_operator.plan.observation import StrandedVolume
 from muster_operator.store.port import ClusterKey, NotFoundError, StoreError
@@ -30,12 +30,12 @@ are on a node, such as topology.topolvm.io/node and openebs.io/nodename. No node
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was found for these pods (uids). `since`: when a claim (uid) was first found stranded."""
+    """What was found for these pods (uids). `since`: when these claims of a pod were first found stranded."""
 
     pods: tuple[str, ...]
     at: float
     volumes: tuple[StrandedVolume, ...]
-    since: dict[str, float]
+    since: dict[tuple[tuple[str, str], ...], float]
 
 
 class StrandedVolumes:
@@ -51,7 +51,7 @@ class StrandedVolumes:
         known, now = self._known.get(key), self._clock()
         if known is None:
             return ()
-        return tuple(replace(each, for_s=now - known.since[each.claim_uid]) for each in known.volumes)
+        return tuple(replace(each, for_s=now - known.since[each.claims]) for each in known.volumes)
 
     def waiting(self) -> tuple[ClusterKey, ...]:
         """The clusters of which a pod waits for a node."""
@@ -79,22 +79,23 @@ class StrandedVolumes:
         except StoreError as error:
             log.warning("stranded_volumes_not_known", key=str(key), error=str(error))
             found = before.volumes
-        since = {each.claim_uid: before.since.get(each.claim_uid, now) for each in found}
+        since = {each.claims: before.since.get(each.claims, now) for each in found}
         self._known[key] = _Known(uids, now, found, since)
         return found != before.volumes
 
     async def replace(self, key: ClusterKey, volume: StrandedVolume, pods: Iterable[Json]) -> bool:
-        """If it is stranded at this moment, delete its claim and its pod. Whether that was done. Raises StoreError.
+        """If it is stranded at this moment, delete its claims and its pod. Whether that was done. Raises StoreError.
 
-        The claim goes first: the StatefulSet controller makes one for a pod that waits for a claim, but it would give a
+        The claims go first: the StatefulSet controller makes one for a pod that waits for a claim, but it would give a
         new pod the old one.
         """
         waiting = [raw for raw in pods if _waits(raw, key) and raw["metadata"]["uid"] == volume.uid]
-        if all(each.claim_uid != volume.claim_uid for each in await self._find(key, waiting)):
+        if all(each.claims != volume.claims for each in await self._find(key, waiting)):
             self.forget(key)
             return False
         path = f"/api/v1/namespaces/{key.namespace}"
-        await self._client.delete(f"{path}/persistentvolumeclaims/{volume.claim}", volume.claim_uid)
+        for name, uid in volume.claims:
+            await self._client.delete(f"{path}/persistentvolumeclaims/{name}", uid)
         await self._client.delete(f"{path}/pods/{volume.pod}", volume.uid)
         self.forget(key)
         return True
@@ -105,12 +106,16 @@ class StrandedVolumes:
         claims = {each["metadata"]["name"]: each for each in listed["items"]}
         found = []
         for raw in waiting:
-            claim = claims.get(f"{CLAIM}-{raw['metadata']['name']}")
-            if claim is None or "deletionTimestamp" in claim["metadata"]:
-                continue
-            if why := await self._why(claim["spec"].get("volumeName", "")):
-                meta, of_claim = raw["metadata"], claim["metadata"]
-                found.append(StrandedVolume(meta["name"], meta["uid"], of_claim["name"], of_claim["uid"], why))
+            meta = raw["metadata"]
+            stranded = {}
+            for name in (f"{CLAIM}-{meta['name']}", f"{ARCHIVE}-{meta['name']}"):
+                claim = claims.get(name)
+                if claim is None or "deletionTimestamp" in claim["metadata"]:
+                    continue
+                if why := await self._why(claim["spec"].get("volumeName", "")):
+                    stranded[name, claim["metadata"]["uid"]] = why
+            if stranded:
+                found.append(StrandedVolume(meta["name"], meta["uid"], (*stranded,), next(iter(stranded.values()))))
         return tuple(sorted(found, key=lambda each: each.pod))
 
     async def _why(self, volume: str) -> str:

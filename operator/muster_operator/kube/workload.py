@@ -366,6 +366,7 @@ class KubeWorkload:
             self._outdated_definitions,
             volumes.pods,
             volumes.size,
+            volumes.archive_size,
             volumes.growing,
             volumes.refused,
             self._stranded.volumes(key),

@@ -51,16 +51,20 @@ def ordinal_of(pod: str) -> int:
 class StrandedVolume:
     """The volume of a pod that runs nowhere, because only nodes that are gone can use it.
 
-    `uid`: of the pod. `claim`, `claim_uid`: of its PersistentVolumeClaim. `why`: which node, and what became of it.
-    `for_s`: for how many seconds this is known.
+    `uid`: of the pod. `claims`: name and uid of its PersistentVolumeClaims for which this holds (its data, its
+    archive). `why`: which node, and what became of it. `for_s`: for how many seconds this is known.
     """
 
     pod: str
     uid: str
-    claim: str
-    claim_uid: str
+    claims: tuple[tuple[str, str], ...]
     why: str
     for_s: float = 0.0
+
+    @property
+    def names(self) -> str:
+        """Of the claims, for people."""
+        return ", ".join(name for name, _ in self.claims)
 
 
 ImageNumber = tuple[int, int]
@@ -145,11 +149,11 @@ class Observation:
     `rollout_waits`: why no pod that serves is to be replaced now. `default_image`: what this operator brings.
     `invalid_settings`: what a pod would refuse in spec.settings. `outdated_definitions`: resource definitions of
     another version. `volumes`: of how many pods there are volumes, counted up to the highest (negative: nobody has
-    looked yet). `volume_size`: of the largest. `growing`: volumes that are smaller than declared. `growth_refused`:
-    why they stay so. `stranded`: volumes that pods wait for in vain, by name of the pod. `certificates`: why they
-    cannot be kept, `certificates_end`: when the first of them ends (seconds since 1970). `gateway_waits`: what of the
-    gateway is not there yet. `gateway_trouble`: why it cannot be. `gateway_bootstrap`: for its clients. All "" if there
-    is none.
+    looked yet). `volume_size`, `archive_size`: of the largest. `growing`: volumes that are smaller than declared.
+    `growth_refused`: why they stay so. `stranded`: volumes that pods wait for in vain, by name of the pod.
+    `certificates`: why they cannot be kept, `certificates_end`: when the first of them ends (seconds since 1970).
+    `gateway_waits`: what of the gateway is not there yet. `gateway_trouble`: why it cannot be. `gateway_bootstrap`: for
+    its clients. All "" if there is none.
     `users`: the MusterUsers (None: they cannot be read); `access`: what of them pods are to have (None: that is not
     known yet).
     """
@@ -175,6 +179,7 @@ class Observation:
     outdated_definitions: str = ""
     volumes: int = 0
     volume_size: str = ""
+    archive_size: str = ""
     growing: str = ""
     growth_refused: str = ""
     stranded: tuple[StrandedVolume, ...] = ()

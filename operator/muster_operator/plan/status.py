@@ -231,6 +231,7 @@ def cluster_status(
         selector=f"{GROUP}/cluster={seen.name}",
         image=image_of(seen),
         volume_size=seen.volume_size or before.volume_size,
+        archive_size=seen.archive_size or before.archive_size,
         cluster_id=identity.cluster_id or before.cluster_id,
         last_failovers=_merged(before.last_failovers, seen.failovers),
     )

@@ -43,7 +43,7 @@ def verdict_of_volumes(
         return None
     needed, volume = next((each for each in found if not each[0]), found[0])
     after = seen.cluster.spec.storage.give_up_after
-    text = f"pod {volume.pod} waits for the volume of claim {volume.claim}: {volume.why}"
+    text = f"pod {volume.pod} waits for the volume of claim {volume.names}: {volume.why}"
     if needed:
         text += f". The volume is needed, because {needed}: bring the node back"
         stalled = needed.endswith(NO_COPY) or not parse_duration(after)
@@ -51,7 +51,8 @@ def verdict_of_volumes(
     if parse_duration(after):
         text += f". It is given up after {after} (spec.storage.giveUpAfter), as all that it has is on other pods"
         return Verdict(Reason.VOLUME_STRANDED, text, reconciling=True)
-    command = f"kubectl -n {seen.namespace} delete pvc/{volume.claim} pod/{volume.pod}"
+    claims = " ".join(f"pvc/{name}" for name, _ in volume.claims)
+    command = f"kubectl -n {seen.namespace} delete {claims} pod/{volume.pod}"
     text += f". All that it has is on other pods. Bring the node back; or give the volume up: {command}"
     return Verdict(Reason.VOLUME_STRANDED, text, stalled=True)
 

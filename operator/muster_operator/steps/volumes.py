@@ -14,5 +14,5 @@ async def replace_volume(context: Context, actions: Sequence[Action]) -> Outcome
     if todo is None:
         return None
     if not await context.workload.replace_volume(context.key, todo):
-        return Outcome("VolumeKept", f"claim {todo.claim} is not stranded any more")
-    return Outcome("VolumeReplaced", f"claim {todo.claim} is deleted, and pod {todo.pod} gets another: {todo.why}")
+        return Outcome("VolumeKept", f"pod {todo.pod} can use {todo.names} again")
+    return Outcome("VolumeReplaced", f"{todo.names} deleted, and pod {todo.pod} gets others: {todo.why}")

@@ -60,6 +60,9 @@ class PodInfo:
     endpoints: Mapping[str, str] = field(default_factory=dict)
 
 
+ARCHIVE_DIRECTORY = "/var/lib/muster-archive"
+"""Where the second volume of a pod is mounted."""
+
 UNKNOWN = -1
 """Of a number that nobody has asked for yet."""
 
@@ -77,15 +80,15 @@ class GatewayState:
 @dataclass(frozen=True, slots=True)
 class WorkloadState:
     """What a plan has to know beside the pods. `applied`: `PodInfo.outdated` is about this spec of the cluster.
-    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why the
-    pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no image).
-    `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody knows).
-    `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist (UNKNOWN:
-    nobody has looked yet). `volume_size`: of the largest ("": nobody knows). `growing`: which volumes are smaller than
-    declared, and what they wait for ("": none). `growth_refused`: why a volume does not grow ("": it is not refused).
-    `stranded`: volumes of pods that wait for them in vain.
-    `certificates`: why they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of
-    them ends (seconds since 1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
+    `conflict`: the object of the cluster's name that belongs to somebody else ("": there is none). `refusal`: why
+    the pods' objects are refused ("": they are not). `default_image`: of clusters that name none ("": pods have no
+    image). `outdated_definitions`: resource definitions that are not those of this operator ("": all are, or nobody
+    knows). `volumes`: of how many pods there are volumes, counted up to the highest, also of pods that do not exist
+    (UNKNOWN: nobody has looked yet). `volume_size`, `archive_size`: of the largest ("": nobody knows). `growing`:
+    which volumes are smaller than declared, and what they wait for ("": none). `growth_refused`: why a volume does
+    not grow ("": it is not refused). `stranded`: volumes of pods that wait for them in vain. `certificates`: why
+    they cannot be renewed ("": they can, or there are none). `certificates_end`: when the first of them ends
+    (seconds since 1970; 0: there is none). `gateway`: of the declared one (None: none is declared).
     """
 
     applied: bool = True
@@ -95,6 +98,7 @@ class WorkloadState:
     outdated_definitions: str = ""
     volumes: int = 0
     volume_size: str = ""
+    archive_size: str = ""
     growing: str = ""
     growth_refused: str = ""
     stranded: tuple[StrandedVolume, ...] = ()
@@ -155,14 +159,15 @@ def _settings_trouble(settings: tuple[tuple[str, str], ...]) -> str:
 
 
 def pod_settings(cluster: CoordinatorCluster) -> dict[str, str]:
-    """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients and
-    what the upstream is, which count before settings of that name."""
+    """Settings of each pod: those declared, what the failover block says of pods, and what listeners ask of clients,
+    what the upstream is and where the archive is, which count before settings of that name."""
     nominate_ms = round(parse_duration(cluster.spec.failover.nominate_after) * 1000)
     return {
         "muster.self.nomination.after.ms": str(nominate_ms),
         **cluster.spec.settings,
         **client_security(cluster),
         **_mirror_settings(cluster.spec.upstream),
+        **({"muster.archive.dir": ARCHIVE_DIRECTORY} if cluster.spec.storage.archive is not None else {}),
     }
 
 

@@ -157,6 +157,47 @@ async def test_refusal_is_told_with_the_ways_out_and_pods_are_applied_all_the_sa
     assert workload.state(back).growth_refused == ""
 
 
+ARCHIVE = {"size": "10Gi", "archive": {"size": "100Gi"}}
+
+
+async def test_archives_grow_like_the_volumes_and_each_has_its_own_size() -> None:
+    archives = [claim(f"archive-a-{ordinal}", "50Gi") for ordinal in range(3)]
+    workload, server, time = working(*three("10Gi"), *archives)
+    wanted = cluster(storage=ARCHIVE)
+    await workload.ensure_pods(wanted)
+    assert server.patched == ["archive-a-0", "archive-a-1", "archive-a-2"]
+    state = workload.state(wanted)
+    assert state.growing.startswith("0 of 3 volumes have 100Gi; archive-a-0 has 50Gi")
+    assert (state.volume_size, state.archive_size) == ("10Gi", "50Gi")
+    server.grow()
+    time.now += LOOK_EVERY_S
+    await workload.ensure_pods(wanted)
+    assert (workload.state(wanted).growing, workload.state(wanted).archive_size) == ("", "100Gi")
+
+
+async def test_growth_of_an_archive_that_is_refused_is_told() -> None:
+    class Refusing(Storage):
+        async def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+            if path.endswith("archive-a-0"):
+                raise KubeError(403, "exceeded quota")
+            return await super().apply(path, manifest)
+
+    server = Refusing(*three("10Gi"), *(claim(f"archive-a-{ordinal}", "50Gi") for ordinal in range(3)))
+    workload = KubeWorkload(cast(KubeClient, server), "muster:1")
+    await workload.ensure_pods(cluster(storage=ARCHIVE))
+    assert "archive-a-0 stays at 50Gi: exceeded quota" in workload.state(cluster(storage=ARCHIVE)).growth_refused
+
+
+async def test_templates_of_both_claims_keep_the_sizes_that_they_were_made_with() -> None:
+    workload, server, _ = working()
+    server.objects[STATEFUL_SET] = live(cluster(image="muster:1", storage=ARCHIVE), "muster:1")
+    larger = {"size": "20Gi", "archive": {"size": "200Gi"}}
+    await workload.ensure_pods(cluster(storage=larger, settings={"group.max.size": "5"}))
+    templates = server.bodies["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    sizes = {each["metadata"]["name"]: each["spec"]["resources"]["requests"]["storage"] for each in templates}
+    assert sizes == {"data": "10Gi", "archive": "100Gi"}
+
+
 async def test_claims_that_cannot_be_read_hold_nothing_up() -> None:
     workload, server, time = working(*three("10Gi"))
     server.away = True

@@ -240,6 +240,27 @@ def test_times_of_failover_that_pods_keep_reach_them_unless_a_setting_says_other
     assert environment(declared)["MUSTER_CONFIG"] == "muster.self.nomination.after.ms=7"
 
 
+def test_archive_is_a_second_volume_that_the_pod_is_told_of() -> None:
+    """Whatever spec.settings say: the volume is what people pay for."""
+    archive = {"size": "100Gi", "storageClassName": "slow"}
+    declared = cluster(storage={"archive": archive}, settings={"muster.archive.dir": "/tmp/elsewhere"})
+    assert "muster.archive.dir=/var/lib/muster-archive" in environment(declared)["MUSTER_CONFIG"].splitlines()
+    mounts = {each["name"]: each["mountPath"] for each in container(declared)["volumeMounts"]}
+    assert mounts == {"data": "/var/lib/muster", "archive": "/var/lib/muster-archive"}
+    (made,) = built("StatefulSet", declared)
+    data, second = made["spec"]["volumeClaimTemplates"]
+    assert data["metadata"]["name"] == "data"
+    assert second == {
+        "metadata": {"name": "archive"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "100Gi"}},
+            "storageClassName": "slow",
+        },
+    }
+    assert "muster.archive.dir" not in environment(cluster())["MUSTER_CONFIG"]
+
+
 def test_replicas_reach_one_another_at_the_pods_address() -> None:
     assert environment(cluster())["MUSTER_PEER_ADVERTISE"] == "$(POD_IP):9641"
     assert {"name": "peer", "containerPort": 9641, "protocol": "TCP"} in container(cluster())["ports"]

@@ -97,10 +97,8 @@ async def test_volume_whose_node_is_gone_is_told_with_the_time_since_then() -> N
     assert KEY in news
     time.now += 30
     (volume,) = workload.state(cluster()).stranded
-    assert (volume.pod, volume.uid, volume.claim, volume.claim_uid, volume.for_s) == (
-        *("a-1", "uid-a-1", "data-a-1", "uid-data-a-1"),
-        30.0,
-    )
+    claims = (("data-a-1", "uid-data-a-1"),)
+    assert (volume.pod, volume.uid, volume.claims, volume.for_s) == ("a-1", "uid-a-1", claims, 30.0)
     server.nodes.append(node("n-1"))
     assert await found(server, workload) == "", "the node is back"
     server.nodes.pop()
@@ -209,6 +207,24 @@ async def test_claim_and_then_pod_are_deleted_by_their_uids() -> None:
     assert await workload.replace_volume(KEY, volume)
     assert server.deleted == [(f"{PATH}/data-a-1", "uid-data-a-1"), ("/api/v1/namespaces/ns/pods/a-1", "uid-a-1")]
     assert workload.state(cluster()).stranded == ()
+
+
+async def test_archive_on_the_same_node_is_replaced_with_the_data_and_one_elsewhere_stays() -> None:
+    """The planted fault: the pod waits on for its archive."""
+    workload, server, time = working()
+    archive = {**claim("archive-a-1", "10Gi")}
+    server.claims.append({**archive, "spec": {**archive["spec"], "volumeName": "pv-2"}})
+    server.objects["/api/v1/persistentvolumes/pv-2"] = volume_of()
+    await found(server, workload)
+    (volume,) = workload.state(cluster()).stranded
+    assert volume.names == "data-a-1"
+    server.claims[1]["spec"]["volumeName"] = "pv-1"
+    time.now += LOOK_EVERY_S
+    await found(server, workload)
+    (volume,) = workload.state(cluster()).stranded
+    assert await workload.replace_volume(KEY, volume)
+    deleted = [path.rpartition("/")[2] for path, _ in server.deleted]
+    assert deleted == ["data-a-1", "archive-a-1", "a-1"]
 
 
 @pytest.mark.parametrize("what", ["node", "claim", "pod"])

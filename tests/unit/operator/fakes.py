@@ -103,7 +103,7 @@ class FakeWorkload:
         self.restarted.append(name)
 
     async def replace_volume(self, key: ClusterKey, volume: StrandedVolume) -> bool:
-        self.replaced.append(volume.claim)
+        self.replaced.append(volume.names)
         return True
 
     async def pods(self, key: ClusterKey) -> tuple[PodInfo, ...]:

@@ -22,7 +22,7 @@ GONE = "only node n-2 can use it, which does not exist any more"
 
 
 def stranded(pod: str, for_s: float = 61.0) -> StrandedVolume:
-    return StrandedVolume(pod, f"uid-{pod}", f"data-{pod}", f"uid-data-{pod}", GONE, for_s)
+    return StrandedVolume(pod, f"uid-{pod}", ((f"data-{pod}", f"uid-data-{pod}"),), GONE, for_s)
 
 
 class Lost(Operator):
@@ -85,6 +85,14 @@ def test_by_default_a_person_decides_and_has_one_command() -> None:
     assert reason == "VolumeStranded"
     assert "All that it has is on other pods" in message
     assert "give the volume up: kubectl -n ns delete pvc/data-c-2 pod/c-2" in message
+
+
+def test_command_names_the_archive_too_if_that_is_on_the_same_node() -> None:
+    model = three("0s")
+    claims = (("data-c-2", "u-1"), ("archive-c-2", "u-2"))
+    lost = Lost(model, with_fields(stranded("c-2"), claims=claims))
+    lost.planned()
+    assert "kubectl -n ns delete pvc/data-c-2 pvc/archive-c-2 pod/c-2" in told(model)
 
 
 def test_only_copy_is_never_given_up_and_a_person_is_told_to_bring_the_node_back() -> None:
