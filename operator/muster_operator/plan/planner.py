@@ -42,7 +42,16 @@ from muster_operator.plan.objects import Objects, refuse_partitions, refuse_topi
 from muster_operator.plan.observation import CallKind, Observation, PodView
 from muster_operator.plan.placement import absent_pods, place_new, too_few_pods
 from muster_operator.plan.record import next_record
-from muster_operator.plan.reshard import dropped, epochs_above, hindrance, indexes, is_retired, next_phase, set_fences
+from muster_operator.plan.reshard import (
+    dropped,
+    epochs_above,
+    hindrance,
+    indexes,
+    is_retired,
+    is_under_way,
+    next_phase,
+    set_fences,
+)
 from muster_operator.plan.rollout import is_whole, next_to_restart, restart, verdict_of_rollout
 from muster_operator.plan.scale import emptying_surplus, scale_down
 from muster_operator.plan.set_change import copies_of, removable
@@ -282,7 +291,7 @@ def _is_calm(seen: Observation, topics: Sequence[OffsetsTopic], facts: ClusterFa
     assert seen.cluster is not None
     there = len(seen.pods) == seen.cluster.spec.pods and all(pod.is_up and not pod.cordoned for pod in seen.pods)
     auto = seen.cluster.spec.rebalance == "Auto" and facts.rebalance_after_s > 0
-    return auto and there and not facts.is_restless and all(each.status.reshard is None for each in topics)
+    return auto and there and not facts.is_restless and not any(map(is_under_way, topics))
 
 
 def _with_shares_of_leaders(objects: Objects, pods: Sequence[PodView]) -> Objects:

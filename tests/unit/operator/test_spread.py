@@ -57,6 +57,27 @@ def test_added_pods_get_their_share_of_replicas_and_leaders(factor: Literal[1, 3
     assert Operator(model, token=3).replan()[1:] == (), "what is even stays as it is; a new operator has a new image"
 
 
+def test_added_pods_get_their_share_after_a_reshard_too() -> None:
+    """The status of the topic names the last re-shard for ever."""
+    model = Model(pods=3, partitions=2, replication_factor=3)
+    Operator(model).settle()
+    model.ask(6)
+    Operator(model, token=2).settle(60)
+    for pod in model.running.values():
+        for index in range(2, 8):
+            pod.fill(index, 2)
+    Operator(model, token=3).settle(60)
+    assert model.topic.status.reshard is not None
+    model.cluster = replace(model.cluster, spec=replace(model.cluster.spec, pods=5, rebalance="Auto"))
+    for number in (3, 4):
+        model.running[f"c-{number}"] = FakePod(f"c-{number}", number, net=model.net)
+    Operator(model, token=4).settle(400)
+    serving = [one.status for one in model.objects.values() if one.status.state is PartitionState.LED]
+    assert len(serving) == 6
+    counts = Counter(each.pod for status in serving for each in status.replicas)
+    assert differ(counts, 5) <= 1
+
+
 def test_nothing_moves_unless_it_is_asked_for() -> None:
     model = grown(3, 3, 5, rebalance="Manual")
     Operator(model, token=2).settle()
