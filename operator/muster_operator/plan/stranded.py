@@ -9,7 +9,7 @@ from muster_operator.api.durations import parse_duration
 from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, PartitionState
 from muster_operator.plan.actions import Action, Refresh, ReplaceVolume
 from muster_operator.plan.observation import CallKind, Observation, StrandedVolume, ordinal_of
-from muster_operator.plan.reshard import indexes
+from muster_operator.plan.reshard import indexes, is_under_way
 from muster_operator.plan.verdict import Verdict
 
 NO_COPY = "has no other copy"
@@ -73,7 +73,7 @@ def needed_for(
     if away := [pod.name for pod in seen.pods if not pod.is_up and pod.name not in waiting]:
         return f"pod {away[0]} is away, too"
     for topic in topics:
-        if topic.status.reshard is not None:
+        if is_under_way(topic):
             return "a re-shard is under way"
         if unknown := [index for index in indexes(topic) if index not in statuses]:
             return f"nothing is recorded of partition {unknown[0]}"

@@ -156,6 +156,19 @@ def test_reshard_keeps_the_volume() -> None:
     assert not any(isinstance(each, ReplaceVolume) for each in lost.planned())
 
 
+def test_reshard_that_is_over_keeps_no_volume() -> None:
+    model = three()
+    model.ask(8)
+    Operator(model, token=3).settle(60)
+    for pod in model.running.values():
+        for index in range(4, 12):
+            pod.fill(index, 4)
+    Operator(model, token=4).settle(60)
+    lost = Lost(model, stranded("c-2"))
+    assert model.topic.status.reshard is not None
+    assert lost.planned() == [ReplaceVolume(stranded("c-2"))]
+
+
 def test_lost_record_keeps_the_volume() -> None:
     model = three()
     lost = Lost(model, stranded("c-2"))
