@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,32 +13,34 @@ from muster_cli.errors import CliError
 from muster_coordinator.security.scram import DEFAULT_ITERATIONS, HASHES, credential_of, write_credential
 from muster_coordinator.security.users import parse_users
 
-_File = dict[str, dict[str, dict[str, str]]]
+_File = dict[str, dict[str, Any]]
+"""With what else stands in it, such as quotas, as it is."""
 
 
 def set_user(path: Path, name: str, password: str) -> None:
     """Add the user, or give it another password. Makes the file if there is none. Raises CliError."""
     if not password:
         raise CliError("the password is empty")
-    users = _read(path) if path.exists() else {}
-    users[name] = {
+    file = _read(path) if path.exists() else {"users": {}}
+    file["users"][name] = {
         mechanism: write_credential(
             credential_of(password.encode(), hash_name, secrets.token_bytes(16), DEFAULT_ITERATIONS)
         )
         for mechanism, hash_name in HASHES.items()
     }
-    _write(path, users)
+    _write(path, file)
 
 
 def remove_user(path: Path, name: str) -> None:
     """Raises CliError, also if there is no such user."""
-    users = _read(path)
-    if users.pop(name, None) is None:
+    file = _read(path)
+    if file["users"].pop(name, None) is None:
         raise CliError(f"{path} has no user {name!r}")
-    _write(path, users)
+    file.get("quotas", {}).pop(name, None)
+    _write(path, file)
 
 
-def _read(path: Path) -> dict[str, dict[str, str]]:
+def _read(path: Path) -> _File:
     try:
         content = path.read_bytes()
         parse_users(content)
@@ -45,16 +48,16 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         raise CliError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise CliError(f"{path}: {error}") from None
-    return msgspec.json.decode(content, type=_File)["users"]
+    return msgspec.json.decode(content, type=_File)
 
 
-def _write(path: Path, users: dict[str, dict[str, str]]) -> None:
+def _write(path: Path, content: _File) -> None:
     """Readers see the old file or the new one; it is for its owner only."""
     new = path.with_name(path.name + ".new")
     try:
         new.unlink(missing_ok=True)
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode({"users": users})) + b"\n")
+            file.write(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         new.replace(path)
     except OSError as error:
         raise CliError(f"{path}: {error.strerror}") from None

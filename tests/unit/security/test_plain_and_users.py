@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster_coordinator.security.plain import PlainServer
+from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.security.sasl import SaslError
 from muster_coordinator.security.scram import HASHES, credential_of, write_credential
 from muster_coordinator.security.users import Users, parse_mechanisms, parse_users
@@ -114,3 +115,14 @@ def test_mechanisms() -> None:
     for bad in ("GSSAPI", "PLAIN,PLAIN", "plain"):
         with pytest.raises(ValueError, match=r"none of|twice"):
             parse_mechanisms(bad)
+
+
+@pytest.mark.parametrize("wrong", ['{"connections": 0}', '{"requestRate": 1.5}', '{"rate": 7}', '{"requestRate": "x"}'])
+def test_quota_that_is_none_is_refused_with_its_place(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"\$\.quotas"):
+        parse_users(f'{{"users": {{}}, "quotas": {{"alice": {wrong}}}}}'.encode())
+
+
+def test_quotas_are_those_of_the_user_and_none_where_there_are_none() -> None:
+    users = parse_users(b'{"users": {}, "quotas": {"CN=a": {"connections": 5}}}')
+    assert (users.quotas("CN=a"), users.quotas("CN=b")) == (Quotas(5), NO_QUOTAS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from muster_cli.local.command import local
 from muster_cli.local.options import parse_settings, sasl_settings
 from muster_coordinator.security.plain import PlainServer
+from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.security.sasl import SaslError
 from muster_coordinator.security.users import parse_users
 
@@ -44,6 +46,18 @@ def test_users_are_added_changed_and_removed(path: Path) -> None:
     assert not logs_in(path, "bob", "builder")
     assert logs_in(path, "alice", "crayon")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_quotas_of_others_stay_when_users_come_and_go(path: Path) -> None:
+    for name in ("alice", "bob"):
+        user(str(path), name, password="pencil")
+    file = json.loads(path.read_text())
+    path.write_text(json.dumps(file | {"quotas": {"alice": {"requestRate": 100}, "bob": {"connections": 2}}}))
+    user(str(path), "carol", password="crayon")
+    user(str(path), "bob", "--remove")
+    users = parse_users(path.read_bytes())
+    assert (users.quotas("alice"), users.quotas("bob")) == (Quotas(request_rate=100), NO_QUOTAS)
+    assert logs_in(path, "carol", "crayon")
 
 
 def test_what_cannot_be_done_is_said(path: Path) -> None:
