@@ -92,6 +92,18 @@ async def test_requests_that_were_sent_ahead_are_carried_out_at_the_rate_and_in_
             await each.close()
 
 
+async def test_client_that_sends_no_more_gets_the_answers_that_wait_for_the_rate(tmp_path: Path) -> None:
+    async with SoloPod(tmp_path / "data", config=config(tmp_path, alice={"requestRate": 20})) as pod:
+        alice = await logged_in(pod, "alice")
+        sent = [alice.send(commit_request("g", [("t", 0, offset)])) for offset in range(20 * BURST_WINDOWS + 10)]
+        alice.writer.write_eof()
+        async with asyncio.timeout(DEADLINE_S):
+            received = [(await alice.receive(entity("offset_commit", 7, "response")))[0] for _ in sent]
+            assert received == sent
+            assert await alice.reader.read() == b"", "and then the pod closes"
+        await alice.close()
+
+
 async def test_connections_of_a_user_are_bounded_by_its_quota(tmp_path: Path) -> None:
     limits = config(tmp_path, "muster.max.connections.per.user=1", alice={"connections": 2})
     async with SoloPod(tmp_path / "data", config=limits) as pod:

@@ -281,7 +281,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         if self._client_ended:
-            if not self.answers.pending and not self._behind:
+            if not self.answers.pending:
                 self.close()
             return
         if self._behind or self._rest is not None:
