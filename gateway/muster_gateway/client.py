@@ -10,13 +10,13 @@ from typing import Protocol, cast
 import structlog
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_gateway import apis
 from muster_gateway.apis import Treatment
 from muster_gateway.broker_connection import BrokerConnection
-from muster_gateway.caller import Address, ConnectionLostError, connect_s, keep_alive
+from muster_gateway.caller import ConnectionLostError, keep_alive
 from muster_gateway.coordinators import Coordinators
+from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
 from muster_gateway.group_lane import GroupLane, Request
@@ -57,7 +57,7 @@ class Connections(Protocol):
     upstream: Upstream
     muster: Muster
     coordinators: Coordinators
-    to_brokers: Connector
+    dialling: Dialling
     identify: Identify | None
 
     def opened(self, client: ClientConnection) -> bool:
@@ -374,31 +374,19 @@ class ClientConnection(asyncio.Protocol):
         return self._broker
 
     async def _connect(self, broker: BrokerConnection) -> None:
-        connector, asks = self._shared.to_brokers, self._shared.settings.asks_clients
-        last: Exception = OSError(f"{self._role.kind.value} {self._role.number} is not known")
-        for address in self._addresses():
-            try:
-                async with asyncio.timeout(connect_s(connector)):
-                    _, lifetime_s = await connector.connect(broker, address, login=asks)
-            except (OSError, TimeoutError) as error:
-                last = error
-                continue
-            if lifetime_s is not None:
-                self._login_end = asyncio.get_running_loop().call_later(lifetime_s, self._login_ends)
+        try:
+            lifetime_s = await self._shared.dialling.connect(broker, self._role)
+        except (OSError, TimeoutError) as error:
+            self._fail("broker_not_reachable", error)
             return
-        self._fail("broker_not_reachable", last)
+        if lifetime_s is not None:
+            self._login_end = asyncio.get_running_loop().call_later(lifetime_s, self._login_ends)
 
     def _login_ends(self) -> None:
         """The broker is about to ask the gateway again who it is (KIP-368): a new connection says so as well, and the
         client makes one between two requests."""
         self._login_over = True
         self._close_if_done()
-
-    def _addresses(self) -> list[Address]:
-        if self._role.kind is not Kind.BROKER:
-            return self._shared.upstream.addresses()
-        address = self._shared.nodes.broker(self._role.number)
-        return [address] if address is not None else []
 
     def broker_slow(self, slow: bool) -> None:
         if slow:

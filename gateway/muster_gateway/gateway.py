@@ -12,6 +12,7 @@ from muster_coordinator.security.handshakes import Listening, listen
 from muster_gateway.caller import Address
 from muster_gateway.client import ClientConnection
 from muster_gateway.coordinators import Coordinators
+from muster_gateway.dialling import Dialling
 from muster_gateway.entry import Entry, identify_by_certificate, listener_tls
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Nodes, Role
@@ -40,12 +41,13 @@ class Gateway:
         self.settings = settings
         self.routes = Routes(filter(None, (each.strip() for each in settings.groups.split(","))))
         self.nodes = Nodes(settings, self._listen)
-        self.to_brokers = Connector(settings.to_brokers, CLIENT_ID)
+        to_brokers = Connector(settings.to_brokers, CLIENT_ID)
         to_pods = Connector(settings.to_pods, CLIENT_ID)
         limit = settings.max_read_bytes
-        self.upstream = Upstream(self.to_brokers, addresses(settings.upstream), self.nodes, limit)
+        self.upstream = Upstream(to_brokers, addresses(settings.upstream), self.nodes, limit)
         self.muster = Muster(to_pods, addresses(settings.muster), self.nodes, limit)
         self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
+        self.dialling = Dialling(to_brokers, self.nodes, self.upstream, logs_in=settings.asks_clients)
         self.identify = identify_by_certificate(settings)
         self._tls = listener_tls(settings)
         self._entry = Entry(settings, self._versions) if settings.sasl_enabled_mechanisms else None

@@ -12,6 +12,23 @@ from muster_gateway.settings import SettingsError, parse_assignments, parse_sett
 
 ROOT = Path(__file__).parents[3]
 NEEDED = ["upstream.bootstrap.servers=kafka-0:9092, [::1]:9093"]
+AT_KAFKA = ["upstream.security.protocol=SASL_SSL", "upstream.sasl.mechanism=PLAIN", "upstream.sasl.dir=/a"]
+AT_MUSTER = ["muster.security.protocol=SASL_SSL", "muster.sasl.mechanism=PLAIN", "muster.sasl.dir=/a"]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "asks", "passes"),
+    [
+        ([], False, False),
+        (["upstream.security.protocol=SSL"], False, False),
+        (AT_KAFKA, False, True),
+        ([*AT_KAFKA, "sasl.enabled.mechanisms=SCRAM-SHA-512", "muster.users.file=/u"], True, False),
+        ([*AT_KAFKA, "listener.tls.dir=/t", "ssl.client.auth=required", "upstream.tls.dir=/c"], True, False),
+    ],
+)
+def test_one_side_asks_clients_who_they_are(assignments: list[str], asks: bool, passes: bool) -> None:
+    settings = parse_settings(parse_assignments([*NEEDED, *assignments]))
+    assert (settings.asks_clients, settings.logins_pass) == (asks, passes)
 
 
 def test_settings_have_their_defaults_and_take_values() -> None:
@@ -30,6 +47,18 @@ def test_settings_have_their_defaults_and_take_values() -> None:
         ([*NEEDED, "park.ms=x"], "is not a number"),
         ([*NEEDED, "park.ms=600001"], "is not between 0 and 600000"),
         ([*NEEDED, "park.ms"], "not of the form NAME=VALUE"),
+        ([*NEEDED, "upstream.security.protocol=TLS"], "SASL_PLAINTEXT or SASL_SSL is needed"),
+        ([*NEEDED, "upstream.security.protocol=SASL_SSL"], "needs upstream.sasl.mechanism and upstream.sasl.dir"),
+        ([*NEEDED, "muster.sasl.mechanism=PLAIN"], "need muster.security.protocol=SASL_SSL"),
+        ([*NEEDED, "upstream.ssl.truststore.location=ca.crt"], "an absolute path is needed"),
+        ([*NEEDED, "upstream.security.protocol=SSL", "upstream.tls.dir=/c"], "upstream.tls.dir needs"),
+        ([*NEEDED, "ssl.client.auth=requested"], "none or required is needed"),
+        ([*NEEDED, "ssl.client.auth=required"], "needs listener.tls.dir"),
+        ([*NEEDED, "sasl.enabled.mechanisms=PLAIN", "muster.users.file=/u"], "there is no TLS"),
+        ([*NEEDED, "sasl.enabled.mechanisms=SCRAM-SHA-512"], "needs muster.users.file"),
+        ([*NEEDED, "sasl.enabled.mechanisms=OAUTHBEARER"], "leave logins by OAUTHBEARER to the brokers"),
+        ([*NEEDED, "muster.act.for.clients=1"], "needs muster.sasl.mechanism to be PLAIN or SCRAM"),
+        ([*NEEDED, *AT_MUSTER, "muster.act.for.clients=1"], "nobody asks clients who they are"),
     ],
 )
 def test_what_cannot_be_taken_is_named(assignments: list[str], message: str) -> None:
