@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import ssl
 import struct
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,8 @@ class LoginBroker:
         self.says = 0
         """Error code for DescribeCluster; -1: it ends the connection."""
         self.asked = 0
+        self.lifetime_ms = 0
+        self.logins: list[bytes] = []
         self.holds = asyncio.Event()
         self.holds.set()
 
@@ -125,7 +129,8 @@ class LoginBroker:
         if key == apis.SASL_HANDSHAKE:
             return plain(correlation_id, struct.pack(">hi", 0, 0))
         if key == apis.SASL_AUTHENTICATE:
-            return plain(correlation_id, struct.pack(">hhiq", 0, -1, 0, 0))
+            self.logins.append(frame[-14:])
+            return plain(correlation_id, struct.pack(">hhiq", 0, -1, 0, self.lifetime_ms))
         if key != apis.DESCRIBE_CLUSTER:
             return plain(correlation_id, frame[10:])
         self.asked += 1
@@ -233,3 +238,44 @@ async def test_client_whose_broker_is_gone_has_to_log_in_again(files: Files) -> 
         assert await client.receive()
         broker.drop_connections()
         assert await client.receive() == b""
+
+
+# -- a gateway that asks clients itself --------------------------------------------------------------------------------
+
+
+async def test_gateway_logs_in_for_a_client_with_a_certificate_and_nobody_else_comes_in(files: Files) -> None:
+    answering = LoginBroker()
+    settings = files.logins | {"ssl_client_auth": "required"}
+    shown = files.authority.write("client", member("client"))
+    async with (
+        Server(0, answering, files.context) as broker,
+        Server(1, groups) as pod,
+        gateway(broker, pod, **settings) as (_, port),
+    ):
+        own = len(answering.logins)
+        client = await Client.connect(port, unchecked_context(shown))
+        client.send(LIST_OFFSETS, 1, 1, b"asked")
+        client.send(apis.DESCRIBE_GROUPS, 0, 2, describe())
+        assert [struct.unpack_from(">i", await client.receive())[0] for _ in range(2)] == [1, 2]
+        assert answering.logins[own:] == [b"gateway\0gateway"[-14:]]
+        assert answering.asked == 0, "the gateway knows the client itself"
+        client.send(apis.SASL_HANDSHAKE, 1, 3, struct.pack(">h", 5) + b"PLAIN")
+        assert await client.receive() == b"", "its broker knows the gateway, and shall know nobody else"
+        stranger = await Client.connect(port, unchecked_context(None))
+        stranger.send(LIST_OFFSETS, 1, 1, b"asked")
+        with contextlib.suppress(ssl.SSLError):
+            assert await stranger.receive() == b""
+        assert len(answering.logins) == own + 1
+
+
+async def test_client_connects_again_before_the_gateways_session_at_its_broker_ends(files: Files) -> None:
+    answering = LoginBroker()
+    answering.lifetime_ms = 700
+    settings = files.logins | {"ssl_client_auth": "required"}
+    shown = files.authority.write("client", member("client"))
+    async with Server(0, answering, files.context) as broker, gateway(broker, **settings) as (under_test, port):
+        client = await Client.connect(port, unchecked_context(shown))
+        client.send(LIST_OFFSETS, 1, 1, b"asked")
+        assert await client.receive()
+        assert await client.receive() == b""
+        await wait_for(lambda: under_test.ended["login_over"] == 1)

@@ -64,9 +64,9 @@ def framed(correlation_id: int, body: bytes) -> bytes:
 HANDSHAKEN = struct.pack(">hi", 0, 0)
 
 
-def told(code: int, message: str, token: bytes = b"") -> bytes:
-    text = message.encode()
-    return struct.pack(">hh", code, len(text)) + text + struct.pack(">i", len(token)) + token + struct.pack(">q", 0)
+def told(code: int, message: str, token: bytes = b"", lifetime_ms: int = 0) -> bytes:
+    text, end = message.encode(), struct.pack(">q", lifetime_ms)
+    return struct.pack(">hh", code, len(text)) + text + struct.pack(">i", len(token)) + token + end
 
 
 async def after_handshake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
@@ -181,6 +181,19 @@ async def test_changed_password_counts_for_the_next_connection(account: Path) ->
             new.replace(account / "password")
             await under_test.connect(asyncio.Protocol(), address)
     assert tokens == [b"\0alice\0pencil", b"\0alice\0second"]
+
+
+@pytest.mark.parametrize(("lifetime_ms", "lifetime_s"), [(0, None), (10_000, 8.0)])
+async def test_end_of_a_session_is_told_before_it_comes(
+    account: Path, lifetime_ms: int, lifetime_s: float | None
+) -> None:
+    async def taking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await after_handshake(reader, writer, told(0, "", lifetime_ms=lifetime_ms))
+
+    async with asyncio.timeout(DEADLINE_S), server(taking) as address:
+        settings = OutgoingSettings("SASL_PLAINTEXT", "PLAIN", str(account))
+        _, told_s = await Connector(settings, "test").connect(asyncio.Protocol(), address)
+    assert told_s == lifetime_s
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", b"\xff", b"a\0b"])
