@@ -73,6 +73,11 @@ chaos: $(STAMP) ## real processes under faults and a checked load: SCENARIO="kil
 kill-transactions: $(STAMP) ## pods of both coordinators killed KILLS=50 times each at each step of transactions, by real processes (30 minutes)
 	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -q tests/integration/test_transaction_kills.py --timeout 3600
 
+.PHONY: prove-mirror
+prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: groups and 1,000 moments of the mirror, catch-up and lag (8 minutes)
+	@hack/compiled run env MIRROR_GROUPS=10000 MIRROR_COMMITS=1000000 MIRROR_MOMENTS=1000 MIRROR_BROKERS=3 MIRROR_PODS=3 MIRROR_PARTITIONS=32 \
+	  $(BIN)/pytest -q -s tests/integration/test_mirror_at_size.py
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)
