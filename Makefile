@@ -78,6 +78,11 @@ prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: g
 	@hack/compiled run env MIRROR_GROUPS=10000 MIRROR_COMMITS=1000000 MIRROR_MOMENTS=1000 MIRROR_BROKERS=3 MIRROR_PODS=3 MIRROR_PARTITIONS=32 \
 	  $(BIN)/pytest -q -s tests/integration/test_mirror_at_size.py
 
+.PHONY: prove-exactly-once
+prove-exactly-once: $(STAMP) ## transactions of Java and librdkafka: gateway, leader, mirror, broker killed KILLS=10 times each, markers 5 s late (10 minutes)
+	@hack/compiled run env TXN_KILLS=$(or $(KILLS),10) TXN_BROKERS=3 TXN_MARKERS_LATE_S=5 TXN_LATE_TRANSACTIONS=12 \
+	  $(BIN)/pytest -q -s tests/integration/test_exactly_once.py
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)

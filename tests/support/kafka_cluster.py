@@ -7,7 +7,7 @@ import base64
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -22,16 +22,24 @@ class KafkaCluster:
     """Starts on entering. `topics`: partitions by name, each with a replica on every broker. `settings`: of each
     broker, beside those that it needs.
 
-    `ports`: of the listeners for clients. Brokers and what this class does use other listeners.
+    `ports`: of the listeners for clients. Brokers and what this class does use other listeners. `relayed`: where a
+    relay for each broker listens; it connects to the same one of `behind_relays`.
     """
 
     def __init__(
-        self, directory: Path, topics: Mapping[str, int], brokers: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        topics: Mapping[str, int],
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        relayed: Sequence[int] = (),
     ) -> None:
         self.directory = directory
         self.topics = topics
         self.ports = free_ports(brokers)
         self._internal, self._controllers = free_ports(brokers), free_ports(brokers)
+        self._relayed = relayed
+        self.behind_relays = free_ports(len(relayed)) if relayed else []
         self._settings = settings or {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -129,6 +137,7 @@ class KafkaCluster:
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.replication.factor": copies,
             "min.insync.replicas": str(min(len(self.ports), 2)),
+            **self._relay_listener(number),
             **self._settings,
         }
         self._file(number).write_text("".join(f"{name}={value}\n" for name, value in values.items()))
@@ -136,6 +145,19 @@ class KafkaCluster:
             "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(self._file(number))
         )
         assert code == 0, output
+
+    def _relay_listener(self, number: int) -> dict[str, str]:
+        """Listeners that are told otherwise than where they are; the others are told as they are."""
+        if not self._relayed:
+            return {}
+        plain = f"PLAINTEXT://127.0.0.1:{self.ports[number]},INTERNAL://127.0.0.1:{self._internal[number]}"
+        return {
+            "listeners": f"{plain},RELAYED://127.0.0.1:{self.behind_relays[number]},"
+            f"CONTROLLER://127.0.0.1:{self._controllers[number]}",
+            "advertised.listeners": f"{plain},RELAYED://127.0.0.1:{self._relayed[number]}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,"
+            "RELAYED:PLAINTEXT",
+        }
 
     def _end(self) -> None:
         for process in self._processes.values():

@@ -10,12 +10,13 @@ FETCH = 1
 
 
 class SlowFetches:
-    """`port`: where it listens, given by the caller, since the broker advertises it. `delay_s` of each answer."""
+    """`port`: where it listens, given by the caller, since the broker advertises it. `delay_s`: of each answer; it may
+    change. A broker that is down is a connection that ends."""
 
-    def __init__(self, port: int, delay_s: float) -> None:
+    def __init__(self, port: int, delay_s: float, broker_port: int = 0) -> None:
         self.port = port
-        self.broker_port = 0
-        self._delay_s = delay_s
+        self.broker_port = broker_port
+        self.delay_s = delay_s
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -28,7 +29,11 @@ class SlowFetches:
             task.cancel()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to_broker = await asyncio.open_connection("127.0.0.1", self.broker_port)
+        try:
+            there, to_broker = await asyncio.open_connection("127.0.0.1", self.broker_port)
+        except OSError:
+            writer.close()
+            return
         asked: deque[int] = deque()
         for pump in (self._requests(reader, to_broker, asked), self._answers(there, writer, asked)):
             task = asyncio.create_task(pump)
@@ -49,7 +54,7 @@ class SlowFetches:
             while True:
                 frame = await _frame(reader)
                 if asked.popleft() == FETCH:
-                    await asyncio.sleep(self._delay_s)
+                    await asyncio.sleep(self.delay_s)
                 writer.write(frame)
         except (OSError, EOFError):
             writer.close()
