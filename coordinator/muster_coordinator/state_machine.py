@@ -14,12 +14,16 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from muster_coordinator.records.batch import RecordBatch
+from muster_coordinator.records.batch import RecordBatch, RecordRun
 from muster_coordinator.records.structs import BatchRecord
 
 Record: TypeAlias = tuple[bytes, bytes | None, Any]
 """(key, value, change) of one record. A value of None is a tombstone. `change` equals what the state machine's decoder
 gives for these bytes: the leader replays it without decoding what it has just encoded."""
+
+Records: TypeAlias = Record | RecordRun
+"""One record, or several that are encoded together: a run. A run is also the change of all of them at once: its replay
+does what that of its records does, one after the other."""
 
 Token: TypeAlias = Any
 """The shard's name for one request that waits for an answer. The state machine only stores and returns it."""
@@ -72,7 +76,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     answered by a `Reply` of a later operation, or the operation was a timer or an event.
     """
 
-    records: tuple[Record, ...] | list[Record] = ()
+    records: tuple[Record, ...] | list[Record] | list[Records] = ()
     response: object | None = None
     replies: tuple[Reply, ...] | list[Reply] = ()
     timers: tuple[SetTimer | CancelTimer, ...] | list[SetTimer | CancelTimer] = ()
@@ -144,7 +148,8 @@ class StateMachine(Protocol):
     def replay(
         self, change: Any, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Apply the record at `offset`. `producer_id` is -1 outside transactions."""
+        """Apply the record at `offset`, or a run of which the first one is there. `producer_id` is -1 outside
+        transactions."""
         ...
 
     def replay_transaction_marker(

@@ -54,6 +54,7 @@ from muster_coordinator.groups.topics import TopicCatalog
 from muster_coordinator.groups.transactions import describe_producers, write_txn_marker
 from muster_coordinator.records.decode import Change, LogDecoder
 from muster_coordinator.records.group_metadata import GroupMetadataRecord, GroupMetadataValue
+from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import OffsetCommitRecord
 from muster_coordinator.requests import groups as m
 from muster_coordinator.state_machine import NOTHING, Decoder, Operation, Record, Result, TimerKey, Token
@@ -129,10 +130,15 @@ class GroupCoordinator:
         return LogDecoder().decode
 
     def replay(
-        self, change: Change, offset: int, timestamp_ms: int, producer_id: int = -1, producer_epoch: int = -1
+        self,
+        change: Change | OffsetRun,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
     ) -> None:
-        """Apply the record at `offset`. `producer_id` is -1 outside transactions. Records of unknown types are
-        ignored."""
+        """Apply the record at `offset`, or a run that begins there. `producer_id` is -1 outside transactions. Records
+        of unknown types are ignored."""
         if type(change) is OffsetCommitRecord:
             value = change.value
             group_id = change.group_id
@@ -152,6 +158,22 @@ class GroupCoordinator:
                 )
         elif type(change) is GroupMetadataRecord:
             self._replay_group(change.group_id, change.value, timestamp_ms)
+        elif type(change) is OffsetRun:
+            self._replay_run(change, offset, timestamp_ms, producer_id, producer_epoch)
+
+    def _replay_run(
+        self, run: OffsetRun, offset: int, timestamp_ms: int, producer_id: int, producer_epoch: int
+    ) -> None:
+        group = self._state.groups.get(run.group_id)
+        if group is None:
+            group = self._state.add_group(run.group_id, timestamp_ms)
+        group.logged = True
+        offsets, stored = self._state.offsets, run.stored(offset)
+        if producer_id < 0:
+            offsets.put_all(run.group_id, run.topic, stored)
+        else:
+            for partition, each in stored:
+                offsets.put_pending(producer_id, producer_epoch, run.group_id, run.topic, partition, each)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None, timestamp_ms: int) -> None:
         groups = self._state.groups

@@ -2,12 +2,13 @@
 4.5, 4.8, 4.9).
 
 The hottest code of the coordinator: one plain pass over the partitions, no object per request beyond the records and
-the answer.
+the answer. Partitions that come packed and are all accepted take no pass: they become a run of records.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.admission import refuse
@@ -16,17 +17,20 @@ from muster_coordinator.groups.states import STATE_ERRORS, GroupApi, GroupState
 from muster_coordinator.groups.tables import GroupTables
 from muster_coordinator.records.batch import batch_bytes
 from muster_coordinator.records.offset_commit import encode_offset_commit_key, encode_offset_commit_value
+from muster_coordinator.records.offset_run import OffsetRun
 from muster_coordinator.records.structs import NO_TOPIC_ID, OffsetCommitRecord, OffsetCommitValue
 from muster_coordinator.requests.groups import (
+    CommitResults,
+    CommittedTopics,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    PartitionResults,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from muster_coordinator.state_machine import CancelTimer, Record, Result, SetTimer, Token, Transaction
+from muster_coordinator.requests.packed_offsets import ENTRY_BYTES, AcceptedOffsets, PackedOffsets
+from muster_coordinator.state_machine import CancelTimer, Records, Result, SetTimer, Token, Transaction
 
-RequestTopics = tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
-ResponseTopics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 Timers = tuple[SetTimer | CancelTimer, ...]
 
 _UNKNOWN_GROUP_SINCE = 9  # OffsetCommit, KIP-848: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION
@@ -91,11 +95,11 @@ def _commit_topics(
     state: GroupTables,
     group: ClassicGroup | None,
     group_id: str,
-    topics: RequestTopics,
+    topics: CommittedTopics,
     now_ms: int,
     expire_ms: int,
     code: int,
-) -> tuple[ResponseTopics, list[Record], bool]:
+) -> tuple[CommitResults, list[Records], bool]:
     """Answer and records of the partitions, and whether the commit is accepted: the group takes it, a partition of it
     exists (if none does, Kafka does not ask the group), and it fits into one batch. Then the group exists too.
 
@@ -105,12 +109,23 @@ def _commit_topics(
     has = state.topics.has
     id_of = state.topics.id_of
     max_size = state.config.offset_metadata_max_size
-    answers = []
-    records: list[Record] = []
+    answers: list[tuple[str, PartitionResults]] = []
+    records: list[Records] = []
     known = unknown = False
+    in_runs = 0  # records, beyond the one that each run counts for in `records`
     for topic, partitions in topics:
         prefix = None if group is None else group.key_prefixes.get(topic)
         topic_id = id_of(topic) if expire_ms == -1 else NO_TOPIC_ID
+        if isinstance(partitions, PackedOffsets):
+            if not code and expire_ms == -1 and _all_exist(state, topic, partitions):
+                known = True
+                in_runs += len(partitions) - 1
+                if prefix is None:
+                    prefix = _key_prefix(group, group_id, topic)
+                records.append(_run(group_id, topic, prefix, partitions, now_ms, topic_id))
+                answers.append((topic, AcceptedOffsets(partitions)))
+                continue
+            partitions = tuple(partitions)
         codes = []
         for partition, offset, leader_epoch, metadata in partitions:
             if not has(topic, partition):
@@ -142,15 +157,38 @@ def _commit_topics(
     if code or not known:
         return answer, records, False
     max_bytes = state.config.max_record_bytes
-    if len(records) * _RECORD_BYTES_MAX > max_bytes and batch_bytes(records) > max_bytes:
+    count = len(records) + in_runs
+    if count * _RECORD_BYTES_MAX > max_bytes and batch_bytes(records) > max_bytes:
         return _too_large(answer), records, False
     if group is None and state.create_group(group_id, now_ms) is None:
         return _refused(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE), records, False
-    state.counters.offset_commits += len(records)
+    state.counters.offset_commits += count
     return answer, records, True
 
 
-def unknown_first(answers: list[tuple[str, tuple[tuple[int, int], ...]]]) -> ResponseTopics:
+def _all_exist(state: GroupTables, topic: str, committed: PackedOffsets) -> bool:
+    has, partitions = state.topics.has, committed.partitions
+    return has(topic, min(partitions)) and has(topic, max(partitions))
+
+
+def _run(group_id: str, topic: str, prefix: bytes, committed: PackedOffsets, now_ms: int, topic_id: bytes) -> OffsetRun:
+    return OffsetRun(
+        group_id,
+        topic,
+        prefix,
+        committed.data,
+        ENTRY_BYTES,
+        committed.partitions,
+        committed.offsets,
+        committed.leader_epochs,
+        now_ms,
+        topic_id,
+    )
+
+
+def unknown_first(
+    answers: Sequence[tuple[str, PartitionResults]],
+) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """UNKNOWN_TOPIC_OR_PARTITION before everything else; each topic once, partitions otherwise in their order."""
     merged: dict[str, list[tuple[int, int]]] = {}
     for is_unknown in (True, False):
@@ -173,12 +211,12 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _refused(topics: ResponseTopics, code: ErrorCode) -> ResponseTopics:
+def _refused(topics: CommitResults, code: ErrorCode) -> CommitResults:
     """Every partition that was accepted gets `code`."""
     return tuple((topic, tuple((index, given or int(code)) for index, given in codes)) for topic, codes in topics)
 
 
-def _too_large(topics: ResponseTopics) -> ResponseTopics:
+def _too_large(topics: CommitResults) -> CommitResults:
     """A commit is one batch, whole or not at all; Kafka's append answers MESSAGE_TOO_LARGE, which it passes on so."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
     return tuple(

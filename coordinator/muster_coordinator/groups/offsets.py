@@ -6,7 +6,7 @@ compacted log may hold a group's tombstone before or after those of its offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from muster_coordinator.records.structs import OffsetCommitValue
 
@@ -54,15 +54,26 @@ class OffsetStore:
     # -- changes, by replay only ---------------------------------------------------------------------------------------
 
     def put(self, group_id: str, topic: str, partition: int, stored: Stored) -> None:
+        of_topic = self._of_topic(group_id, topic)
+        if partition not in of_topic:
+            self.count += 1
+        of_topic[partition] = stored
+
+    def put_all(self, group_id: str, topic: str, stored: Iterable[tuple[int, Stored]]) -> None:
+        """`stored`: (partition, what is stored of it), one or more; the last one of a partition stays."""
+        of_topic = self._of_topic(group_id, topic)
+        before = len(of_topic)
+        of_topic.update(stored)
+        self.count += len(of_topic) - before
+
+    def _of_topic(self, group_id: str, topic: str) -> dict[int, Stored]:
         of_group = self.committed.get(group_id)
         if of_group is None:
             of_group = self.committed[group_id] = {}
         of_topic = of_group.get(topic)
         if of_topic is None:
             of_topic = of_group[topic] = {}
-        if partition not in of_topic:
-            self.count += 1
-        of_topic[partition] = stored
+        return of_topic
 
     def put_pending(
         self, producer_id: int, producer_epoch: int, group_id: str, topic: str, partition: int, stored: Stored

@@ -7,8 +7,8 @@ from typing import Protocol
 
 class TopicCatalog(Protocol):
     def has(self, topic: str, partition: int) -> bool:
-        """Whether offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. Called per
-        partition of every commit."""
+        """Whether offsets of this partition may be committed. False is UNKNOWN_TOPIC_OR_PARTITION. The partitions of a
+        topic have numbers without gaps: if two exist, so do those in between."""
         ...
 
     def id_of(self, topic: str) -> bytes:

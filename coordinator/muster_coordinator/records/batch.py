@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
@@ -28,7 +28,6 @@ RECORD_OVERHEAD_BYTES = 21
 LENGTH_OVERHEAD = 12
 """Bytes in front of what the length field counts: the base offset and the length itself."""
 
-_Record = TypeVar("_Record", bound=tuple[Any, ...])
 _CRC_START = 21
 _PREFIX = Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
 _SUFFIX = Struct(">hiqqqhii")  # attributes ... records count: the start of what the CRC covers
@@ -40,6 +39,30 @@ _CONTROL = 0x20
 _NO_SEQUENCE = -1
 _SMALL_COUNT = len(SMALL)
 _NULL = encode_varint(-1)
+
+
+class RecordRun(Protocol):
+    """Records that lie side by side in a batch, and are encoded together."""
+
+    @property
+    def count(self) -> int:
+        """How many records they are."""
+        ...
+
+    @property
+    def bytes_max(self) -> int:
+        """Upper bound of their size in a batch, as `batch_bytes` has it."""
+        ...
+
+    def encode(self, first_delta: int) -> bytes:
+        """The records as they lie in a batch, the first of them with this offset delta."""
+        ...
+
+
+Encodable: TypeAlias = tuple[Any, ...] | RecordRun
+"""One record, a tuple that begins with key and value (None: a tombstone), or several records."""
+
+_EncodableT = TypeVar("_EncodableT", bound=Encodable)
 
 
 class CorruptBatchError(Exception):
@@ -182,8 +205,25 @@ def _read_bytes(body: bytes, position: int, limit: int) -> tuple[bytes | None, i
     return body[position:end], end
 
 
+def encode_record(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
+    """One record as it lies in a batch. A value of None is a tombstone."""
+    delta = SMALL[offset_delta] if offset_delta < _SMALL_COUNT else encode_varint(offset_delta)
+    key_size = len(key)
+    key_length = SMALL[key_size] if key_size < _SMALL_COUNT else encode_varint(key_size)
+    if value is None:
+        value_length = _NULL
+        value = b""
+    else:
+        value_size = len(value)
+        value_length = SMALL[value_size] if value_size < _SMALL_COUNT else encode_varint(value_size)
+    # attributes and timestamp delta are one zero byte each; so is the count of headers at the end
+    size = len(delta) + len(key_length) + key_size + len(value_length) + len(value) + 3
+    length = SMALL[size] if size < _SMALL_COUNT else encode_varint(size)
+    return b"%b\0\0%b%b%b%b%b\0" % (length, delta, key_length, key, value_length, value)
+
+
 def encode_batch(
-    records: Sequence[tuple[Any, ...]],
+    records: Sequence[Encodable],
     *,
     base_offset: int,
     leader_epoch: int,
@@ -194,32 +234,20 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One uncompressed batch of (key, value, ...) tuples, at least one; a value of None is a tombstone.
+    """One uncompressed batch of one record or more.
 
     All records get `timestamp_ms` (create time). As Kafka's coordinator writes them (MemoryRecordsBuilder; reference,
     section 3.4), `base_sequence` is 0 even without a producer id, and -1 in every control batch.
     """
     parts: list[bytes] = [b""]
-    add = parts.append
     delta = 0
     for record in records:
-        key = record[0]
-        value = record[1]
-        key_size = len(key)
-        key_length = SMALL[key_size] if key_size < _SMALL_COUNT else encode_varint(key_size)
-        if value is None:
-            value_length = _NULL
-            value = b""
+        if isinstance(record, tuple):
+            parts.append(encode_record(delta, record[0], record[1]))
+            delta += 1
         else:
-            value_size = len(value)
-            value_length = SMALL[value_size] if value_size < _SMALL_COUNT else encode_varint(value_size)
-        offset_delta = SMALL[delta] if delta < _SMALL_COUNT else encode_varint(delta)
-        # attributes and timestamp delta are one zero byte each; so is the count of headers at the end
-        body = b"\0\0%b%b%b%b%b\0" % (offset_delta, key_length, key, value_length, value)
-        size = len(body)
-        add(SMALL[size] if size < _SMALL_COUNT else encode_varint(size))
-        add(body)
-        delta += 1
+            parts.append(record.encode(delta))
+            delta += record.count
     if not delta:
         raise ValueError("a batch needs at least one record")
     attributes = _TRANSACTIONAL if transactional else 0
@@ -233,24 +261,36 @@ def encode_batch(
     return _PREFIX.pack(base_offset, len(checked) + 9, leader_epoch, 2, crc32c(checked)) + checked
 
 
+def count_of(records: Iterable[Encodable]) -> int:
+    """How many records they are."""
+    count = 0
+    for record in records:
+        count += 1 if isinstance(record, tuple) else record.count
+    return count
+
+
 def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> bytes:
     """The bytes of `batch` at another offset and in another epoch, neither of which its CRC covers."""
     data = batch.data
     return base_offset.to_bytes(8, "big") + data[8:12] + leader_epoch.to_bytes(4, "big", signed=True) + data[16:]
 
 
-def batch_bytes(records: Iterable[tuple[Any, ...]]) -> int:
-    """Upper bound of the size of a batch of (key, value, ...) tuples, as Kafka estimates it before it writes one
+def batch_bytes(records: Iterable[Encodable]) -> int:
+    """Upper bound of the size of a batch, as Kafka estimates it before it writes one
     (AbstractRecords#estimateSizeInBytes)."""
     size = HEADER_BYTES
     for record in records:
-        size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+        if isinstance(record, tuple):
+            size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+        else:
+            size += record.bytes_max
     return size
 
 
-def split_records(records: Iterable[_Record], bytes_max: int) -> Iterator[list[_Record]]:
-    """As few batches in order as hold the records with at most `bytes_max` each; a record alone may be larger."""
-    part: list[_Record] = []
+def split_records(records: Iterable[_EncodableT], bytes_max: int) -> Iterator[list[_EncodableT]]:
+    """As few batches in order as hold the records with at most `bytes_max` each; what is encoded together stays
+    together, and may be larger alone."""
+    part: list[_EncodableT] = []
     size = HEADER_BYTES
     for record in records:
         added = batch_bytes((record,)) - HEADER_BYTES

@@ -24,6 +24,20 @@ def encode_varint(value: int) -> bytes:
 SMALL = tuple(encode_varint(n) for n in range(4096))
 """The encodings of 0..4095: lengths and offset deltas of nearly every record, at the price of one index."""
 
+_SMALL_COUNT = len(SMALL)
+
+
+def encode_count(value: int) -> bytes:
+    """`encode_varint` of an integer that is not negative, and small as a rule."""
+    return SMALL[value] if value < _SMALL_COUNT else encode_varint(value)
+
+
+def encode_counts(start: int, end: int) -> bytes:
+    """The encodings of `start` up to `end`, which is not among them, one after the other."""
+    if end <= _SMALL_COUNT:
+        return b"".join(SMALL[start:end])
+    return b"".join([encode_count(value) for value in range(start, end)])
+
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """(value, position after it). IndexError at the end of the buffer, ValueError on more than ten bytes.

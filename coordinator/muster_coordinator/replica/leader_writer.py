@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from muster_coordinator.log.journal.journal import Journal
 from muster_coordinator.log.segments.partition_log import PartitionLog
-from muster_coordinator.records.batch import RecordBatch, encode_batch, placed
+from muster_coordinator.records.batch import RecordBatch, count_of, encode_batch, placed
 from muster_coordinator.records.control import LeaderChange, ReplicaSet, encode_leader_change, encode_replica_set
 from muster_coordinator.replication.core import ReplicaCore
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
 from muster_coordinator.shard.metrics import CommitSample
 from muster_coordinator.shard.ports import NO_PRODUCER, Clock
-from muster_coordinator.state_machine import Record
+from muster_coordinator.state_machine import Records
 
 
 class LeaderWriter:
@@ -54,7 +54,7 @@ class LeaderWriter:
 
     def append(
         self,
-        records: list[Record],
+        records: list[Records],
         epoch: int,
         now_ms: int,
         producer: tuple[int, int] = NO_PRODUCER,
@@ -74,7 +74,7 @@ class LeaderWriter:
             transactional=producer[0] >= 0,
             control=control,
         )
-        end_offset = base_offset + len(records)
+        end_offset = base_offset + count_of(records)
         self._log.append(data, base_offset, end_offset, epoch)
         self.end_offset = end_offset
         self._journal.stage(self._partition, base_offset, end_offset, data)

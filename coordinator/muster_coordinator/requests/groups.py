@@ -8,8 +8,11 @@ meanings are those of Kafka's message schemas. Times are milliseconds, `None` is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
+
+from muster_coordinator.requests.packed_offsets import AcceptedOffsets, PackedOffsets
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -119,22 +122,31 @@ class LeaveGroupResponse(_Message, frozen=True):
 # -- OffsetCommit (8) -------------------------------------------------------------------------------------------------
 
 
-class OffsetCommitRequest(_Message, frozen=True):
-    """Partitions are plain tuples because this is the hot path: (index, offset, leader_epoch, metadata or None)."""
+CommittedPartitions: TypeAlias = tuple[tuple[int, int, int, str | None], ...] | PackedOffsets
+"""Plain tuples, because this is the hot path: (index, offset, leader_epoch, metadata or None); or packed."""
 
+CommittedTopics: TypeAlias = tuple[tuple[str, CommittedPartitions], ...]
+
+PartitionResults: TypeAlias = tuple[tuple[int, int], ...] | AcceptedOffsets
+"""(partition, error_code)"""
+
+CommitResults: TypeAlias = tuple[tuple[str, PartitionResults], ...]
+
+
+class OffsetCommitRequest(_Message, frozen=True):
     group_id: str
     generation_id: int  # or member epoch; -1: none
     member_id: str
     group_instance_id: str | None
     retention_time_ms: int  # v2-v4; -1: the coordinator's retention
-    topics: tuple[tuple[str, tuple[tuple[int, int, int, str | None], ...]], ...]
+    topics: CommittedTopics
     api_version: int  # v9+: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION for an unknown group
 
 
 class OffsetCommitResponse(_Message, frozen=True):
-    """(topic, ((partition, error_code), ...)), in the request's order."""
+    """In the request's order."""
 
-    topics: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    topics: CommitResults
 
 
 class OffsetCommitByIdRequest(_Message, frozen=True):
@@ -144,14 +156,12 @@ class OffsetCommitByIdRequest(_Message, frozen=True):
     generation_id: int
     member_id: str
     group_instance_id: str | None
-    topics: tuple[tuple[bytes, tuple[tuple[int, int, int, str | None], ...]], ...]
+    topics: tuple[tuple[bytes, CommittedPartitions], ...]
     api_version: int
 
 
 class OffsetCommitByIdResponse(_Message, frozen=True):
-    """(topic id, ((partition, error_code), ...))."""
-
-    topics: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
+    topics: tuple[tuple[bytes, PartitionResults], ...]  # by id
 
 
 # -- OffsetFetch (9) --------------------------------------------------------------------------------------------------
@@ -284,7 +294,7 @@ class TxnOffsetCommitRequest(_Message, frozen=True):
 
 
 class TxnOffsetCommitResponse(_Message, frozen=True):
-    topics: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    topics: CommitResults
 
 
 class WriteTxnMarkerRequest(_Message, frozen=True):

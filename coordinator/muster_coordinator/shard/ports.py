@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.records.batch import RecordBatch
-from muster_coordinator.state_machine import Record
+from muster_coordinator.state_machine import Records
 
 ShardT = TypeVar("ShardT", contravariant=True)
 """`shard.Shard`, which these ports cannot name: it imports them."""
@@ -56,7 +56,7 @@ class PartitionWriter(Protocol):
 
     def append(
         self,
-        records: list[Record],
+        records: list[Records],
         epoch: int,
         now_ms: int,
         producer: tuple[int, int] = NO_PRODUCER,

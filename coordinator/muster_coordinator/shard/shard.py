@@ -27,7 +27,7 @@ from muster_coordinator.shard.parked_answers import ParkedAnswers
 from muster_coordinator.shard.ports import NO_PRODUCER, Answer, Clock, PartitionWriter, Scheduler, ShardEvents
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.timers import Timers
-from muster_coordinator.state_machine import Record, Result, SetTimer, Transaction
+from muster_coordinator.state_machine import Records, Result, SetTimer, Transaction
 from muster_coordinator.states import LEGAL_PREDECESSORS, OPEN_STATES, FailureReason, ShardState
 
 logger = structlog.get_logger(__name__)
@@ -247,7 +247,7 @@ class Shard:
         replay = self.machine.replay
         end_offset = self.writer.end_offset
         read_round, has_round = 0, False  # one round for all reads of this turn
-        records: list[Record] = []
+        records: list[Records] = []
         size, max_bytes = HEADER_BYTES, self._max_batch_bytes
         for _ in range(len(queue)):
             request, answer = queue.popleft()
@@ -272,9 +272,14 @@ class Shard:
             elif result.records:
                 before = size
                 for record in result.records:
-                    replay(record[2], end_offset, now_ms)
-                    end_offset += 1
-                    size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+                    if isinstance(record, tuple):
+                        replay(record[2], end_offset, now_ms)
+                        end_offset += 1
+                        size += RECORD_OVERHEAD_BYTES + len(record[0]) + len(record[1] or b"")
+                    else:
+                        replay(record, end_offset, now_ms)
+                        end_offset += record.count
+                        size += record.bytes_max
                 if size > max_bytes and records:
                     self._append(records, before, now_ms)
                     records, size = [], size - before + HEADER_BYTES
@@ -288,7 +293,7 @@ class Shard:
                 parked.append((end_offset, read_round, reply.token, reply.response))
             if result.timers:
                 self._set_timers(result)
-            if len(records) >= MAX_BATCH_RECORDS:
+            if records and end_offset - self.writer.end_offset >= MAX_BATCH_RECORDS:
                 self._append(records, size, now_ms)
                 records, size = [], HEADER_BYTES
         if records and size <= max_bytes:  # the usual case, without another step
@@ -313,7 +318,7 @@ class Shard:
         if isinstance(error, OSError):
             self._events.storage_failed(error)
 
-    def _append(self, records: list[Record], size: int, now_ms: int) -> None:
+    def _append(self, records: list[Records], size: int, now_ms: int) -> None:
         """Append `records` as one batch, or as several if `size`, the upper bound of its bytes, is too large."""
         max_bytes = self._max_batch_bytes
         batches = split_records(records, max_bytes) if size > max_bytes else (records,) if records else ()
@@ -326,10 +331,7 @@ class Shard:
         producer = (transaction.producer_id, transaction.producer_epoch)
         if transaction.marker is None:
             self.writer.append(list(result.records), self.epoch, now_ms, producer)
-            for record in result.records:
-                self.machine.replay(record[2], offset, now_ms, *producer)
-                offset += 1
-            return offset
+            return self._replay(result, offset, now_ms, producer)
         marker = encode_end_txn_marker(EndTxnMarker(transaction.marker, transaction.coordinator_epoch))
         self.writer.append([(*marker, None)], self.epoch, now_ms, producer, control=True)
         self.machine.replay_transaction_marker(*producer, transaction.marker, offset, transaction.coordinator_epoch)
@@ -337,7 +339,6 @@ class Shard:
 
     def _append_imported(self, result: Result, now_ms: int) -> int:
         """Append batches of another log as they are, then the records of the result. Returns the log end."""
-        replay = self.machine.replay
         for imported in result.imported:
             batch = imported.batch
             shift = self.writer.end_offset - batch.base_offset
@@ -348,12 +349,20 @@ class Shard:
                     *producer, imported.committed, batch.base_offset + shift, imported.coordinator_epoch
                 )
             for read, change in imported.changes:
-                replay(change, read.offset + shift, read.timestamp_ms, *producer)
+                self.machine.replay(change, read.offset + shift, read.timestamp_ms, *producer)
         offset = self.writer.end_offset
         self.writer.append(list(result.records), self.epoch, now_ms)
+        return self._replay(result, offset, now_ms, NO_PRODUCER)
+
+    def _replay(self, result: Result, offset: int, now_ms: int, producer: tuple[int, int]) -> int:
+        """Replay records that were appended from `offset` on. Returns the log end."""
         for record in result.records:
-            replay(record[2], offset, now_ms)
-            offset += 1
+            if isinstance(record, tuple):
+                self.machine.replay(record[2], offset, now_ms, *producer)
+                offset += 1
+            else:
+                self.machine.replay(record, offset, now_ms, *producer)
+                offset += record.count
         return offset
 
     def refuse_overdue(self) -> None:

@@ -21,7 +21,9 @@ from muster_coordinator.requests.groups import (
     OffsetCommitByIdResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    PartitionResults,
 )
+from muster_coordinator.requests.packed_offsets import ENTRY_BYTES, AcceptedOffsets, PackedOffsets
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.primitives import (
     array_length,
@@ -41,14 +43,23 @@ _PARTITION_EPOCH = struct.Struct(">iqi")  # index, offset, leader epoch
 
 _RESULT = struct.Struct(">ih")  # index, error code
 _RESULT_FLEXIBLE = struct.Struct(">ihx")
+_INDEX_BYTES = 4
 _NO_TAGS = b"\0"
 
 _BY_ID_SINCE = 10
 _ID_BYTES = 16
 
 _Partition = tuple[int, int, int, str | None]
-_Topic = tuple[str, tuple[tuple[int, int], ...]]  # of an answer: partitions with their error codes
-_TopicById = tuple[bytes, tuple[tuple[int, int], ...]]
+_Topic = tuple[str, PartitionResults]
+_TopicById = tuple[bytes, PartitionResults]
+
+_PACKED_MIN = 6
+"""Fewer partitions of a topic are read one by one: that is quicker."""
+_PACKED_MAX = 500
+"""More partitions of a topic are read one by one: the reader of so many would take memory for good."""
+
+_NULL_METADATA, _EMPTY_METADATA = -1, 0  # as an int16
+_NULL_METADATA_FLEXIBLE, _EMPTY_METADATA_FLEXIBLE = 0, 0x100  # a compact length and no tagged field, as an int16
 
 
 @guarded
@@ -96,9 +107,34 @@ def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetCommitByIdReques
     )
 
 
-def _partitions(frame: bytes, position: int) -> tuple[tuple[_Partition, ...], int]:
+@lru_cache(maxsize=64)
+def _entries(count: int) -> struct.Struct:
+    """Reads partition, offset, leader epoch and the last two bytes of so many entries. Up to 64 KB each."""
+    return struct.Struct(">" + "iqih" * count)
+
+
+def _packed(frame: bytes, position: int, count: int, null: int, empty: int) -> PackedOffsets | None:
+    """The partitions of a topic in one piece; None if one has metadata: they must be read one by one then. `null`,
+    `empty`: the last two bytes of a partition without."""
+    numbers: tuple[int, ...] = _entries(count).unpack_from(frame, position)
+    metadata = numbers[3::4]
+    if metadata.count(empty) == count:
+        text: str | None = ""
+    elif metadata.count(null) == count:
+        text = None
+    else:
+        return None
+    end = position + ENTRY_BYTES * count
+    return PackedOffsets(frame[position:end], numbers[0::4], numbers[1::4], numbers[2::4], text)
+
+
+def _partitions(frame: bytes, position: int) -> tuple[tuple[_Partition, ...] | PackedOffsets, int]:
     """The partitions of a topic in a flexible version, and the position after the topic."""
     partition_count, position = compact_array_length(frame, position)
+    if _PACKED_MIN <= partition_count <= _PACKED_MAX:
+        packed = _packed(frame, position, partition_count, _NULL_METADATA_FLEXIBLE, _EMPTY_METADATA_FLEXIBLE)
+        if packed is not None:
+            return packed, skip_tagged_fields(frame, position + ENTRY_BYTES * partition_count)
     partitions: list[_Partition] = []
     for _ in range(partition_count):
         index, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(frame, position)
@@ -121,10 +157,16 @@ def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
         retention_time_ms = _RETENTION.unpack_from(frame, position)[0]
         position += 8
     topic_count, position = array_length(frame, position)
-    topics = []
+    topics: list[tuple[str, tuple[_Partition, ...] | PackedOffsets]] = []
     for _ in range(topic_count):
         topic, position = string(frame, position)
         partition_count, position = array_length(frame, position)
+        if version >= 6 and _PACKED_MIN <= partition_count <= _PACKED_MAX:
+            packed = _packed(frame, position, partition_count, _NULL_METADATA, _EMPTY_METADATA)
+            if packed is not None:
+                topics.append((topic, packed))
+                position += ENTRY_BYTES * partition_count
+                continue
         partitions: list[_Partition] = []
         for _ in range(partition_count):
             if version >= 6:
@@ -159,10 +201,21 @@ def _encode_by_id(topics: tuple[_TopicById, ...]) -> bytes:
     parts = [_THROTTLE, encode_uvarint(len(topics) + 1)]
     for topic_id, partitions in topics:
         parts += (topic_id, encode_uvarint(len(partitions) + 1))
-        parts += [_RESULT_FLEXIBLE.pack(index, error_code) for index, error_code in partitions]
+        parts.append(_results(partitions, _RESULT_FLEXIBLE))
         parts.append(_NO_TAGS)
     parts.append(_NO_TAGS)
     return b"".join(parts)
+
+
+def _results(partitions: PartitionResults, result: struct.Struct) -> bytes:
+    if isinstance(partitions, AcceptedOffsets):
+        data = partitions.committed.data
+        size = result.size
+        out = bytearray(size * len(partitions))
+        for index in range(_INDEX_BYTES):  # those of all partitions at once, with the error code 0 after each
+            out[index::size] = data[index::ENTRY_BYTES]
+        return bytes(out)
+    return b"".join([result.pack(index, error_code) for index, error_code in partitions])
 
 
 @lru_cache(maxsize=4096)
@@ -177,7 +230,7 @@ def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
         for topic, partitions in topics:
             name = topic.encode()
             parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(partitions) + 1))
-            parts += [_RESULT_FLEXIBLE.pack(index, error_code) for index, error_code in partitions]
+            parts.append(_results(partitions, _RESULT_FLEXIBLE))
             parts.append(_NO_TAGS)
         parts.append(_NO_TAGS)
         return b"".join(parts)
@@ -186,7 +239,7 @@ def _encode_topics(version: int, topics: tuple[_Topic, ...]) -> bytes:
     for topic, partitions in topics:
         name = topic.encode()
         parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(partitions)))
-        parts += [_RESULT.pack(index, error_code) for index, error_code in partitions]
+        parts.append(_results(partitions, _RESULT))
     return b"".join(parts)
 
 

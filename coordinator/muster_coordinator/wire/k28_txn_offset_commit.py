@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.requests.groups import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from muster_coordinator.requests.groups import PartitionResults, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
@@ -62,9 +62,9 @@ def encode_response(version: int, response: TxnOffsetCommitResponse) -> bytes:
         writer.int16(error_code)
         writer.tagged_fields()
 
-    def topic(value: tuple[str, tuple[tuple[int, int], ...]]) -> None:
+    def topic(value: tuple[str, PartitionResults]) -> None:
         writer.string(value[0])
-        writer.array(value[1], partition)
+        writer.array(tuple(value[1]), partition)
         writer.tagged_fields()
 
     writer.int32(0)

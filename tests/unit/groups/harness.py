@@ -18,6 +18,7 @@ from muster_coordinator.groups.classic_group import ClassicGroup
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
 from muster_coordinator.groups.states import GroupState
+from muster_coordinator.records.batch import RecordRun, encode_batch, read_batch
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
@@ -161,7 +162,11 @@ class Harness:
     def _apply(self, result: Result, own: Pending | None) -> None:
         self.last = result
         for record in result.records:
-            self._append(record, result.transaction)
+            if isinstance(record, tuple):
+                self._append(record, result.transaction)
+            else:
+                assert result.transaction is None
+                self._append_run(record)
         if result.transaction is not None and result.transaction.marker is not None:
             self._append_marker(result.transaction)
         if own is not None and result.response is not None:
@@ -186,6 +191,16 @@ class Harness:
         self.log.append(entry)
         self.coordinator.replay(change, entry.offset, entry.timestamp_ms, *producer)
         replay(self.follower, [entry])
+
+    def _append_run(self, run: RecordRun) -> None:
+        """The leader replays the run, the follower the records of its bytes."""
+        base_offset = len(self.log)
+        batch = read_batch(encode_batch([run], base_offset=base_offset, leader_epoch=0, timestamp_ms=self.now_ms))
+        entries = [LogEntry(each.key or b"", each.value, each.offset, self.now_ms) for each in batch.records()]
+        assert len(entries) == run.count
+        self.log += entries
+        self.coordinator.replay(run, base_offset, self.now_ms)
+        replay(self.follower, entries)
 
     def _append_marker(self, transaction: Transaction) -> None:
         assert transaction.marker is not None

@@ -9,6 +9,8 @@ import pytest
 
 from muster_coordinator.records.batch import encode_batch, read_batch
 from muster_coordinator.records.control import LeaderChange, ReplicaSet, decode_control
+from muster_coordinator.records.offset_run import OffsetRun
+from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.replica.leader_writer import LeaderWriter
 from muster_coordinator.replication.messages import Batch
 from muster_coordinator.replication.sets import Sets
@@ -64,6 +66,14 @@ class World:
     def controls(self) -> Sequence[object]:
         (record,) = read_batch(self.told[-1].data).records()
         return decode_control(record.key, record.value), self.told[-1].sets
+
+
+def test_run_moves_the_end_of_the_log_by_its_records() -> None:
+    world = World()
+    run = OffsetRun("g", "t", b"key", bytes(18 * 3), 18, (0, 0, 0), (0, 0, 0), (0, 0, 0), 1, NO_TOPIC_ID)
+    world.writer.append([RECORD, run, RECORD], 4, 1)
+    assert (world.writer.end_offset, world.logged, world.journaled) == (15, [(10, 15, 4)], [(10, 15)])
+    assert read_batch(world.told[0].data).end_offset == world.told[0].end_offset == 15
 
 
 def test_batch_goes_to_log_and_journal_and_to_the_core() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.records.batch import count_of
 from muster_coordinator.shard.metrics import ShardMetrics
 from muster_coordinator.shard.replayed import ReplayedState
 from muster_coordinator.shard.shard import Shard
@@ -19,6 +20,25 @@ class Write(msgspec.Struct, frozen=True):
     """A request that appends one record per text."""
 
     texts: tuple[str, ...]
+
+
+class WriteRun(msgspec.Struct, frozen=True):
+    """A request that appends a run of as many records."""
+
+    count: int
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Implements `records.batch.RecordRun`."""
+
+    count: int
+
+    @property
+    def bytes_max(self) -> int:
+        return self.count
+
+    def encode(self, first_delta: int) -> bytes:
+        raise AssertionError("this log keeps what it is given")
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -60,6 +80,7 @@ class FakeMachine:
         self.loaded = 0
         self.operations: dict[type, Callable[[Any, Any, int], Result]] = {
             Write: self._write,
+            WriteRun: lambda r, t, now: Result(records=[Run(r.count)], response="written"),
             Read: lambda r, t, now: Result(response=("read", tuple(self.state))),
             Park: self._park,
             Release: self._release,
@@ -115,7 +136,7 @@ class FakeMachine:
     def replay(self, change: Any, offset: int, timestamp_ms: int, *producer: int) -> None:
         if change == "poison":
             raise ValueError("cannot be replayed")
-        self.state.append(change)
+        self.state.append(f"{change.count} at {offset}" if isinstance(change, Run) else change)
 
     def on_loaded(self, now_ms: int) -> Result:
         self.loaded += 1
@@ -154,7 +175,7 @@ class FakeWriter:
         if self.error is not None:
             raise self.error
         self.batches.append(records)
-        self.end_offset += len(records)
+        self.end_offset += count_of(records)
 
     def append_imported(self, batch: Any, epoch: int) -> None:
         raise AssertionError("these tests import no batches")

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from tests.support.replicas import AnyTopic
-from tests.unit.shard.fake_world import Break, FakeMachine, Park, Poison, Read, Release, Timer, World, Write
+from tests.unit.shard.fake_world import Break, FakeMachine, Park, Poison, Read, Release, Timer, World, Write, WriteRun
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.config import GroupConfig
 from muster_coordinator.groups.coordinator import GroupCoordinator
-from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes
+from muster_coordinator.records.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES, batch_bytes, count_of
 from muster_coordinator.records.control import Fence
 from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.shard import MAX_BATCH_RECORDS
 from muster_coordinator.states import LEGAL_PREDECESSORS, ShardState
 
 
@@ -125,6 +126,40 @@ def test_operation_that_no_batch_can_hold_gets_several() -> None:
     assert (first.got, second.got) == (["written"], []), "an answer waits for the last of its batches"
     world.commit()
     assert (second.got, third.got) == (["written"], ["written"])
+
+
+def test_run_takes_as_many_offsets_as_it_has_records(world: World) -> None:
+    end = world.writer.end_offset
+    asked = [world.ask(request) for request in (Write(("a",)), WriteRun(7), WriteRun(3), Write(("b",)))]
+    world.turn()
+    assert world.machine.state == ["a", f"7 at {end + 1}", f"3 at {end + 8}", "b"]
+    assert (world.writer.end_offset, len(world.writer.batches[-1])) == (end + 12, 4)
+    world.shard.parked.committed(end + 10)
+    assert [each.got for each in asked] == [["written"], ["written"], [], []]
+    world.commit()
+    assert [each.got for each in asked] == [["written"]] * 4
+
+
+def test_batch_closes_at_its_largest_number_of_records_in_runs_too() -> None:
+    world = world_with_batches_of(10 * MAX_BATCH_RECORDS)
+    before = len(world.writer.batches)
+    for _ in range(5):
+        world.ask(WriteRun(MAX_BATCH_RECORDS // 2))
+    world.turn()
+    assert [count_of(batch) for batch in world.writer.batches[before:]] == [
+        MAX_BATCH_RECORDS,
+        MAX_BATCH_RECORDS,
+        MAX_BATCH_RECORDS // 2,
+    ]
+
+
+def test_batch_is_full_of_the_bytes_of_runs_too() -> None:
+    world = world_with_batches_of(HEADER_BYTES + 10)
+    before = len(world.writer.batches)
+    for count in (6, 4, 5, 6):
+        world.ask(WriteRun(count))
+    world.turn()
+    assert [[run.count for run in batch] for batch in world.writer.batches[before:]] == [[6, 4], [5], [6]]
 
 
 def test_commit_point_inside_the_log_answers_only_what_is_below_it(world: World) -> None:

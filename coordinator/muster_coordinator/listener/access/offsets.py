@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ _SAID_FIRST = (_TOPIC, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.
 """Kafka answers these before it asks the group: they stand first, in the order of the request."""
 
 
-def _codes(partitions: Sequence[Any], code: int) -> tuple[tuple[int, int], ...]:
+def _codes(partitions: Iterable[Any], code: int) -> tuple[tuple[int, int], ...]:
     """`partitions`: numbers, or tuples that begin with one."""
     return tuple([(each if isinstance(each, int) else each[0], code) for each in partitions])
 

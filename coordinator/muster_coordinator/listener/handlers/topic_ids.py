@@ -20,7 +20,7 @@ from muster_coordinator.shard.ports import Answer
 
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
 _DOES_NOT_EXIST = (_UNKNOWN, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-_Commits = tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
+_Commits = tuple[tuple[bytes, m.PartitionResults], ...]
 _Offsets = tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...]
 
 
@@ -105,7 +105,7 @@ class _CommitById:
             topics = tuple(sorted(self._unknown + topics, key=self._place))
         self._exchange.answer(m.OffsetCommitByIdResponse(topics))
 
-    def _place(self, topic: tuple[bytes, tuple[tuple[int, int], ...]]) -> tuple[bool, int]:
+    def _place(self, topic: tuple[bytes, m.PartitionResults]) -> tuple[bool, int]:
         """Topics that do not exist, or of which a partition does not, come first: Kafka answers them before it asks
         the group."""
         topic_id, codes = topic

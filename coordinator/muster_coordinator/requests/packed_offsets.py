@@ -1,0 +1,72 @@
+"""Offsets of one topic, as a commit brings them: kept in columns and in the bytes of the request, not in an object for
+each partition.
+
+Most commits have no metadata. What OffsetCommit says of a partition then takes ENTRY_BYTES in every version from 6 on:
+partition i32 | offset i64 | leader epoch i32 | two bytes for the lack of metadata. The offset and the leader epoch lie
+in the record of the log as they lie here (`records.offset_run`), and the partition in the answer (`wire`).
+
+Both classes can be iterated like the tuples that they stand for, and are equal to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+
+ENTRY_BYTES = 18
+
+
+class PackedOffsets:
+    """`data`: ENTRY_BYTES for each partition. Iterated: (partition, offset, leader epoch, metadata).
+
+    `metadata`: None or "", that of every partition.
+    """
+
+    __slots__ = ("data", "leader_epochs", "metadata", "offsets", "partitions")
+
+    def __init__(
+        self,
+        data: bytes,
+        partitions: tuple[int, ...],
+        offsets: tuple[int, ...],
+        leader_epochs: tuple[int, ...],
+        metadata: str | None,
+    ) -> None:
+        self.data = data
+        self.partitions = partitions
+        self.offsets = offsets
+        self.leader_epochs = leader_epochs
+        self.metadata = metadata
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, str | None]]:
+        return zip(self.partitions, self.offsets, self.leader_epochs, repeat(self.metadata), strict=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PackedOffsets | tuple) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class AcceptedOffsets:
+    """The answer to `committed`: every partition is accepted. Iterated: (partition, 0)."""
+
+    __slots__ = ("committed",)
+
+    def __init__(self, committed: PackedOffsets) -> None:
+        self.committed = committed
+
+    def __len__(self) -> int:
+        return len(self.committed)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.committed.partitions, repeat(0), strict=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AcceptedOffsets | tuple) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
