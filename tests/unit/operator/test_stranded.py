@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import Any, Literal
 
@@ -13,10 +13,27 @@ from tests.unit.operator.test_adopt import made
 from tests.unit.operator.test_scale import declare, stalled
 
 from muster_operator.api.conditions import find_condition
-from muster_operator.api.models import OffsetsPartitionSpec, Replica, Storage
-from muster_operator.plan.actions import Action, Refresh, ReplaceVolume, RestartPod, WriteClusterStatus
-from muster_operator.plan.observation import Observation, StrandedVolume
+from muster_operator.api.models import (
+    OffsetsPartitionSpec,
+    OffsetsPartitionStatus,
+    PartitionState,
+    Replica,
+    ReshardPhase,
+    Storage,
+)
+from muster_operator.plan.actions import (
+    Action,
+    RecordReshard,
+    Refresh,
+    ReplaceVolume,
+    RestartPod,
+    WriteClusterStatus,
+)
+from muster_operator.plan.observation import Connection, Observation, StrandedVolume
 from muster_operator.plan.planner import plan
+from muster_operator.plan.stranded import needed_for
+
+Statuses = Mapping[int, OffsetsPartitionStatus]
 
 GONE = "only node n-2 can use it, which does not exist any more"
 
@@ -233,3 +250,72 @@ def test_pod_without_its_volume_does_not_halt_a_rollout_with_wrong_words() -> No
     found = find_condition(status.conditions, "Stalled")
     assert found is not None
     assert found.reason == "VolumeStranded"
+
+
+def without(seen: Observation, *pods: str) -> Observation:
+    return with_fields(seen, pods=tuple(pod for pod in seen.pods if pod.name not in pods))
+
+
+def with_down(seen: Observation, name: str) -> Observation:
+    down = (with_fields(pod, connection=Connection.DOWN) if pod.name == name else pod for pod in seen.pods)
+    return with_fields(seen, pods=tuple(down))
+
+
+def with_status(statuses: Statuses, **changes: Any) -> Statuses:
+    return {**statuses, 0: replace(statuses[0], **changes)}
+
+
+@pytest.mark.parametrize(
+    ("seen_as", "statuses_as", "why"),
+    [
+        (lambda seen: seen, lambda each: each, ""),
+        (lambda seen: without(seen, "c-0"), lambda each: each, "pods are missing, too"),
+        (lambda seen: with_down(seen, "c-0"), lambda each: each, "pod c-0 is away, too"),
+        (lambda seen: seen, lambda each: {1: each[1]}, "nothing is recorded of partition 0"),
+        (lambda seen: seen, lambda each: with_status(each, state=PartitionState.ELECTING), "partition 0 is not led"),
+        (
+            lambda seen: seen,
+            lambda each: with_status(each, following=1),
+            "partition 0 has copies that do not follow its leader",
+        ),
+        (
+            lambda seen: seen,
+            lambda each: with_status(each, previous_replicas=each[0].replicas),
+            "partition 0 gets other replicas",
+        ),
+        (
+            lambda seen: seen,
+            lambda each: with_status(each, replicas=(Replica("c-2", "log"),)),
+            "partition 0 has no other copy",
+        ),
+        (
+            lambda seen: seen,
+            lambda each: with_status(each, replicas=(*each[0].replicas, Replica("", "x"), Replica("", "y"))),
+            "partition 0 has no majority without it",
+        ),
+    ],
+    ids=["needed by nothing", "missing", "away", "unknown", "led", "follow", "changing", "only copy", "majority"],
+)
+def test_each_reason_to_keep_a_volume_counts_alone(
+    seen_as: Callable[[Observation], Observation], statuses_as: Callable[[Statuses], Statuses], why: str
+) -> None:
+    """All but one is as it has to be: in a cluster several of them come together."""
+    model = three()
+    lost = Lost(model, stranded("c-2"))
+    statuses = {index: model.objects[f"t-{index}"].status for index in range(4)}
+    seen = seen_as(lost.observe())
+    assert needed_for(seen, stranded("c-2"), (model.topic,), statuses_as(statuses)) == why
+
+
+def test_reshard_alone_keeps_the_volume() -> None:
+    model = three()
+    lost = Lost(model, stranded("c-2"))
+    statuses = {index: model.objects[f"t-{index}"].status for index in range(4)}
+    model.ask(8)
+    lost.replan()
+    while not isinstance(lost.todo[0], RecordReshard):
+        lost.todo.pop(0)
+    lost.act()
+    fenced = replace(model.topic.status.reshard, phase=ReshardPhase.FENCING)
+    topic = replace(model.topic, status=replace(model.topic.status, reshard=fenced))
+    assert needed_for(lost.observe(), stranded("c-2"), (topic,), statuses) == "a re-shard is under way"
