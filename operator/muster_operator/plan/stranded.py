@@ -89,7 +89,7 @@ def _needed_for(status: OffsetsPartitionStatus, pod: str, waiting: Collection[st
         return NO_COPY
     if status.state is not PartitionState.LED:
         return "is not led"
-    if status.previous_replicas or any(each.pod != pod for each in status.learners):
+    if status.previous_replicas:  # learners count nowhere yet, and one may wait for this very pod
         return "gets other replicas"
     if status.following != len(there):
         return "has copies that do not follow its leader"
