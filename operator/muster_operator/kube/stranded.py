@@ -45,6 +45,7 @@ class StrandedVolumes:
         self._client = client
         self._clock = clock
         self._known: dict[ClusterKey, _Known] = {}
+        self._unreadable: set[ClusterKey] = set()
 
     def volumes(self, key: ClusterKey) -> tuple[StrandedVolume, ...]:
         """What was found last, without asking anybody."""
@@ -76,8 +77,11 @@ class StrandedVolumes:
         before = known or _Known((), now, (), {})
         try:
             found = await self._find(key, waiting)
+            self._unreadable.discard(key)
         except StoreError as error:
-            log.warning("stranded_volumes_not_known", key=str(key), error=str(error))
+            if key not in self._unreadable:  # once until it works again: an operator of one namespace never may
+                log.warning("stranded_volumes_not_known", key=str(key), error=str(error))
+            self._unreadable.add(key)
             found = before.volumes
         since = {each.claims: before.since.get(each.claims, now) for each in found}
         self._known[key] = _Known(uids, now, found, since)

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 from tests.unit.kube.test_claims import PATH, Time, claim
 from tests.unit.kube.test_manifests import Applying, cluster, pod
 
@@ -194,9 +195,12 @@ async def test_api_server_that_does_not_answer_changes_nothing_and_holds_nothing
     workload, server, time = working()
     why = await found(server, workload)
     server.away = True
-    time.now += LOOK_EVERY_S
-    done = await workload.ensure_pods(replace(cluster(), spec=cluster(pods=4).spec))
-    assert done.startswith("applied")
+    with capture_logs() as logs:
+        for pods in (4, 5):
+            time.now += LOOK_EVERY_S
+            done = await workload.ensure_pods(replace(cluster(), spec=cluster(pods=pods).spec))
+            assert done.startswith("applied")
+    assert [each["event"] for each in logs].count("stranded_volumes_not_known") == 1
     assert "".join(each.why for each in workload.state(cluster()).stranded) == why
 
 
