@@ -52,7 +52,8 @@ def verdict_of_volumes(
         text += f". It is given up after {after} (spec.storage.giveUpAfter), as all that it has is on other pods"
         return Verdict(Reason.VOLUME_STRANDED, text, reconciling=True)
     claims = " ".join(f"pvc/{name}" for name, _ in volume.claims)
-    command = f"kubectl -n {seen.namespace} delete {claims} pod/{volume.pod}"
+    # Without waiting: objects of these names are there again at once.
+    command = f"kubectl -n {seen.namespace} delete {claims} pod/{volume.pod} --wait=false"
     text += f". All that it has is on other pods. Bring the node back; or give the volume up: {command}"
     return Verdict(Reason.VOLUME_STRANDED, text, stalled=True)
 

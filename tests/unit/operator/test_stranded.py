@@ -101,7 +101,7 @@ def test_by_default_a_person_decides_and_has_one_command() -> None:
     reason, message = stalled(model)
     assert reason == "VolumeStranded"
     assert "All that it has is on other pods" in message
-    assert "give the volume up: kubectl -n ns delete pvc/data-c-2 pod/c-2" in message
+    assert "give the volume up: kubectl -n ns delete pvc/data-c-2 pod/c-2 --wait=false" in message
 
 
 def test_command_names_the_archive_too_if_that_is_on_the_same_node() -> None:
@@ -109,7 +109,7 @@ def test_command_names_the_archive_too_if_that_is_on_the_same_node() -> None:
     claims = (("data-c-2", "u-1"), ("archive-c-2", "u-2"))
     lost = Lost(model, with_fields(stranded("c-2"), claims=claims))
     lost.planned()
-    assert "kubectl -n ns delete pvc/data-c-2 pvc/archive-c-2 pod/c-2" in told(model)
+    assert "kubectl -n ns delete pvc/data-c-2 pvc/archive-c-2 pod/c-2 --wait=false" in told(model)
 
 
 def test_only_copy_is_never_given_up_and_a_person_is_told_to_bring_the_node_back() -> None:
