@@ -15,6 +15,11 @@ require (
 )
 
 require (
+	github.com/coreos/go-iptables v0.7.0 // indirect
+	github.com/hashicorp/go-version v1.6.0 // indirect
+)
+
+require (
 	cel.dev/expr v0.24.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect
 	github.com/JeffAshton/win_pdh v0.0.0-20161109143554-76bb4ee9f0ab // indirect
@@ -29,6 +34,7 @@ require (
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/chai2010/gettext-go v1.0.2 // indirect
+	github.com/cloudnativelabs/kube-router/v2 v2.1.0
 	github.com/container-storage-interface/spec v1.9.0 // indirect
 	github.com/containerd/containerd/api v1.8.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
@@ -260,3 +266,10 @@ replace k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.34.4
 replace k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.34.4
 
 replace k8s.io/sample-controller => k8s.io/sample-controller v0.34.4
+
+// kube-router names versions that are newer than those of Kubernetes' own release, which Kubernetes is compiled with here.
+exclude (
+	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc
+	github.com/go-openapi/jsonreference v0.20.4
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2
+)

@@ -35,9 +35,10 @@ var components = map[string]func(){
 	"kube-scheduler":          serve(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              serve(proxy.NewProxyCommand),
 	// not SetupSignalContext: cli.Run installs the signal handler, and a second one panics
-	"kubelet":     serve(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-	"kubectl":     runKubectl,
-	"provisioner": serve(newProvisioner),
+	"kubelet":          serve(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
+	"kubectl":          runKubectl,
+	"provisioner":      serve(newProvisioner),
+	"network-policies": serve(newPolicies),
 }
 
 func main() {

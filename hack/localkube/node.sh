@@ -229,6 +229,21 @@ status_of_node() {
   done
 }
 
+# Until then nothing keeps pods of one bridge apart. It takes processor time whenever a pod comes or goes.
+policies_on() {
+  running network-policies || start network-policies "$KUBE" network-policies --kubeconfig="$KUBECONFIG" --node="$node"
+  wait_for 30 "network policies" network-policies inside iptables -n -L KUBE-ROUTER-FORWARD
+}
+
+policies_off() {
+  local deadline=$((SECONDS + 30))
+  ! running network-policies || kill "$(pid_of network-policies)"
+  while running network-policies; do
+    [ "$SECONDS" -lt "$deadline" ] || die "network-policies does not end"
+    sleep 0.1
+  done
+}
+
 other_node() { [ "$number" != 1 ] || die "$node has the control plane"; }
 cut_node() { other_node; inside ip link set uplink down; say "$node is cut off"; }
 lose_node() { other_node; inside ip link set uplink down; power_off; say "$node is lost"; }
