@@ -100,6 +100,7 @@ def localkube_cluster(images: list[str]) -> Iterator[dict[str, str]]:
         yield {
             "MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG"),
             "MUSTER_TEST_AUDIT": localkube_setting("AUDIT"),
+            "MUSTER_TEST_LOCALKUBE": localkube_setting("NAME"),
         } | our_kubectl()
     finally:
         if not was_up:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import ssl
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hack import kubernetes_machine as machine
 from tests.support.certificates import CLUSTER, Authority, operator, pod, spoken, unchecked_context
 from tests.support.committing import Load
 from tests.support.kube import kubectl, secret_files
@@ -37,6 +40,9 @@ GROUPS = 100
 RANGE = 1_000_650_000
 """A uid as OpenShift gives them to a namespace: no image knows it."""
 STATUS = b"GET /v1/status HTTP/1.1\r\nHost: pod\r\n\r\n"
+KAFKA_PORT = 9092
+MAY_REACH = {"muster-operator": API_PORT, "muster-coordinator": PEER_PORT}
+"""By the label that the policies of config/ ask for: the port that it opens."""
 READ = '"event": "tls_files_read"'
 
 
@@ -228,37 +234,65 @@ def address_of(namespace: str, name: str) -> str:
     return kubectl("get", "pod", name, "-n", namespace, "-o", "jsonpath={.status.podIP}", check=False).stdout
 
 
-def test_a_pod_of_another_namespace_reaches_no_inner_port(locked: Cared) -> None:
-    """By the NetworkPolicies of config/, where the network of this cluster enforces them."""
-    (raw, *_) = locked.objects("pods", "-l", f"muster.dev/cluster={NAME}")
+@pytest.fixture
+def enforced() -> Iterator[None]:
+    """A network that enforces NetworkPolicies, as kind's does. That of hack/localkube does so while it is asked to."""
+    name = os.environ.get("MUSTER_TEST_LOCALKUBE")
+    if not name:
+        yield
+        return
+    if not machine.has("ipset"):
+        pytest.skip("NetworkPolicies are enforced with ipset: apt-get install ipset")
+    machine.call(machine.LOCALKUBE, "policies", "on", NAME=name)
+    yield
+    machine.call(machine.LOCALKUBE, "policies", "off", NAME=name)
+
+
+def test_a_pod_of_another_namespace_reaches_no_inner_port(locked: Cared, enforced: None) -> None:
+    """By the NetworkPolicies of config/, also if it has the labels of those who may. These reach what they have to."""
+    raw, *_ = locked.objects("pods", "-l", f"muster.dev/cluster={NAME}")
     policies = (Path(__file__).parents[2] / "config" / "network-policies.yaml").read_text(encoding="utf-8")
-    locked.kubectl("apply", "-f", "-", stdin=policies.replace("muster-system", NAMESPACE))
-    elsewhere = "muster-elsewhere"
+    elsewhere, doors = "muster-elsewhere", {API_PORT, PEER_PORT, KAFKA_PORT}
     kubectl("create", "namespace", elsewhere)
     try:
-        container = {**stranger_container(raw), "command": ["sleep", "600"]}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "stranger"},
-            "spec": {**stranger_spec(raw), "containers": [container]},
-        }
-        kubectl("apply", "-n", elsewhere, "-f", "-", stdin=json.dumps(body))
-        kubectl("wait", "-n", elsewhere, "pod/stranger", "--for=condition=Ready", "--timeout=50s")
-        reached = [port for port in (API_PORT, PEER_PORT) if connects(elsewhere, first(locked).address, port)]
-        if reached:
-            pytest.skip(
-                "this cluster's network enforces no NetworkPolicies (localkube's bridge): TLS alone keeps the door"
-            )
+        pods = [(namespace, name) for namespace in (NAMESPACE, elsewhere) for name in MAY_REACH]
+        for namespace, name in pods:
+            kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(sleeper(raw, name)))
+        for namespace, name in pods:
+            kubectl("wait", "-n", namespace, f"pod/{name}", "--for=condition=Ready", "--timeout=50s")
+            assert reached(namespace, name, first(locked), doors) == doors, "without policies all is open"
+        locked.kubectl("apply", "-f", "-", stdin=policies.replace("muster-system", NAMESPACE))
+        strangers = [partial(reached, elsewhere, name, first(locked), doors) for name in MAY_REACH]
+        wait_until(lambda: all(each() == {KAFKA_PORT} for each in strangers), "only the door for clients is open")
+        for name, port in MAY_REACH.items():
+            assert reached(NAMESPACE, name, first(locked), doors) == {KAFKA_PORT, port}
     finally:
         kubectl("delete", "namespace", elsewhere, "--wait=false")
         locked.kubectl("delete", "networkpolicy", "--all")
+        locked.kubectl("delete", "pod", *MAY_REACH, "--grace-period=0", "--force", check=False)
+    locked.wait_whole()
 
 
-def connects(namespace: str, address: str, port: int) -> bool:
-    program = f"import socket; socket.create_connection(('{address}', {port}), 3).close()"
-    command = ("exec", "-n", namespace, "stranger", "--", "python3", "-c", program)
-    return kubectl(*command, check=False).returncode == 0
+def sleeper(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    """A pod that does nothing, with a label that policies ask for."""
+    container = {**stranger_container(raw), "command": ["sleep", "600"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": name}},
+        "spec": {**stranger_spec(raw), "terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+
+
+def reached(namespace: str, name: str, target: Pod, ports: set[int]) -> set[int]:
+    """To which of these ports of the target a pod can connect."""
+    program = (
+        f"import socket\nfor port in {ports}:\n"
+        f" try: socket.create_connection(('{target.address}', port), 3); print(port)\n"
+        " except OSError: pass"
+    )
+    said = kubectl("exec", "-n", namespace, name, "--", "python3", "-c", program).stdout
+    return {int(each) for each in said.split()}
 
 
 class Rotation:
