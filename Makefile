@@ -43,6 +43,10 @@ test-fast: $(STAMP) ## unit and golden tests, but for those marked as long (unde
 test-kubernetes: $(STAMP) ## the tests on a real Kubernetes (hack/localkube, or kind where Docker is)
 	@$(BIN)/python hack/run_tests.py --only kubernetes
 
+.PHONY: test-kubernetes-nodes
+test-kubernetes-nodes: $(STAMP) ## a node of three is lost, cut off, drained (hack/localkube)
+	@$(BIN)/python hack/run_tests.py --only kubernetes-nodes
+
 .PHONY: test-kubernetes-long
 test-kubernetes-long: $(STAMP) ## operators killed 20 times, and 11 minutes in which nothing may be written (20 minutes)
 	@$(BIN)/python hack/run_tests.py --only kubernetes-long

@@ -47,8 +47,11 @@ class ClusterError(Exception):
 
 def missing() -> list[str]:
     """What keeps this machine from running a Kubernetes, one instruction each; nothing when it can."""
-    if has_kind():
-        return []
+    return [] if has_kind() else localkube_missing()
+
+
+def localkube_missing() -> list[str]:
+    """The same for hack/localkube, which alone has nodes that can be lost."""
     lacks = []
     if sys.platform != "linux" or os.geteuid() != 0:
         lacks.append("a Kubernetes of our own needs root on Linux (or Docker with kind)")
@@ -87,24 +90,31 @@ def running_cluster(pipeline: bool = False, kafka: bool = False) -> Iterator[dic
 
 
 @contextmanager
-def localkube_cluster(images: list[str]) -> Iterator[dict[str, str]]:
+def cluster_of_nodes(nodes: int) -> Iterator[dict[str, str]]:
+    """A cluster with as many nodes, beside the one of `running_cluster`. Raises ClusterError."""
+    with localkube_cluster([""], NAME=localkube_setting("NAME") + "-n", NODES=str(nodes)) as environment:
+        yield environment
+
+
+@contextmanager
+def localkube_cluster(images: list[str], **settings: str) -> Iterator[dict[str, str]]:
     call(LOCALKUBE, "build")
     for image in images:
         call(IMAGE, "build", image)
-    was_up = subprocess.run([LOCALKUBE, "status"], capture_output=True, check=False).returncode == 0
+    status = subprocess.run([LOCALKUBE, "status"], env=os.environ | settings, capture_output=True, check=False)
     try:
-        call(LOCALKUBE, "up")
+        call(LOCALKUBE, "up", **settings)
         for image in images:
             with image_archive(image) as archive:
-                call(LOCALKUBE, "load", archive)
+                call(LOCALKUBE, "load", archive, **settings)
         yield {
-            "MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG"),
-            "MUSTER_TEST_AUDIT": localkube_setting("AUDIT"),
-            "MUSTER_TEST_LOCALKUBE": localkube_setting("NAME"),
+            "MUSTER_TEST_KUBECONFIG": localkube_setting("KUBECONFIG", **settings),
+            "MUSTER_TEST_AUDIT": localkube_setting("AUDIT", **settings),
+            "MUSTER_TEST_LOCALKUBE": localkube_setting("NAME", **settings),
         } | our_kubectl()
     finally:
-        if not was_up:
-            call(LOCALKUBE, "down")
+        if status.returncode != 0:
+            call(LOCALKUBE, "down", **settings)
 
 
 @contextmanager
@@ -159,18 +169,17 @@ def our_kubectl() -> dict[str, str]:
     return {"PATH": f"{directory}:{os.environ.get('PATH', '')}"}
 
 
-def localkube_setting(name: str) -> str:
+def localkube_setting(name: str, **settings: str) -> str:
     """One of the shell assignments that `cluster env` prints."""
-    settings = dict(line.split("=", 1) for line in shlex.split(output(LOCALKUBE, "env")))
-    return settings[name]
+    return dict(line.split("=", 1) for line in shlex.split(output(LOCALKUBE, "env", **settings)))[name]
 
 
 def localkube_is_built() -> bool:
     return Path(localkube_setting("KUBE")).exists()
 
 
-def output(*command: str | Path) -> str:
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+def output(*command: str | Path, **environment: str) -> str:
+    return subprocess.run(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def call(*command: str | Path, **environment: str) -> None:

@@ -34,6 +34,7 @@ PROCESSES = ("tests/conformance", "tests/integration", "tests/chaos", "tests/sec
 """Tests of whole processes: they run what is shipped, with the hot modules compiled, where that can be done. The folder
 with the longest test comes first.
 """
+ON_NODES = "tests/kubernetes/test_nodes.py"
 LONG_ON_KUBERNETES = ("tests/kubernetes/test_two_operators.py", "tests/kubernetes/test_quiet.py")
 COMPILED_AGAIN = (
     *(f"tests/unit/{name}" for name in ("groups", "listener", "log", "peers", "pod", "records", "replica")),
@@ -192,7 +193,16 @@ def go_missing() -> list[str]:
 def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
-            pytest(outcome, "-m", "kubernetes", "tests", environment=environment)
+            pytest(outcome, "-m", "kubernetes", f"--ignore={ON_NODES}", "tests", environment=environment)
+    except machine.ClusterError as error:
+        outcome.error = str(error)
+
+
+def run_kubernetes_nodes(outcome: Outcome) -> None:
+    """A cluster of its own, with nodes that are lost."""
+    try:
+        with machine.cluster_of_nodes(3) as environment:
+            pytest(outcome, ON_NODES, environment=environment)
     except machine.ClusterError as error:
         outcome.error = str(error)
 
@@ -221,6 +231,7 @@ STAGES = (
     Stage("processes", run_processes, list),
     Stage("go", run_go, go_missing),
     Stage("kubernetes", run_kubernetes, machine.missing),
+    Stage("kubernetes-nodes", run_kubernetes_nodes, machine.localkube_missing),
     Stage("kubernetes-long", run_kubernetes_long, machine.missing, by_default=False),
     Stage("pipeline-kubernetes", run_pipeline_kubernetes, machine.missing, by_default=False),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -62,15 +61,6 @@ def test_image_that_does_not_run_halts_the_rollout_and_a_fixed_one_goes_on(clust
     assert cluster.status()["updatedPods"] == 3
 
 
-def evict(cluster: Cared, pod: str) -> str:
-    """As `kubectl drain` does; what the API server says."""
-    meta = {"name": pod, "namespace": NAMESPACE}
-    body = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta})
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
-    done = kubectl("create", "--raw", path, "-f", "-", stdin=body, check=False)
-    return done.stdout + done.stderr
-
-
 def test_pod_that_fails_again_and_again_does_not_hold_up_the_drain_of_its_node(cluster: Cared) -> None:
     """Node drained with a disruption budget: the sick pod goes, a healthy one does not go beside it."""
     load = Load.begin(cluster, "drained")
@@ -84,8 +74,8 @@ def test_pod_that_fails_again_and_again_does_not_hold_up_the_drain_of_its_node(c
 
     wait_until(fails, "its container is held back", READY_S)
     wait_until(lambda: not cluster.pod(sick.name).ready, "it is not ready")
-    assert "disruption budget" in evict(cluster, f"{NAME}-0")
-    assert "Success" in evict(cluster, sick.name)
+    assert "disruption budget" in cluster.evict(f"{NAME}-0")
+    assert "Success" in cluster.evict(sick.name)
     wait_until(lambda: cluster.replaced(sick), "it is replaced")
     cluster.wait_whole()
     load.goes_on()

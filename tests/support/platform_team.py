@@ -82,6 +82,14 @@ class Cared(MusterCluster):
 
         wait_until(at_home, "every partition is led by its preferred leader", READY_S)
 
+    def evict(self, pod: str) -> str:
+        """As `kubectl drain` does; what the API server says."""
+        meta = {"name": pod, "namespace": self.namespace}
+        body = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta})
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        done = kubectl("create", "--raw", path, "-f", "-", stdin=body, check=False)
+        return done.stdout + done.stderr
+
     def runs(self) -> dict[str, tuple[str, int]]:
         """What changes when a pod or its container restarts."""
         return {pod.name: (pod.uid, pod.restarts) for pod in self.pods()}

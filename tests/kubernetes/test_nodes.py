@@ -1,0 +1,127 @@
+"""Life on three nodes in three zones: one of them is lost, is cut off, is drained, and nothing is lost with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from hack import kubernetes_machine as machine
+from tests.support.kube import install_operator, kubectl
+from tests.support.muster_cluster import Partition, wait_until
+from tests.support.platform_team import READY_S, Cared, Load, cared_for
+
+from muster_operator.kube.pod_info import ZONE_LABEL
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
+
+NAMESPACE, NAME = "muster-nodes", "wide"
+LOCALKUBE = os.environ.get("MUSTER_TEST_LOCALKUBE", "")
+"""Name of a cluster of hack/localkube: its nodes can be lost."""
+FIRST = "node-1"
+"""Has the control plane, and the operator: what is lost here is coordinators."""
+
+
+@pytest.fixture(scope="module")
+def cluster(custom_resources: None) -> Iterator[Cared]:
+    """Two pods on each node."""
+    if not LOCALKUBE or len(kubectl("get", "nodes", "-o", "name").stdout.split()) != 3:
+        pytest.skip("needs three nodes that can be lost: make test-kubernetes-nodes")
+    install_operator()
+    here = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": FIRST}}}}}
+    operator = ("-n", "muster-system", "deployment/muster-operator")
+    kubectl("patch", *operator, "-p", json.dumps(here))
+    kubectl("rollout", "status", *operator, "--timeout=50s")
+    with cared_for(NAMESPACE, NAME, pods=6) as made:
+        yield made
+
+
+def on_node(verb: str, node: str) -> None:
+    machine.call(machine.LOCALKUBE, verb, node, NAME=LOCALKUBE)
+
+
+def nodes_of_pods(cluster: Cared) -> dict[str, str]:
+    return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in cluster.objects("pods")}
+
+
+def pods_of(cluster: Cared, node: str) -> set[str]:
+    return {pod for pod, its in nodes_of_pods(cluster).items() if its == node}
+
+
+def led_by(cluster: Cared, pods: set[str]) -> dict[int, Partition]:
+    return {index: each for index, each in cluster.partitions().items() if each.leader in pods}
+
+
+def all_copies_follow(cluster: Cared) -> bool:
+    return cluster.condition("FullyReplicated").get("status") == "True" and not cluster.condition("Degraded")
+
+
+def wait_for_all(cluster: Cared) -> None:
+    cluster.wait_whole()
+    wait_until(lambda: all_copies_follow(cluster), "every copy follows its leader", READY_S)
+
+
+def test_replicas_of_each_partition_are_in_three_zones(cluster: Cared) -> None:
+    nodes = json.loads(kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    zones = {each["metadata"]["name"]: each["metadata"]["labels"][ZONE_LABEL] for each in nodes}
+    assert sorted(zones.values()) == ["zone-1", "zone-2", "zone-3"]
+    places = {pod: zones[node] for pod, node in nodes_of_pods(cluster).items()}
+    assert sorted(places.values()) == ["zone-1", "zone-1", "zone-2", "zone-2", "zone-3", "zone-3"]
+    for each in cluster.objects("offsetspartitions"):
+        assert len({places[one["pod"]] for one in each["status"]["replicas"]}) == 3, each["status"]["replicas"]
+
+
+@pytest.mark.parametrize(("verb", "node"), [("lose", "node-2"), ("cut", "node-3")])
+def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
+    cluster: Cared, verb: str, node: str
+) -> None:
+    """Everything on it is killed; or everything on it runs on, led partitions included, and reaches nobody."""
+    cluster.wait_at_home()
+    gone = pods_of(cluster, node)
+    led = led_by(cluster, gone)
+    assert len(gone) == 2
+    assert led
+    load = Load.begin(cluster, verb)
+    on_node(verb, node)
+    try:
+        wait_until(lambda: not led_by(cluster, gone), "others lead", READY_S)
+        after = cluster.partitions()
+        assert all(after[index].epoch > before.epoch for index, before in led.items())
+        load.goes_on()
+        wait_until(lambda: cluster.condition("Degraded").get("message", "").count(node) == 2, "the node is named")
+        assert all(pod in cluster.condition("Degraded")["message"] for pod in gone)
+        assert cluster.condition("Ready")["reason"] == "PodsNotReady"
+        assert cluster.condition("Ready")["message"].startswith("4 of 6 pods are ready; not ready: ")
+        assert {each.state for each in cluster.partitions().values()} == {"Led"}
+    finally:
+        on_node("back", node)
+    wait_for_all(cluster)
+    cluster.wait_at_home()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    assert pods_of(cluster, node) == gone, "volumes stay on their node, and so do their pods"
+
+
+def test_node_that_is_drained_gives_up_its_leaders_first_and_then_one_pod(cluster: Cared) -> None:
+    """The second pod stays: the first one has its volume there, and comes back when the node does."""
+    cluster.wait_at_home()
+    node = "node-2"
+    there = pods_of(cluster, node)
+    first, second = sorted(there)
+    load = Load.begin(cluster, "drained")
+    kubectl("cordon", node)
+    try:
+        wait_until(lambda: not led_by(cluster, there), "others lead", READY_S)
+        wait_until(lambda: all_copies_follow(cluster), "its pods run on until they are evicted", READY_S)
+        before = cluster.pod(first)
+        assert "Success" in cluster.evict(first)
+        wait_until(lambda: cluster.replaced(before), "its pod is gone")
+        wait_until(lambda: first in cluster.condition("Degraded").get("message", ""), "its pod is named")
+        assert "disruption budget" in cluster.evict(second)
+        load.goes_on()
+    finally:
+        kubectl("uncordon", node)
+    wait_for_all(cluster)
+    load.goes_on()
+    load.end_with_nothing_lost()
