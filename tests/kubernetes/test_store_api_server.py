@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
 import pytest_asyncio
 import yaml
 from tests.support.kube import api_server, custom_resources, kubectl, namespace
+from tests.support.muster_cluster import wait_until
 
 from muster_operator.api.conditions import Condition, find_condition
 from muster_operator.api.models import (
@@ -22,9 +24,11 @@ from muster_operator.api.models import (
     PartitionState,
     Replica,
 )
+from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import KubeClient
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
+from muster_operator.kube.users import KubeUsers
 from muster_operator.kube.workload import KubeWorkload
 from muster_operator.store.port import ClusterKey, ConflictError, NotFoundError
 from muster_operator.watch.watcher import Watcher
@@ -202,3 +206,46 @@ async def test_load_repairs_what_no_watch_told(store: KubeStore, namespace: str)
     assert records.cluster is not None
     assert records.cluster.spec.pods == 5
     assert find_condition(records.cluster.status.conditions, "Ready") is not None
+
+
+# -- passwords of MusterUsers -----------------------------------------------------------------------------------------
+
+
+async def test_retained_password_outlives_its_user(store: KubeStore, api_server: KubeClient, namespace: str) -> None:
+    """The API server takes the owner of the Secret away when the operator leaves it out, and its collector deletes a
+    Secret whose owner is gone."""
+    key = ClusterKey(namespace, "a")
+    (cluster,) = [each for each in [(await store.observe(key)).cluster] if each is not None]
+    clock = 0.0
+    users = KubeUsers(api_server, lambda: clock)
+
+    async def declare(name: str, policy: str) -> None:
+        """Declared, and its password kept."""
+        nonlocal clock
+        apply("MusterUser", namespace, name, {"clusterRef": {"name": "a"}, "reclaimPolicy": policy})
+        await store.load()
+        clock += LOOK_EVERY_S
+        await users.keep(cluster, (await store.observe(key)).users or ())
+
+    def secret(name: str) -> dict[str, Any]:
+        found = kubectl("get", "secret", f"{name}-muster-user", "-n", namespace, "-o", "json")
+        return dict(json.loads(found.stdout))
+
+    await declare("kept", "Delete")
+    await declare("gone", "Delete")
+    password = secret("kept")["data"]["password"]
+    assert len(secret("kept")["metadata"]["ownerReferences"]) == 1
+    await declare("kept", "Retain")
+    assert "ownerReferences" not in secret("kept")["metadata"]
+    kubectl("delete", "musteruser", "kept", "gone", "-n", namespace)
+    wait_until(lambda: "gone-muster-user" not in _secrets(namespace), "the Secret that is not retained is deleted")
+    assert secret("kept")["data"]["password"] == password
+    await declare("kept", "Delete")
+    assert secret("kept")["data"]["password"] == password
+    assert len(secret("kept")["metadata"]["ownerReferences"]) == 1
+    kubectl("delete", "musteruser", "kept", "-n", namespace)
+    wait_until(lambda: "kept-muster-user" not in _secrets(namespace), "and now it is, too")
+
+
+def _secrets(namespace: str) -> str:
+    return kubectl("get", "secrets", "-n", namespace, "-o", "name").stdout

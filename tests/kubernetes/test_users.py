@@ -136,48 +136,6 @@ def test_declared_user_comes_in_and_is_out_in_a_moment_on_open_connections(guard
     wait_until(lambda: "billing" not in guarded.kubectl("get", "secrets", "-o", "name"), "its Secret is deleted too")
 
 
-def test_retained_password_outlives_its_user(guarded: Cared) -> None:
-    declare(guarded, "kept", GROUP, TOPICS, reclaimPolicy="Delete")
-    wait_in_force(guarded, "kept")
-    declare(guarded, "kept", GROUP, TOPICS, reclaimPolicy="Retain", quotas={"connections": 1, "requestRate": 1000})
-    wait_until(lambda: quotas_in_force(guarded, "kept") == {"connections": 1, "requestRate": 1000}, "quotas are told")
-    password = password_of(guarded, "kept")
-    wait_until(lambda: owners(guarded, "kept-muster-user") == [], "the Secret is nobody's any more")
-
-    async def second_is_closed() -> bool:
-        first, second = await connected(guarded.pods()[0]), await connected(guarded.pods()[0])
-        for client in (first, second):
-            assert (await log_in(client, "kept", password)).error_code == 0
-        ended = await second.reader.read()
-        await first.close()
-        return ended == b""
-
-    assert asyncio.run(second_is_closed()), "the second connection is one too many"
-    guarded.kubectl("delete", "musteruser", "kept")
-
-    async def out() -> bool:
-        return await code_of_login(guarded.pods()[0], "kept", password) == AUTHENTICATION_FAILED
-
-    asyncio.run(until(out))
-    declare(guarded, "kept", GROUP, TOPICS)
-    wait_in_force(guarded, "kept")
-    assert password_of(guarded, "kept") == password
-    assert asyncio.run(until(lambda: _logs_in(guarded.pods()[0], "kept", password))) < SOON_S
-    assert len(owners(guarded, "kept-muster-user")) == 1
-    guarded.kubectl("delete", "musteruser", "kept")
-    wait_until(lambda: "kept" not in guarded.kubectl("get", "secrets", "-o", "name"), "now its Secret is deleted too")
-
-
-def owners(cluster: Cared, secret: str) -> list[str]:
-    found = json.loads(cluster.kubectl("get", "secret", secret, "-o", "json"))
-    return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
-
-
-def quotas_in_force(cluster: Cared, name: str) -> dict[str, int]:
-    found = json.loads(cluster.kubectl("get", "musteruser", name, "-o", "json"))
-    return dict(found["status"].get("quotas", {}))
-
-
 def test_pod_that_is_new_has_the_users_before_clients_are_sent_to_it(guarded: Cared) -> None:
     declare(guarded, "second", GROUP, TOPICS)
     wait_in_force(guarded, "second")
