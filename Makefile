@@ -116,6 +116,10 @@ format: $(STAMP) ## let ruff and gofmt rewrite the sources
 bench-commits: $(STAMP) ## commits/s, commits per CPU-second, p50 and p99 of a pod at 1, 64, 512 connections, plain and secured, and Kafka's
 	@hack/compiled run $(BIN)/python bench/commits.py --secured --with-kafka
 
+.PHONY: bench-handshakes
+bench-handshakes: $(STAMP) ## TLS handshakes and logins per second beside groups that commit: p50 and p99 of the groups (2 minutes)
+	@hack/compiled run $(BIN)/python bench/handshakes.py
+
 .PHONY: bench-load
 bench-load: $(STAMP) ## loading of 5 million records over 50 partitions: time, memory, and what active groups see of it
 	@hack/compiled run $(BIN)/python bench/load.py

@@ -1,4 +1,4 @@
-// Command loadgen commits offsets (or fetches them, or sends heartbeats) as fast as the answers come, or at a fixed rate: a
+// Command loadgen commits offsets (or fetches them, sends heartbeats, or makes connections by TLS) as fast as the answers come, or at a fixed rate: a
 // closed loop over N connections, each with a group of its own. It speaks Kafka's raw protocol, so that what it measures is
 // the server, and prints one line of JSON.
 //
@@ -72,7 +72,7 @@ func main() {
 	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
 	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
-	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all or heartbeat")
+	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; handshake or login (by TLS, a new connection each)")
 	flag.IntVar(&o.members, "members", 1, "of all connections together, each in a group of its own: for heartbeat")
 	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
@@ -111,17 +111,26 @@ func run(o *options) (*result, error) {
 	workers := make([]*worker, o.connections)
 	ready := make(chan error, o.connections)
 	var running sync.WaitGroup
+	enter := entry(o)
 	for i := range workers {
-		operation, err := newOperation(o, i)
-		if err != nil {
-			return nil, err
-		}
-		w := &worker{options: o, operation: operation, phase: &phase, errors: map[string]int{}}
+		w := &worker{options: o, phase: &phase, errors: map[string]int{}}
 		workers[i] = w
+		if enter == nil {
+			operation, err := newOperation(o, i)
+			if err != nil {
+				return nil, err
+			}
+			w.operation = operation
+		}
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			w.run(ready)
+			if enter == nil {
+				w.run(ready)
+			} else {
+				ready <- nil
+				w.repeat(func() (bool, error) { return false, enter() })
+			}
 		}()
 	}
 	for range workers {
@@ -178,6 +187,17 @@ func (w *worker) run(ready chan<- error) {
 		return
 	}
 	defer func() { c.Close() }()
+	w.repeat(func() (bool, error) {
+		body, err := c.call(w.operation.request())
+		if err != nil {
+			return true, err
+		}
+		return false, w.operation.check(body)
+	})
+}
+
+// repeat does the step until the phase is done, or until a step says that nothing more can come of it.
+func (w *worker) repeat(step func() (broken bool, err error)) {
 	pace := newPace(w.options)
 	for {
 		due := pace.wait()
@@ -185,12 +205,8 @@ func (w *worker) run(ready chan<- error) {
 		if phase == done {
 			return
 		}
-		body, err := c.call(w.operation.request())
+		broken, err := step()
 		elapsed := time.Since(due)
-		broken := err != nil
-		if err == nil {
-			err = w.operation.check(body)
-		}
 		// a request counts where it was sent: one that the warm-up sent does not, even when it is answered later
 		if phase == measuring {
 			if err != nil {

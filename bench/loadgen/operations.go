@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
+	"net"
+	"time"
 )
 
 const (
@@ -10,6 +13,8 @@ const (
 	operationFetch     = "fetch"
 	operationFetchAll  = "fetch-all"
 	operationHeartbeat = "heartbeat"
+	operationHandshake = "handshake"
+	operationLogin     = "login"
 )
 
 // operation is what one connection does over and over.
@@ -36,7 +41,35 @@ func newOperation(o *options, number int) (operation, error) {
 	case operationHeartbeat:
 		return &heartbeats{name: group, count: o.members / o.connections, sessionTimeout: sessionTimeout}, nil
 	}
-	return nil, fmt.Errorf("no operation %q: commit, fetch, fetch-all, heartbeat", o.operation)
+	return nil, fmt.Errorf("no operation %q: commit, fetch, fetch-all, heartbeat, handshake, login", o.operation)
+}
+
+// entry gives what a worker does that makes a new connection each time; nil for the others. A handshake ends before the
+// login, as that of somebody without an account.
+func entry(o *options) func() error {
+	switch o.operation {
+	case operationHandshake:
+		return func() error {
+			c, err := net.DialTimeout("tcp", o.bootstrap, o.deadline)
+			if err != nil {
+				return err
+			}
+			defer func() { c.Close() }()
+			if err := c.SetDeadline(time.Now().Add(o.deadline)); err != nil {
+				return err
+			}
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake()
+		}
+	case operationLogin:
+		return func() error {
+			c, err := dial(o.bootstrap, o.login, o.deadline)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // commit is an OffsetCommit of a simple group; each writes other offsets.
