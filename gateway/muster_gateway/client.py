@@ -13,17 +13,17 @@ from muster_coordinator.errors import ErrorCode
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_gateway import apis
 from muster_gateway.apis import Treatment
+from muster_gateway.at_muster import AtMuster
 from muster_gateway.broker_connection import BrokerConnection
 from muster_gateway.caller import ConnectionLostError, keep_alive
 from muster_gateway.coordinators import Coordinators
 from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
-from muster_gateway.group_lane import GroupLane, Request
+from muster_gateway.group_lane import Request
 from muster_gateway.group_requests import group_ids, refused
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
-from muster_gateway.passed_login import PassedLogin
 from muster_gateway.requests import RequestCutter, RequestHead
 from muster_gateway.rewriting import (
     Announced,
@@ -86,13 +86,18 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._ended = False  # the client sends no more, and may still read
         self._broker: BrokerConnection | None = None
-        self._lane: GroupLane | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer = ""
         self._reason: str | None = None
-        self._login: PassedLogin | None = None
-        if shared.settings.logins_pass:
-            self._login = PassedLogin(shared.settings.sub_claim_name, self._ask_for_login, self._fail)
+        self._at_muster = AtMuster(
+            shared.settings,
+            shared.muster,
+            shared.nodes.pod,
+            user=lambda: self.user,
+            ask=self._ask_for_login,
+            answered=self._answered_by_muster,
+            fail=self._fail,
+        )
         self._login_end: asyncio.TimerHandle | None = None
         self._login_over = False  # that of the gateway at the broker
 
@@ -204,7 +209,7 @@ class ClientConnection(asyncio.Protocol):
         asked = coordinators.read(head, frame)
         if not asked.at_kafka:
             here = self._keep(Slot(head, held=len(frame)))
-            self._when_known(lambda: self._later(here, coordinators.of_muster(asked)))
+            self._at_muster.when_known(lambda: self._later(here, coordinators.of_muster(asked)))
             return
         slot = Slot(head, lambda slot, answer: self._later(slot, coordinators.of_both(asked, answer)))
         self._ask_broker(slot, coordinators.for_kafka(asked, frame) if asked.at_muster else frame)
@@ -227,8 +232,7 @@ class ClientConnection(asyncio.Protocol):
     def _sasl(self, head: RequestHead, frame: bytes) -> None:
         if self._shared.settings.asks_clients:  # it has logged in before, and its broker knows the gateway
             raise ClientError("sasl_state", f"{head.rule.name} of a client that is known")
-        if self._login is not None:
-            self._login.read(head, frame)
+        self._at_muster.read_login(head, frame)
         self._ask_broker(Slot(head), frame)
 
     # -- answers that are read ----------------------------------------------------------------------------------------
@@ -272,43 +276,12 @@ class ClientConnection(asyncio.Protocol):
         broker.send(framed(frame))
 
     def _ask_muster(self, head: RequestHead, frame: bytes, group_id: str, pod: int | None = None) -> None:
-        request = Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod)
-        if self._lane is not None and self._login is None:
-            self._lane.submit(request)
-        else:
-            self._when_known(lambda: self._submit(request))
-
-    def _when_known(self, go_on: Callable[[], None]) -> None:
-        """Not before the broker says that it knows the client, where that is the broker's to say."""
-        if self._login is None:
-            go_on()
-        else:
-            self._login.when_known(go_on)
+        self._at_muster.submit(Request(self._keep(Slot(head, held=len(frame))), frame, group_id, pod))
 
     def _ask_for_login(self, slot: Slot, frame: bytes) -> None:
         broker = self._to_broker()
         broker.expect(slot)  # no answer to the client: it is none of its slots
         broker.send(framed(frame))
-
-    def _submit(self, request: Request) -> None:
-        if self._transport is None:
-            return
-        if self._lane is None:
-            settings, user = self._shared.settings, ""
-            if settings.muster_act_for_clients:
-                user = self._login.user if self._login is not None else self.user
-                if not user:
-                    self._fail("client_not_named", ClientError("client_not_named", "its login does not tell its name"))
-                    return
-            self._lane = GroupLane(
-                self._shared.muster,
-                self._shared.nodes.pod,
-                settings.park_ms / 1000,
-                user,
-                answered=self._answered_by_muster,
-                broken=lambda error: self._fail("muster_failed", error),
-            )
-        self._lane.submit(request)
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
         if slot.head.rule.treatment is Treatment.LIST_GROUPS:
@@ -399,8 +372,7 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_lost(self, waiting: int) -> None:
         """A client of this broker loses its connection, as without the gateway. Any other client only if it waits."""
-        logged_in = self._login is not None and self._login.begun  # which another broker knows nothing of
-        if waiting or logged_in or self._role.kind is Kind.BROKER:
+        if waiting or self._at_muster.has_logged_in or self._role.kind is Kind.BROKER:
             self.close("broker_lost")
         else:
             self._broker = None
@@ -442,8 +414,7 @@ class ClientConnection(asyncio.Protocol):
         self._slots_held = 0
         if self._broker is not None:
             self._broker.close()
-        if self._lane is not None:
-            self._lane.close()
+        self._at_muster.close()
         if self._login_end is not None:
             self._login_end.cancel()
         for task in self._tasks:

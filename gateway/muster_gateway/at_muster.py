@@ -1,0 +1,92 @@
+"""What one client asks Muster: not before it is known, and on behalf of its user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster_gateway.caller import Address
+from muster_gateway.errors import ClientError
+from muster_gateway.group_lane import GroupLane, Request
+from muster_gateway.muster import Muster
+from muster_gateway.passed_login import PassedLogin
+from muster_gateway.requests import RequestHead
+from muster_gateway.settings import GatewaySettings
+from muster_gateway.slots import Slot
+
+
+class AtMuster:
+    """`address_of`: a pod's. `user`: whom the gateway itself knows the client as. `ask` sends a request of the
+    gateway's own to the client's broker, `answered` takes what a pod has answered, `fail` ends the client's
+    connection."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        muster: Muster,
+        address_of: Callable[[int], Address | None],
+        *,
+        user: Callable[[], str],
+        ask: Callable[[Slot, bytes], None],
+        answered: Callable[[Slot, bytes], None],
+        fail: Callable[[str, Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._muster = muster
+        self._address_of = address_of
+        self._user = user
+        self._answered = answered
+        self._fail = fail
+        self._login = PassedLogin(settings.sub_claim_name, ask, fail) if settings.logins_pass else None
+        self._lane: GroupLane | None = None
+        self._closed = False
+
+    @property
+    def has_logged_in(self) -> bool:
+        """At its broker, which is the only one that knows of it."""
+        return self._login is not None and self._login.begun
+
+    def read_login(self, head: RequestHead, frame: bytes) -> None:
+        """SaslHandshake or SaslAuthenticate on its way to the broker. Raises ClientError."""
+        if self._login is not None:
+            self._login.read(head, frame)
+
+    def when_known(self, go_on: Callable[[], None]) -> None:
+        """Not before the broker says that it knows the client, where that is the broker's to say."""
+        if self._login is None:
+            go_on()
+        else:
+            self._login.when_known(go_on)
+
+    def submit(self, request: Request) -> None:
+        """To the leader of its group's partition, or to its pod."""
+        if self._lane is not None and self._login is None:
+            self._lane.submit(request)
+        else:
+            self.when_known(lambda: self._submit(request))
+
+    def close(self) -> None:
+        """What waits is dropped."""
+        self._closed = True
+        if self._lane is not None:
+            self._lane.close()
+
+    def _submit(self, request: Request) -> None:
+        if self._closed:
+            return
+        if self._lane is None:
+            user = self._named() if self._settings.muster_act_for_clients else ""
+            if user is None:
+                self._fail("client_not_named", ClientError("client_not_named", "its login does not tell its name"))
+                return
+            self._lane = GroupLane(
+                self._muster,
+                self._address_of,
+                self._settings.park_ms / 1000,
+                user,
+                answered=self._answered,
+                broken=lambda error: self._fail("muster_failed", error),
+            )
+        self._lane.submit(request)
+
+    def _named(self) -> str | None:
+        return (self._login.user if self._login is not None else self._user()) or None
