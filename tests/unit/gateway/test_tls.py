@@ -122,6 +122,8 @@ class LoginBroker:
         self.asked = 0
         self.lifetime_ms = 0
         self.logins: list[bytes] = []
+        self.token_bytes = len(b"gateway\0gateway") - 1
+        self.groups = 0
         self.holds = asyncio.Event()
         self.holds.set()
 
@@ -129,8 +131,11 @@ class LoginBroker:
         if key == apis.SASL_HANDSHAKE:
             return plain(correlation_id, struct.pack(">hi", 0, 0))
         if key == apis.SASL_AUTHENTICATE:
-            self.logins.append(frame[-14:])
+            self.logins.append(frame[-self.token_bytes :])
             return plain(correlation_id, struct.pack(">hhiq", 0, -1, 0, self.lifetime_ms))
+        if key == apis.DESCRIBE_GROUPS:
+            self.groups += 1
+            return plain(correlation_id, struct.pack(">i", 0))
         if key != apis.DESCRIBE_CLUSTER:
             return plain(correlation_id, frame[10:])
         self.asked += 1
@@ -279,3 +284,38 @@ async def test_client_connects_again_before_the_gateways_session_at_its_broker_e
         assert await client.receive()
         assert await client.receive() == b""
         await wait_for(lambda: under_test.ended["login_over"] == 1)
+
+
+# -- logins at Muster --------------------------------------------------------------------------------------------------
+
+
+async def test_pods_are_asked_on_behalf_of_each_client_and_again_before_a_session_ends(files: Files) -> None:
+    at_pod = LoginBroker()
+    at_pod.lifetime_ms, at_pod.token_bytes = 1500, len(b"alice\0gateway\0gateway")
+    to_pods = {name.replace("upstream", "muster"): value for name, value in files.logins.items() if "upstream" in name}
+    settings = files.logins | to_pods | {"muster_act_for_clients": "1"}
+    token = b"\0alice\0secret"
+    on_behalf = b"alice\0gateway\0gateway"
+    async with (
+        Server(0, LoginBroker(), files.context) as broker,
+        Server(1, at_pod, files.context) as pod,
+        gateway(broker, pod, **settings) as (_, port),
+    ):
+        client = await Client.connect(port, unchecked_context(None))
+        client.send(apis.SASL_HANDSHAKE, 1, 1, struct.pack(">h", 5) + b"PLAIN")
+        client.send(apis.SASL_AUTHENTICATE, 1, 2, struct.pack(">i", len(token)) + token)
+        number = 3
+        assert [struct.unpack_from(">i", await client.receive())[0] for _ in range(2)] == [1, 2]
+        async with asyncio.timeout(30):
+            while at_pod.logins.count(on_behalf) < 3:
+                client.send(apis.DESCRIBE_GROUPS, 0, number, describe())
+                assert struct.unpack_from(">i", await client.receive())[0] == number
+                number += 1
+                await asyncio.sleep(0.05)
+        assert at_pod.groups == number - 3, "each request is carried out once"
+        nameless = await Client.connect(port, unchecked_context(None))
+        nameless.send(apis.SASL_HANDSHAKE, 1, 1, struct.pack(">h", 6) + b"GSSAPI")
+        nameless.send(apis.SASL_AUTHENTICATE, 1, 2, struct.pack(">i", 2) + b"??")
+        nameless.send(apis.DESCRIBE_GROUPS, 0, 3, describe())
+        assert [len(await nameless.receive()) > 0 for _ in range(3)] == [True, True, False]
+        client.close()
