@@ -135,8 +135,9 @@ bench: $(STAMP) ## Muster beside Kafka on every row, in turns (docs/performance.
 	@hack/compiled run $(BIN)/python bench/failover.py
 
 .PHONY: bench-gateway
-bench-gateway: $(STAMP) ## MB/s, CPU per GB, small requests and memory of the gateway, beside the same without it (Java, Maven)
+bench-gateway: $(STAMP) ## MB/s, CPU per GB, small requests and memory of the gateway, beside the same without it; then with TLS (Java, Maven)
 	@hack/compiled run $(BIN)/python bench/gateway.py
+	@hack/compiled run $(BIN)/python bench/gateway.py --tls
 
 .PHONY: bench-operators
 bench-operators: $(STAMP) ## CPU and memory of an operator with 20 clusters of 50 partitions, against one (pods simulated)

@@ -3,7 +3,8 @@
 small requests, and its memory.
 
 Direct and through the gateway in turns, in one run; medians. Broker, clients and gateway share this machine, so the
-share of direct is what a gateway on the same machine costs. The results are also written to bench/results/.
+share of direct is what a gateway on the same machine costs. With --tls all connections have TLS and logins (PLAIN) that
+pass to the broker. The results are also written to bench/results/.
 
 Exit codes: 0 measured; 1 a process failed; 2 a program is missing; 130 interrupted.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+import ssl
 import statistics
 import struct
 import subprocess
@@ -29,6 +31,7 @@ import servers
 from ending import exit_code
 from measure import cpu_seconds, resident_bytes
 from report import REPOSITORY, machine, write
+from secured import USER, Secured
 
 from muster_cli.local.ports import free_ports
 
@@ -40,12 +43,15 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Site:
-    """Where clients go, directly and through the gateway. `pid`: of the gateway."""
+    """Where clients go, directly and through the gateway. `pid`: of the gateway. `secured`: with what they log in."""
 
     direct: str
     through: str
     muster: str
     pid: int
+    secured: Secured | None = None
+    properties: Path | None = None
+    """With what Kafka's tools log in."""
 
     def bootstrap(self, path: str) -> str:
         return self.direct if path == "direct" else self.through
@@ -56,22 +62,26 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of each measurement (default 5)")
     parser.add_argument("--megabytes", type=int, default=1000, help="of records to produce and consume (default 1000)")
     parser.add_argument("--connections", type=int, default=1000, help="for the memory of each (default 1000)")
+    parser.add_argument("--tls", action="store_true", help="with TLS and logins on all connections")
     options = parser.parse_args()
-    with servers.data_directory(REPOSITORY) as directory, running(directory) as site:
-        report = {"machine": machine(), **measured(site, options)}
-    written = write("gateway", report)
+    with servers.data_directory(REPOSITORY) as directory, running(directory, tls=options.tls) as site:
+        report = {"machine": machine(), "tls": options.tls, **measured(site, options)}
+    written = write("gateway-tls" if options.tls else "gateway", report)
     print(table(report))
     print(f"written to {written}", file=sys.stderr)
     return 0
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Site]:
+def running(directory: Path, *, tls: bool) -> Iterator[Site]:
     """A broker, a pod of Muster, and a gateway in front of both. Raises BenchError."""
+    secured = Secured.made(directory / "secured") if tls else None
     with ExitStack() as stack:
-        kafka = stack.enter_context(servers.kafka(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS))
+        kafka = stack.enter_context(
+            servers.kafka(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, secured=secured)
+        )
         muster = stack.enter_context(
-            servers.muster(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, config=[])
+            servers.muster(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, config=[], secured=secured)
         )
         (port,) = free_ports(1)
         command = [sys.executable, "-m", "muster_gateway.main"]
@@ -83,6 +93,7 @@ def running(directory: Path) -> Iterator[Site]:
             f"bootstrap.port={port}",
             "broker.port.base=0",
             "pod.port.base=0",
+            *(outgoing(secured) if secured is not None else ()),
         ):
             command += ["--config", setting]
         output = directory / "gateway.out"
@@ -93,7 +104,36 @@ def running(directory: Path) -> Iterator[Site]:
             if error:
                 raise builds.BenchError(error)
             time.sleep(0.05)
-        yield Site(kafka.bootstrap, f"127.0.0.1:{port}", muster.bootstrap, gateway.pid)
+        properties = login_properties(secured) if secured is not None else None
+        yield Site(kafka.bootstrap, f"127.0.0.1:{port}", muster.bootstrap, gateway.pid, secured, properties)
+
+
+def outgoing(secured: Secured) -> list[str]:
+    """What the gateway is told of TLS and logins, on all sides."""
+    account = secured.directory / "account"
+    account.mkdir()
+    (account / "username").write_text(USER)
+    (account / "password").write_text(secured.password)
+    asked = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.dir": account,
+        "ssl.truststore.location": secured.directory / "ca.crt",
+    }
+    both = [f"{side}.{name}={value}" for side in ("upstream", "muster") for name, value in asked.items()]
+    return [*both, f"listener.tls.dir={secured.directory}"]
+
+
+def login_properties(secured: Secured) -> Path:
+    """A file for Kafka's tools."""
+    path = secured.directory / "client.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    path.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} username="{USER}" password="{secured.password}";\n'
+        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.directory / 'ca.crt'}\n"
+    )
+    return path
 
 
 def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
@@ -108,9 +148,9 @@ def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         for path in ("direct", "through"):
             bootstrap = site.bootstrap(path)
             print(f"small requests {path}, round {number + 1} of {options.rounds}", file=sys.stderr)
-            rows.setdefault(f"broker's {path}", []).append({"p50_us": p50_us(bootstrap, list_offsets)})
+            rows.setdefault(f"broker's {path}", []).append({"p50_us": p50_us(site, bootstrap, list_offsets)})
             pods = site.muster if path == "direct" else site.through
-            rows.setdefault(f"group's {path}", []).append({"p50_us": p50_us(pods, offset_fetch)})
+            rows.setdefault(f"group's {path}", []).append({"p50_us": p50_us(site, pods, offset_fetch)})
     medians = {
         name: {key: statistics.median(each[key] for each in found) for key in found[0]} for name, found in rows.items()
     }
@@ -124,6 +164,7 @@ def produce(site: Site, path: str, records: int) -> dict[str, float]:
     arguments = ["--topic", servers.TOPIC, "--num-records", str(records), "--record-size", str(RECORD_BYTES)]
     arguments += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={site.bootstrap(path)}", "acks=all"]
     arguments += ["batch.size=65536", "linger.ms=5"]
+    arguments += ["--command-config", str(site.properties)] if site.properties is not None else []
     said, used = with_cpu(site, ["org.apache.kafka.tools.ProducerPerformance", *arguments])
     last = next(line for line in reversed(said.splitlines()) if "MB/sec" in line)
     return {"mb_s": float(last.partition("(")[2].split()[0]), "cpu_s_per_gb": used / (records * RECORD_BYTES / 1e9)}
@@ -132,6 +173,7 @@ def produce(site: Site, path: str, records: int) -> dict[str, float]:
 def consume(site: Site, path: str, records: int) -> dict[str, float]:
     arguments = ["--bootstrap-server", site.bootstrap(path), "--topic", servers.TOPIC, "--hide-header"]
     arguments += ["--messages", str(records), "--timeout", "60000", "--group", f"bench-{time.time_ns()}"]
+    arguments += ["--command-config", str(site.properties)] if site.properties is not None else []
     said, used = with_cpu(site, ["org.apache.kafka.tools.ConsumerPerformance", *arguments])
     fields = next(line for line in said.splitlines() if line.count(",") >= 9).split(",")
     return {"mb_s": float(fields[8]), "cpu_s_per_gb": used / (float(fields[2]) * (1 << 20) / 1e9)}
@@ -175,10 +217,10 @@ def offset_fetch() -> bytes:
     return request(9, 1, text("small") + struct.pack(">i", 1) + text(servers.TOPIC) + struct.pack(">ii", 1, 0))
 
 
-def p50_us(bootstrap: str, asked: Any, count: int = 3000) -> float:
+def p50_us(site: Site, bootstrap: str, asked: Any, count: int = 3000) -> float:
     frame = asked()
     times = []
-    with closing(connected(bootstrap)) as client:
+    with closing(connected(site, bootstrap)) as client:
         for _ in range(count):
             begin = time.perf_counter()
             client.sendall(frame)
@@ -187,18 +229,36 @@ def p50_us(bootstrap: str, asked: Any, count: int = 3000) -> float:
     return statistics.median(times[count // 10 :]) * 1e6
 
 
-def connected(bootstrap: str) -> socket.socket:
+def connected(site: Site, bootstrap: str) -> socket.socket:
+    """Logged in, where that is asked."""
     host, _, port = bootstrap.partition(":")
     client = socket.create_connection((host, int(port)))
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if site.secured is None:
+        return client
+    context = ssl.create_default_context(cafile=site.secured.directory / "ca.crt")
+    client = context.wrap_socket(client, server_hostname=host)
+    token = f"\0{USER}\0{site.secured.password}".encode()
+    for key, body in ((17, text("PLAIN")), (36, struct.pack(">i", len(token)) + token)):
+        client.sendall(request(key, 1, body))
+        if struct.unpack_from(">h", received(client), 4)[0]:
+            raise builds.BenchError(f"{bootstrap} refuses the login")
     return client
 
 
-def received(client: socket.socket) -> None:
-    """One whole answer."""
-    left = 4 + struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0] - 4
-    while left > 0:
-        left -= len(client.recv(min(left, 1 << 20)))
+def received(client: socket.socket) -> bytes:
+    """One whole answer without its length."""
+    return exactly(client, struct.unpack(">i", exactly(client, 4))[0])
+
+
+def exactly(client: socket.socket, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        more = client.recv(min(size - len(found), 1 << 20))
+        if not more:
+            raise builds.BenchError("a connection ended")
+        found += more
+    return bytes(found)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -221,11 +281,11 @@ def memory(site: Site, connections: int) -> dict[str, float]:
         + struct.pack(">i", 0)
         + text(""),
     )
-    broker = address_of_broker(site.through)
+    broker = address_of_broker(site)
     begin = resident_bytes(site.pid)
     with ExitStack() as stack:
         for _ in range(connections):
-            client = stack.enter_context(closing(connected(site.through)))
+            client = stack.enter_context(closing(connected(site, site.through)))
             client.sendall(list_offsets())
             received(client)
         time.sleep(SETTLE_S)
@@ -234,25 +294,24 @@ def memory(site: Site, connections: int) -> dict[str, float]:
     begin = resident_bytes(site.pid)
     with ExitStack() as stack:
         for _ in range(slow):
-            stack.enter_context(closing(connected(broker))).sendall(fetch)
+            stack.enter_context(closing(connected(site, broker))).sendall(fetch)
         time.sleep(5 * SETTLE_S)
         unread = (resident_bytes(site.pid) - begin) / 1024 / slow
     return {"kib_per_connection": round(asked, 1), "kib_per_unread_100_mb": round(unread, 1)}
 
 
-def address_of_broker(bootstrap: str) -> str:
+def address_of_broker(site: Site) -> str:
     """The gateway's address for the only broker."""
-    with closing(connected(bootstrap)) as client:
+    with closing(connected(site, site.through)) as client:
         client.sendall(request(3, 0, struct.pack(">i", 0) + b""))
-        length = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
-        answer = client.recv(length, socket.MSG_WAITALL)
+        answer = received(client)
     size = struct.unpack_from(">h", answer, 12)[0]
     host = answer[14 : 14 + size].decode()
     return f"{host}:{struct.unpack_from('>i', answer, 14 + size)[0]}"
 
 
 def table(report: dict[str, Any]) -> str:
-    medians, lines = report["medians"], []
+    medians, lines = report["medians"], ["with TLS and logins:" if report["tls"] else "without TLS:"]
     for what in ("consume", "produce"):
         direct, through = medians[f"{what} direct"], medians[f"{what} through"]
         lines.append(

@@ -29,7 +29,8 @@ class Secured:
         authority = new_authority("bench/bench", now, LIFETIME)
         leaf = new_leaf(authority, Member("bench/bench", Role.POD, "bench-0"), ["127.0.0.1"], now, LIFETIME)
         directory.mkdir(parents=True)
-        for name, content in (("tls.crt", leaf.certificate), ("tls.key", leaf.key)):
+        files = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.certificate}
+        for name, content in files.items():
             (directory / name).write_bytes(content)
         (directory / "server.pem").write_bytes(leaf.key + leaf.certificate)
         secured = cls(directory, secrets.token_urlsafe(16))
