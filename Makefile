@@ -84,8 +84,13 @@ prove-mirror: $(STAMP) ## a million commits of 10,000 groups at three brokers: g
 
 .PHONY: prove-exactly-once
 prove-exactly-once: $(STAMP) ## transactions of Java and librdkafka: gateway, leader, mirror, broker killed KILLS=10 times each, markers 5 s late (10 minutes)
-	@hack/compiled run env TXN_KILLS=$(or $(KILLS),10) TXN_BROKERS=3 TXN_MARKERS_LATE_S=5 TXN_LATE_TRANSACTIONS=12 \
+	@hack/compiled run env TXN_KILLS=$(or $(KILLS),10) TXN_BROKERS=3 TXN_MARKERS_LATE_S=5 TXN_LATE_TRANSACTIONS=4 \
 	  $(BIN)/pytest -q -s tests/integration/test_exactly_once.py
+
+.PHONY: prove-gateway
+prove-gateway: $(STAMP) ## leaders of Muster killed and Kafka's brokers restarted 20 times each under clients of the gateway (11 minutes, a quiet machine)
+	@KILLS=20 $(BIN)/pytest -q -s tests/integration/test_gateway_failover.py
+	@ROUNDS=20 $(BIN)/pytest -q -s tests/integration/test_gateway_brokers.py
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
