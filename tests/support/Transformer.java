@@ -15,7 +15,7 @@ import org.apache.kafka.common.serialization.*;
  * has, in all.
  */
 public class Transformer {
-    static final int BATCH = 50;
+    static final int BATCH = 500;
     static final double CHECKED = 0.5; // see transformers.py
     static volatile long records = Long.MAX_VALUE;
 

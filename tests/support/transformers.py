@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.support.kafka_broker import java
 
-BATCH = 50
+BATCH = 500
 ABORTED, TIMED_OUT, FENCED = 0.2, 0.03, 0.03
 """Shares of the transactions."""
 CHECKED = 0.5
