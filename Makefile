@@ -92,6 +92,11 @@ prove-gateway: $(STAMP) ## leaders of Muster killed and Kafka's brokers restarte
 	@KILLS=20 $(BIN)/pytest -q -s tests/integration/test_gateway_failover.py
 	@ROUNDS=20 $(BIN)/pytest -q -s tests/integration/test_gateway_brokers.py
 
+.PHONY: prove-members
+prove-members: $(STAMP) ## members of five clients with all assignors behind the gateway: killed, frozen, static (Java, Maven, Go; 8 minutes)
+	@CLIENTS="$(or $(CLIENTS),librdkafka franz sarama kafka-python aiokafka)" \
+	  $(BIN)/pytest -q -s tests/integration/test_gateway_members.py
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-SOURCES = Path(__file__).parent / "franz"
-GO = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
+from tests.support.go_programs import compiled
+
 ANSWER_S = 90.0
 
 
-@cache
 def program() -> str | None:
-    """The compiled client, kept for all clones; None: there is no Go here, or its modules cannot be had."""
-    digest = hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in ("main.go", "go.mod", "go.sum")))
-    cached = Path(os.environ.get("MUSTER_CACHE") or Path.home() / ".cache" / "muster")
-    made = cached / "franz" / digest.hexdigest()[:16] / "franz"
-    if made.exists():
-        return str(made)
-    if GO is None:
-        return None
-    made.parent.mkdir(parents=True, exist_ok=True)
-    part = made.with_name(f"franz.{os.getpid()}")  # others may compile at the same time
-    command = [GO, "build", "-trimpath", "-o", str(part), "."]
-    done = subprocess.run(
-        command, cwd=SOURCES, env={**os.environ, "CGO_ENABLED": "0"}, check=False, capture_output=True
-    )
-    if done.returncode:
-        print(done.stderr.decode(errors="replace")[-2000:])
-        return None
-    part.replace(made)
-    return str(made)
+    """The compiled client; None: there is no Go here, or its modules cannot be had."""
+    return compiled(Path(__file__).parent / "franz")
 
 
 class Franz:

@@ -1,0 +1,112 @@
+"""Members of groups with five clients, each a process that can be killed and frozen, and producers with them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tests.support.go_programs import compiled
+from tests.support.kafka import KafkaClient, schema
+
+HERE = Path(__file__).parent
+ASSIGNORS = {
+    "librdkafka": ("cooperative-sticky", "range", "roundrobin"),
+    "franz": ("sticky", "cooperative-sticky", "range", "roundrobin"),
+    "sarama": ("roundrobin", "range", "sticky"),
+    "kafka-python": ("sticky", "range", "roundrobin"),
+    "aiokafka": ("roundrobin", "range", "sticky"),
+}
+"""What each client brings; the first ones are not all the same. Members of kafka-python 3.0 with its cooperative one
+never come to share, also with their group at Kafka."""
+PRODUCE_S = 60.0
+
+
+def _command(client: str, *words: str) -> list[str]:
+    if client in ("franz", "sarama"):
+        program = compiled(HERE / "go_members")
+        assert program is not None
+        return [program, client, *words]
+    return [sys.executable, "-m", "tests.support.python_member", client, *words]
+
+
+async def produce(client: str, bootstrap: str, topic: str, numbers: range) -> None:
+    words = ("produce", bootstrap, topic, str(numbers.start), str(len(numbers)))
+    process = await asyncio.create_subprocess_exec(
+        *_command(client, *words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), PRODUCE_S)
+    assert process.returncode == 0, f"{client}: {output.decode(errors='replace')[-2000:]}"
+
+
+class Member:
+    """Starts on construction. `instance`: of a static member."""
+
+    def __init__(
+        self, client: str, bootstrap: str, topic: str, group: str, assignor: str, instance: str | None = None
+    ) -> None:
+        self.numbers: list[int] = []
+        """As they came, before they were committed."""
+        self.rebalances = 0
+        """How often it was given partitions, or more of them."""
+        self._process = subprocess.Popen(
+            _command(client, "consume", bootstrap, topic, group, assignor, *([instance] if instance else [])),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            kind, _, text = line.strip().partition(" ")
+            if kind == "record":
+                self.numbers.append(int(text))
+            elif kind == "assigned":
+                self.rebalances += 1
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def freeze(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def end(self, number: signal.Signals) -> None:
+        if self.alive:
+            self._process.send_signal(number)
+        self._process.wait(30)
+        self._thread.join()
+
+
+async def assignments(port: int, group: str) -> list[int]:
+    """How many partitions each member has, the fewest first; empty while the group is not stable."""
+    client = await KafkaClient.connect(port)
+    try:
+        request = schema("describe_groups", 5).DescribeGroupsRequest(
+            groups=(group,), include_authorized_operations=False
+        )
+        (found,) = (await client.call(request)).groups
+    finally:
+        await client.close()
+    return (
+        sorted(_partitions(each.member_assignment) for each in found.members) if found.group_state == "Stable" else []
+    )
+
+
+def _partitions(assignment: bytes) -> int:
+    """Of the one topic in a ConsumerProtocolAssignment: version, topics with name and partitions, user data."""
+    if not int.from_bytes(assignment[2:6], "big"):
+        return 0
+    name_bytes = int.from_bytes(assignment[6:8], "big")
+    return int.from_bytes(assignment[8 + name_bytes : 12 + name_bytes], "big")
