@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from muster_coordinator.podapi.models import ReplicaStatus
 from muster_coordinator.replication import effects as fx
 from muster_coordinator.replication.messages import Append, Message, Question, Sealed
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.packed_offsets import PackedOffsets
 from muster_coordinator.states import ReplicaRole, ShardState
 
 NewPods = Callable[..., Awaitable[ReplicaPods]]
@@ -54,6 +56,28 @@ async def test_leader_killed_and_nothing_acknowledged_is_lost(pods: ReplicaPods)
     await pods.elect(1)
     assert await pods[1].fetch() == 19
     assert await pods[1].commit(20) == 0
+    await pods[0].start()
+    await pods.caught_up()
+    assert_equal_logs(pods)
+
+
+async def test_commit_that_is_in_one_piece_is_whole_after_its_leader_was_killed(pods: ReplicaPods) -> None:
+    expected = {}
+    for first in (0, 5):  # some partitions are new, some are written again
+        entries = [(first + number, 100 * first + number, number) for number in range(100)]
+        data = b"".join(struct.pack(">iqih", *entry, 0) for entry in entries)
+        partitions, offsets, epochs = zip(*entries, strict=True)
+        topics = (("t", PackedOffsets(data, partitions, offsets, epochs, "")),)
+        answer = await pods[0].ask(m.OffsetCommitRequest("g", -1, "", None, -1, topics, 7)).done
+        assert answer.topics == (("t", tuple((partition, 0) for partition in partitions)),)
+        expected |= {partition: (offset, epoch) for partition, offset, epoch in entries}
+    assert await pods[0].commit(1, group="other") == 0
+    end = pods[0].end()
+    await pods[0].kill()
+    await pods.elect(1)
+    assert pods[1].end() == end + 1, "the leader-change record follows"
+    found = await pods[1].ask(m.OffsetFetchRequest("g", None, -1, None, False)).done
+    assert {each[0]: each[1:3] for each in found.topics[0][1]} == expected
     await pods[0].start()
     await pods.caught_up()
     assert_equal_logs(pods)
