@@ -14,6 +14,7 @@ from muster_coordinator.podapi.image import DeclaredTopic, MetadataImage
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.packed_offsets import ENTRY_BYTES, AcceptedOffsets, PackedOffsets
 from muster_coordinator.shard.ports import Answer
 
 ORDERS, BILLS, UNKNOWN = topic_id("orders"), topic_id("bills"), b"nobody knows me!"
@@ -46,7 +47,7 @@ class Client:
     def refuse(self, code: ErrorCode) -> None:
         raise AssertionError(code)
 
-    def commit(self, *topics: tuple[bytes, tuple[tuple[int, int, int, str | None], ...]]) -> Any:
+    def commit(self, *topics: tuple[bytes, m.CommittedPartitions]) -> Any:
         self.handlers.offset_commit(m.OffsetCommitByIdRequest("g", 3, "m", "i", topics, 10), self)
         (response,) = self.got
         return response.topics
@@ -74,6 +75,16 @@ def test_unknown_ids_are_refused_and_the_others_committed(client: Client) -> Non
     answer = client.commit((ORDERS, AT_ZERO), (UNKNOWN, AT_ZERO), (NO_TOPIC_ID, AT_ZERO))
     assert answer == ((UNKNOWN, ((0, 100),)), (NO_TOPIC_ID, ((0, 100),)), (ORDERS, ((0, 0),)))
     assert client.routed[0].topics == (("orders", AT_ZERO),)
+
+
+def test_packed_partitions_stay_packed_and_those_of_an_unknown_id_are_refused_one_by_one(client: Client) -> None:
+    committed = PackedOffsets(bytes(2 * ENTRY_BYTES), (4, 5), (6, 7), (8, 9), "")
+    accepted = AcceptedOffsets(committed)
+    client.coordinator = m.OffsetCommitResponse((("orders", accepted),))
+    answer = client.commit((ORDERS, committed), (UNKNOWN, committed))
+    assert answer == ((UNKNOWN, ((4, 100), (5, 100))), (ORDERS, ((4, 0), (5, 0))))
+    assert client.routed[0].topics[0][1] is committed
+    assert answer[1][1] is accepted
 
 
 def test_what_does_not_exist_is_answered_first_in_the_order_of_the_request(client: Client) -> None:

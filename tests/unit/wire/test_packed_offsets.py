@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.groups import (
     OffsetCommitByIdRequest,
     OffsetCommitByIdResponse,
@@ -13,6 +14,7 @@ from muster_coordinator.requests.groups import (
     OffsetCommitResponse,
 )
 from muster_coordinator.requests.packed_offsets import AcceptedOffsets, PackedOffsets
+from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import read_header
 from muster_coordinator.wire.k08_offset_commit import API
@@ -130,6 +132,14 @@ def test_answer_to_packed_partitions_has_the_bytes_of_the_answer_to_each(version
         assert API.encode_response(
             version, OffsetCommitResponse((("a", accepted), ("b", refused)))
         ) == API.encode_response(version, OffsetCommitResponse((("a", one_by_one), ("b", refused))))
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_refusal_of_packed_partitions_names_each(version: int) -> None:
+    request = decode(frame_of(version, [("a", partitions_of(6)), ("b", partitions_of(1))]))
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    expected = (("a", tuple((7 * number, int(code)) for number in range(6))), ("b", ((0, int(code)),)))
+    assert refusal(request, code) == OffsetCommitResponse(expected)
 
 
 def test_packed_offsets_differ_from_others() -> None:
