@@ -114,7 +114,7 @@ OPERATOR_FAULTS = {
     "copied volume is not noticed": Fault(50, Holders, "look", lambda self, own, is_lost: False),
     "a pod is called before the record": Fault(50, reconcile, "STEPS", CALLED_FIRST),
     "a record that may have failed is taken for done": Fault(
-        600, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
+        1200, reconcile, "STEPS", (_whatever_became_of_the_record, *STEPS[1:])
     ),
     "a conflict of the record is taken for success": Fault(600, KubeStore, "record_leadership", _conflict_is_success),
     "the record is written without its version": Fault(200, kube_store, "status_body", _without_version),
