@@ -10,6 +10,7 @@ from muster_operator.api.models import OffsetsPartitionStatus, OffsetsTopic, Par
 from muster_operator.plan.actions import Action, Refresh, ReplaceVolume
 from muster_operator.plan.observation import CallKind, Observation, StrandedVolume, ordinal_of
 from muster_operator.plan.reshard import indexes, is_under_way
+from muster_operator.plan.scale import pods_to_run
 from muster_operator.plan.verdict import Verdict
 
 NO_COPY = "has no other copy"
@@ -127,7 +128,6 @@ def _waiting(seen: Observation) -> frozenset[str]:
 
 
 def _stranded(seen: Observation) -> Sequence[StrandedVolume]:
-    """Those of pods that are to stay: a pod above spec.pods is emptied, and needs no other volume."""
-    assert seen.cluster is not None
-    waiting = _waiting(seen)
-    return [each for each in seen.stranded if each.pod in waiting and ordinal_of(each.pod) < seen.cluster.spec.pods]
+    """Those of pods that have to run: one above spec.pods does while it, or one above it, holds something."""
+    waiting, pods = _waiting(seen), pods_to_run(seen)
+    return [each for each in seen.stranded if each.pod in waiting and ordinal_of(each.pod) < pods]

@@ -21,10 +21,11 @@ def test_nothing_that_people_do_loses_a_commit_or_ends_without_progress_or_a_nex
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [349, 1260, 1712])
+@pytest.mark.parametrize("seed", [349, 734, 1260, 1712])
 def test_seed_that_once_ended_without_progress_or_too_early_is_clean(seed: int) -> None:
     """349: an operator that starts anew has to look once more at an object in its way. 1260: it asks for positions as
-    long as that object is there. 1712: a learner was on a pod that was to go.
+    long as that object is there. 1712: a learner was on a pod that was to go. 734: a pod that was to go waited for its
+    volume, and a pod above it held a replica that could not move without it.
     """
     storm(seed)
 
