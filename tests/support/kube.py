@@ -21,17 +21,19 @@ import pytest_asyncio
 from muster_operator.kube.client import KubeClient, connect
 
 REPOSITORY = Path(__file__).parents[2]
-NOT_CONNECTED = "Unable to connect to the server: dial tcp"
+NOT_CONNECTED = "dial tcp"
+"""kubectl says so of each request for which it got no connection, in other words with each of its commands."""
 
 
 def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run kubectl; its output is text. What it says of a failure is printed. Raises CalledProcessError.
 
-    Asks once more when no connection could be made, if the command is to succeed: the API server was sent nothing.
+    Asks twice more when no connection could be made, if the command is to succeed: the API server was sent nothing.
     """
     done = _run(arguments, stdin)
-    if check and NOT_CONNECTED in done.stderr:
-        done = _run(arguments, stdin)
+    for _ in range(2):
+        if check and done.returncode and NOT_CONNECTED in done.stderr:
+            done = _run(arguments, stdin)
     if check and done.returncode:
         print(done.stderr, file=sys.stderr)
         done.check_returncode()
