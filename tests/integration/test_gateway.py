@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
+from tests.support.aiokafka_round import aiokafka_round
 from tests.support.gateway import GatewayProcess
 from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import group_command, run_tool, why_no_kafka_yet
@@ -189,22 +189,7 @@ async def test_kafka_python_gets_records(site: Site) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_aiokafka_gets_records(site: Site) -> None:
     values = {f"aiokafka-{number}" for number in range(200)}
-    producer = AIOKafkaProducer(bootstrap_servers=site.bootstrap, acks="all", enable_idempotence=True)
-    await producer.start()
-    for value in values:
-        await producer.send(TOPIC, value.encode())
-    await producer.stop()
-    consumer = AIOKafkaConsumer(
-        TOPIC, bootstrap_servers=site.bootstrap, group_id=f"{AT_MUSTER}aio", auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    found: set[str] = set()
-    async with asyncio.timeout(DEADLINE_S):
-        while not values <= found:
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found.update(record.value.decode() for record in records)
-    await consumer.commit()
-    await consumer.stop()
+    await aiokafka_round(TOPIC, f"{AT_MUSTER}aio", values, DEADLINE_S, bootstrap_servers=site.bootstrap)
 
 
 @pytest.mark.asyncio(loop_scope="module")

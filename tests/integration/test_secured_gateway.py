@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from tests.support.aiokafka_round import aiokafka_round
 from tests.support.gateway import GatewayProcess
 from tests.support.kafka_broker import run_tool, why_no_kafka_yet
 from tests.support.mirrored import groups_of, listed, until
@@ -133,20 +133,7 @@ async def test_aiokafka_logs_in_through_the_gateway(site: Site) -> None:
         "sasl_plain_password": PASSWORDS["alice"],
         "ssl_context": ssl.create_default_context(cafile=site.ca),
     }
-    producer = AIOKafkaProducer(**client, acks="all", enable_idempotence=True)
-    await producer.start()
-    for value in values:
-        await producer.send(TOPIC, value.encode())
-    await producer.stop()
-    consumer = AIOKafkaConsumer(TOPIC, **client, group_id=f"{GUARDED_GROUPS}aio", auto_offset_reset="earliest")
-    await consumer.start()
-    found: set[str] = set()
-    async with asyncio.timeout(DEADLINE_S):
-        while not values <= found:
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found.update(record.value.decode() for record in records)
-    await consumer.commit()
-    await consumer.stop()
+    await aiokafka_round(TOPIC, f"{GUARDED_GROUPS}aio", values, DEADLINE_S, **client)
 
 
 @here
