@@ -129,5 +129,8 @@ def _waiting(seen: Observation) -> frozenset[str]:
 
 def _stranded(seen: Observation) -> Sequence[StrandedVolume]:
     """Those of pods that have to run: one above spec.pods does while it, or one above it, holds something."""
-    waiting, pods = _waiting(seen), pods_to_run(seen)
+    waiting = _waiting(seen)
+    if not waiting:  # nearly always: what has to run is not asked for in each plan
+        return ()
+    pods = pods_to_run(seen)
     return [each for each in seen.stranded if each.pod in waiting and ordinal_of(each.pod) < pods]
