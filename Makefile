@@ -93,8 +93,8 @@ prove-gateway: $(STAMP) ## leaders of Muster killed and Kafka's brokers restarte
 	@ROUNDS=20 $(BIN)/pytest -q -s tests/integration/test_gateway_brokers.py
 
 .PHONY: prove-members
-prove-members: $(STAMP) ## members of five clients with all assignors behind the gateway: killed, frozen, static (Java, Maven, Go; 8 minutes)
-	@CLIENTS="$(or $(CLIENTS),librdkafka franz sarama kafka-python aiokafka)" \
+prove-members: $(STAMP) ## members of six clients with all assignors behind the gateway: killed, frozen, static (Java, Maven, Go; 10 minutes)
+	@CLIENTS="$(or $(CLIENTS),java librdkafka franz sarama kafka-python aiokafka)" \
 	  $(BIN)/pytest -q -s tests/integration/test_gateway_members.py
 
 .PHONY: fuzz

@@ -1,4 +1,4 @@
-"""Members of five clients behind the gateway, with real records and their groups at Muster: killed, frozen, static.
+"""Members of six clients behind the gateway, with real records and their groups at Muster: killed, frozen, static.
 
 `make test` runs each client with one assignor, `make prove-members` with all of its assignors. CLIENTS names some.
 """

@@ -1,4 +1,4 @@
-"""Members of groups with five clients, each a process that can be killed and frozen, and producers with them."""
+"""Members of groups with six clients, each a process that can be killed and frozen, and producers with them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pathlib import Path
 
 from tests.support.go_programs import compiled
 from tests.support.kafka import KafkaClient, schema
+from tests.support.kafka_broker import java
 
 HERE = Path(__file__).parent
 ASSIGNORS = {
+    "java": ("cooperative-sticky", "range", "roundrobin", "sticky"),
     "librdkafka": ("cooperative-sticky", "range", "roundrobin"),
     "franz": ("sticky", "cooperative-sticky", "range", "roundrobin"),
     "sarama": ("roundrobin", "range", "sticky"),
@@ -31,6 +33,8 @@ def _command(client: str, *words: str) -> list[str]:
         program = compiled(HERE / "go_members")
         assert program is not None
         return [program, client, *words]
+    if client == "java":
+        return java(str(HERE / "Member.java"), *words)
     return [sys.executable, "-m", "tests.support.python_member", client, *words]
 
 
