@@ -62,7 +62,9 @@ class Mirror:
         self._changed = changed
         self._pace_s = settings.upstream_fetch_wait_ms / 1000
         self._upstream = UpstreamCluster(connector, parse_addresses(settings.upstream_bootstrap), 2 * commit_timeout_s)
-        self.barrier = Barrier(self._end_of, self._position_of, commit_timeout_s)
+        # Who is refused asks again, and then waits for a later end: behind a mirror that stays further back than a
+        # commit may wait, nobody would get through. Java gives up a connection after 30 s without an answer.
+        self.barrier = Barrier(self._end_of, self._position_of, 4 * commit_timeout_s)
         self._shards = shards
         self._partitions = partitions
         self._clock = clock
