@@ -17,6 +17,7 @@ from muster_gateway.at_muster import AtMuster
 from muster_gateway.broker_connection import BrokerConnection
 from muster_gateway.caller import ConnectionLostError, keep_alive
 from muster_gateway.coordinators import Coordinators
+from muster_gateway.counts import Traffic
 from muster_gateway.dialling import Dialling
 from muster_gateway.errors import ClientError, GatewayError, UpstreamError
 from muster_gateway.flow import Busy, ReadGate
@@ -59,6 +60,7 @@ class Connections(Protocol):
     coordinators: Coordinators
     dialling: Dialling
     identify: Identify | None
+    traffic: Traffic
 
     def opened(self, client: ClientConnection) -> bool:
         """Whether there is room for one more."""
@@ -163,6 +165,7 @@ class ClientConnection(asyncio.Protocol):
 
     def forward(self, chunk: bytes | memoryview) -> None:
         if self._broker is not None:
+            self._shared.traffic.to_brokers += len(chunk)
             self._broker.send(chunk)
 
     def whole(self, head: RequestHead, frame: bytes) -> None:
@@ -311,6 +314,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pass_on(self, chunk: bytes | memoryview, last: bool) -> None:
         if self._transport is not None:
+            self._shared.traffic.to_clients += len(chunk)
             self._transport.write(chunk)
         if last and self._slots:
             self._slots.popleft()

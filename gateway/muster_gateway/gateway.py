@@ -12,6 +12,7 @@ from muster_coordinator.security.handshakes import Listening, listen
 from muster_gateway.caller import Address
 from muster_gateway.client import ClientConnection
 from muster_gateway.coordinators import Coordinators
+from muster_gateway.counts import Traffic
 from muster_gateway.dialling import Dialling
 from muster_gateway.entry import Entry, identify_by_certificate, listener_tls
 from muster_gateway.muster import Muster
@@ -51,11 +52,15 @@ class Gateway:
         self.identify = identify_by_certificate(settings)
         self._tls = listener_tls(settings)
         self._entry = Entry(settings, self._versions) if settings.sasl_enabled_mechanisms else None
+        self.refused: dict[str, Counter[str]] = {"upstream": to_brokers.failed, "muster": to_pods.failed}
+        """Connections of the gateway's own, by cluster and reason."""
+        self.traffic = Traffic()
         self.ended: Counter[str] = Counter()
         """Connections that ended, by reason."""
         self._servers: list[Listening] = []
         self._clients: set[ClientConnection] = set()
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """Of all connections together."""
 
     async def start(self) -> Address:
         """Listen for clients; returns the bootstrap address. Raises OSError.
@@ -114,6 +119,11 @@ class Gateway:
 
     # -- Connections --------------------------------------------------------------------------------------------------
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._clients)
+
     def opened(self, client: ClientConnection) -> bool:
         self._clients.add(client)
         return len(self._clients) <= self.settings.max_connections
@@ -123,8 +133,8 @@ class Gateway:
         self.ended[reason or "client"] += 1
 
     def held(self, client: ClientConnection, more: int) -> None:
-        self._held_bytes += more
-        if more > 0 and self._held_bytes > self.settings.max_held_bytes:
+        self.held_bytes += more
+        if more > 0 and self.held_bytes > self.settings.max_held_bytes:
             most = max(self._clients, key=lambda each: each.held_bytes)
             logger.warning("connection_closed", client=repr(most), reason="held_most", held_bytes=most.held_bytes)
             most.abort()

@@ -130,6 +130,7 @@ class GroupLane:
 
     def _finish(self, request: Request, answer: bytes) -> None:
         self._current = None
+        self._muster.counts.answered += 1
         try:
             self._answered(request.slot, answer)
         except UpstreamError as error:
@@ -155,23 +156,42 @@ class GroupLane:
 
     async def _carry_out(self, request: Request, sent: Sent | None) -> bytes:
         """The answer without its length. Raises ConnectionLostError for a request that cannot be sent again."""
+        answer = await self._tried(request, sent)
+        if answer is not None and not was_moved(request.slot.head, answer):
+            return answer
+        counts = self._muster.counts
+        counts.delayed += 1
+        counts.waiting += 1
+        try:
+            return await self._wait_for_leader(request, answer)
+        finally:
+            counts.waiting -= 1
+
+    async def _wait_for_leader(self, request: Request, answer: bytes | None) -> bytes:
+        """`answer`: what the last pod has answered that had the request. Raises ConnectionLostError."""
         head, loop = request.slot.head, asyncio.get_running_loop()
-        until: float | None = None
+        until = loop.time() + self._park_s
         while True:
-            if sent is None:
-                sent = await self._send(request)
-            answer = await self._answer_of(request, sent) if sent is not None else None
-            if answer is not None and not was_moved(head, answer):
-                return answer
-            if sent is not None:
-                self._muster.forget(request.group_id, sent.pod)
-            now = loop.time()
-            until = now + self._park_s if until is None else until
             repeatable = answer is None or is_repeatable(head, request.frame)
-            if now >= until or request.pod is not None or not repeatable:
+            if loop.time() >= until or request.pod is not None or not repeatable:
+                self._muster.counts.given_up += 1
                 return answer or refused(head, request.frame, ErrorCode.COORDINATOR_NOT_AVAILABLE)[4:]
             await asyncio.sleep(AGAIN_S)
-            sent = None
+            answer = await self._tried(request, None)
+            if answer is not None and not was_moved(head, answer):
+                return answer
+
+    async def _tried(self, request: Request, sent: Sent | None) -> bytes | None:
+        """What the leader has answered (`sent`: it has the request already); None: there is none that could. Raises
+        ConnectionLostError for a request that cannot be sent again."""
+        if sent is None:
+            sent = await self._send(request)
+        if sent is None:
+            return None
+        answer = await self._answer_of(request, sent)
+        if answer is None or was_moved(request.slot.head, answer):
+            self._muster.forget(request.group_id, sent.pod)
+        return answer
 
     async def _send(self, request: Request) -> Sent | None:
         """None: there is no leader that can be reached."""

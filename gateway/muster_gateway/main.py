@@ -20,6 +20,7 @@ from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.tuning.descriptors import raise_descriptor_limit
 from muster_gateway.gateway import Gateway
+from muster_gateway.metrics import MetricsPort
 from muster_gateway.settings import SETTINGS, GatewaySettings, SettingsError, parse_assignments, parse_settings
 
 logger = structlog.get_logger(__name__)
@@ -52,6 +53,13 @@ async def run(settings: GatewaySettings) -> int:
     except OSError as error:
         print(f"muster-gateway: bootstrap.port {settings.bootstrap_port}: {error}", file=sys.stderr)
         return 1
+    metrics = MetricsPort(gateway)
+    try:
+        if settings.metrics_port:
+            await metrics.start(settings.listen_host, settings.metrics_port)
+    except OSError as error:
+        print(f"muster-gateway: metrics.port {settings.metrics_port}: {error}", file=sys.stderr)
+        return 1
     asked_to_end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
@@ -61,6 +69,7 @@ async def run(settings: GatewaySettings) -> int:
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
     ready.cancel()
     await gateway.stop()
+    await metrics.stop()
     if running.done():
         running.result()
     running.cancel()

@@ -13,6 +13,7 @@ from muster_coordinator.wire.codec import Writer
 from muster_coordinator.wire.framing import encode_request_frame
 from muster_coordinator.wire.k10_find_coordinator import API as FIND_API
 from muster_gateway.caller import CONNECT_S, Address, Caller, ConnectionLostError, connect_s
+from muster_gateway.counts import GroupCounts
 from muster_gateway.errors import UpstreamError
 from muster_gateway.nodes import Nodes
 from muster_gateway.rewriting import read_coordinators
@@ -38,13 +39,15 @@ class Muster:
         self._asked: Caller | None = None
         self._leaders: OrderedDict[str, int] = OrderedDict()
         self._correlation_id = 0
-        self._failing = False
+        self.failing = False
+        """No pod answered when one was asked last for the others."""
+        self.counts = GroupCounts()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await self.find_pods()
-            await asyncio.sleep(AGAIN_S if self._failing else REFRESH_S)
+            await asyncio.sleep(AGAIN_S if self.failing else REFRESH_S)
 
     async def find_pods(self) -> None:
         """Ask once for the pods that there are. A failure is logged, the first of a row."""
@@ -52,11 +55,11 @@ class Muster:
             caller = await self._caller()
             await self._nodes.learn_pods((await ask_brokers(caller)).brokers)
         except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
-            if not self._failing:
+            if not self.failing:
                 logger.warning("muster_not_reachable", error=str(error) or type(error).__name__)
-            self._failing = True
+            self.failing = True
         else:
-            self._failing = False
+            self.failing = False
 
     def remembered(self, group_id: str) -> int | None:
         """Node id of the pod that led the group's partition when somebody asked; None: nobody did."""

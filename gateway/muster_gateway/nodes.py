@@ -95,6 +95,11 @@ class Nodes:
 
     # -- what clients are told ----------------------------------------------------------------------------------------
 
+    @property
+    def told_brokers(self) -> int:
+        """How many clients can be told of."""
+        return sum(role.kind is Kind.BROKER for role in self._told)
+
     def broker_address(self, number: int) -> Address | None:
         """The gateway's address for a broker; None: it has none (yet)."""
         return self._told.get(Role(Kind.BROKER, number))

@@ -196,6 +196,10 @@ class GatewaySettings:
     """A port that is open from when the brokers were found, and Muster's pods as far as they are there: for readiness
     probes. 0: none."""
 
+    metrics_port: int = _number("metrics.port", 0, 0, PORT_MAX)
+    """A port with `GET /metrics` for Prometheus ([metrics.md](metrics.md#metrics-of-a-gateway)), without TLS: no
+    client, group or topic is named there. 0: none."""
+
     park_ms: int = _number("park.ms", 15_000, 0, 600_000)
     """How long (ms) a group's request waits in the gateway while its partition at Muster has no leader. Then it is
     answered as by Kafka: COORDINATOR_NOT_AVAILABLE. Keep it below the clients' request time-out."""

@@ -37,6 +37,8 @@ class Upstream:
 
     def __init__(self, connector: Connector, bootstrap: tuple[Address, ...], nodes: Nodes, limit: int) -> None:
         self.announced: Announced | None = None
+        self.failing = False
+        """No broker answered when one was asked last."""
         self._connector = connector
         self._bootstrap = bootstrap
         self._nodes = nodes
@@ -55,20 +57,19 @@ class Upstream:
 
     async def run(self) -> None:
         """Until cancelled."""
-        failing = False
         while True:
             pause_s = AGAIN_S
             try:
                 caller = await self._connect()
                 try:
-                    failing = False
+                    self.failing = False
                     await self._follow(caller)
                 finally:
                     caller.close()
             except (OSError, TimeoutError, ConnectionLostError, UpstreamError) as error:
-                if not failing:
+                if not self.failing:
                     logger.warning("upstream_not_reachable", error=str(error) or type(error).__name__)
-                failing = True
+                self.failing = True
                 # Brokers would take a login that they refuse five times a second for an attack.
                 pause_s = REFRESH_S if isinstance(error, LoginError) else AGAIN_S
             await asyncio.sleep(pause_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,10 +13,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 from tests.support.aiokafka_round import aiokafka_round
 from tests.support.gateway import GatewayProcess
 from tests.support.kafka import KafkaClient, schema
@@ -32,6 +36,7 @@ pytestmark = [
 TOPIC, PARTITIONS = "orders", 6
 AT_MUSTER, AT_KAFKA = "m-", "k-"
 DEADLINE_S = 60.0
+METRICS_PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 class Site:
@@ -72,6 +77,22 @@ async def site(
             GatewayProcess(directory, kafka.bootstrap, bootstrap, {"muster.groups": AT_MUSTER})
         )
         yield Site(kafka, muster, gateway)
+
+
+async def metrics(gateway: GatewayProcess) -> list[Metric]:
+    url = f"http://127.0.0.1:{gateway.metrics_port}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return list(text_string_to_metric_families(await response.text()))
+
+
+def values_of(found: list[Metric], name: str) -> dict[str, float]:
+    """By the value of the only label, "" where there is none."""
+    return {
+        next(iter(sample.labels.values()), ""): sample.value
+        for family in found
+        for sample in family.samples
+        if sample.name == name
+    }
 
 
 def poll_until(condition: Callable[[], bool], step: Callable[[], Any]) -> None:
@@ -254,6 +275,25 @@ async def test_answers_of_two_coordinators_come_in_the_order_of_the_requests(sit
     received = [(await client.receive(kind))[0] for kind in classes]
     await client.close()
     assert received == sent
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_metrics_count_what_passed_and_are_those_of_the_page(site: Site) -> None:
+    before = await metrics(site.gateway)
+    values = [f"metric-{number}" for number in range(20)]
+    await asyncio.to_thread(produce, site.bootstrap, values)
+    await asyncio.to_thread(consume, site.bootstrap, f"{AT_MUSTER}metrics", values)
+    after = await metrics(site.gateway)
+    page = METRICS_PAGE.read_text().partition("# Metrics of a gateway")[2]
+    shown = {family.name for family in after if family.name.startswith("muster_")}
+    assert shown == set(re.findall(r"`(muster_gateway_\w+)`", page))
+    for name in ("muster_gateway_bytes_total", "muster_gateway_group_requests_total"):
+        then, now = values_of(before, name), values_of(after, name)
+        assert {label for label in now if now[label] > then.get(label, 0)} == set(now), name
+    assert values_of(after, "muster_gateway_connections_ended_total")["client_ended"] > 0
+    assert values_of(after, "muster_gateway_nodes") == {"broker": 3.0, "pod": 3.0}
+    assert values_of(after, "muster_gateway_reachable") == {"upstream": 1.0, "muster": 1.0}
+    assert values_of(after, "muster_gateway_group_requests_waiting") == {"": 0.0}
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -25,12 +25,13 @@ class GatewayProcess:
         self, directory: Path, upstream: str, muster: str = "", settings: Mapping[str, str] | None = None
     ) -> None:
         self.log_file = directory / "gateway.log"
-        self.port = free_ports(1)[0]
+        self.port, self.metrics_port = free_ports(2)
         self._settings = {
             "upstream.bootstrap.servers": upstream,
             "muster.bootstrap.servers": muster,
             "listen.host": "127.0.0.1",
             "bootstrap.port": str(self.port),
+            "metrics.port": str(self.metrics_port),
             "broker.port.base": "0",
             "pod.port.base": "0",
             **(settings or {}),

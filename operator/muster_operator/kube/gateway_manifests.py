@@ -13,6 +13,7 @@ from muster_operator.api.models import GROUP, CoordinatorCluster, Gateway
 from muster_operator.kube.external import host_and_port
 from muster_operator.kube.manifests import (
     DECLARED,
+    METRICS_PORT,
     Manifest,
     bootstrap_service_name,
     fingerprint,
@@ -134,6 +135,7 @@ def gateway_settings(cluster: CoordinatorCluster, addresses: Mapping[str, str]) 
         "broker.ids": str(gateway.broker_ids),
         "pod.port.base": str(POD_PORTS),
         "ready.port": str(READY_PORT),
+        "metrics.port": str(METRICS_PORT),
         **outgoing_settings("upstream.", UPSTREAM, upstream.tls, upstream.sasl),
         **outgoing_settings("muster.", MUSTER, gateway.muster.tls, gateway.muster.sasl),
         **_asked_of_clients(gateway),
@@ -210,6 +212,7 @@ def _pod_spec(cluster: CoordinatorCluster, image: str, settings: Mapping[str, st
                 "ports": [
                     {"name": "kafka", "containerPort": BOOTSTRAP_PORT, "protocol": "TCP"},
                     {"name": "ready", "containerPort": READY_PORT, "protocol": "TCP"},
+                    {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
                 ],
                 # Not a liveness probe: a gateway whose brokers are away has nothing that a restart would mend.
                 "readinessProbe": {"tcpSocket": {"port": "ready"}, "periodSeconds": 1, "failureThreshold": 2},
