@@ -33,9 +33,12 @@ READY_S = 180
 class Fronted(MusterCluster):
     """A cluster with gateways in front of Kafka pods."""
 
-    def __init__(self, kafka: KafkaPods) -> None:
-        super().__init__(NAMESPACE, NAME)
+    def __init__(self, kafka: KafkaPods, namespace: str = NAMESPACE, name: str = NAME) -> None:
+        super().__init__(namespace, name)
         self.kafka = kafka
+
+    def upstream(self) -> dict[str, Any]:
+        return {"bootstrapServers": self.kafka.bootstrap, "servedGroups": ["m-"]}
 
     def declare(self, **gateway: Any) -> None:
         """Groups that begin with m- are Muster's."""
@@ -45,30 +48,30 @@ class Fronted(MusterCluster):
             "listeners": [{"name": "internal", "advertise": "PodIP"}],
             "storage": {"size": "1Gi"},
             "settings": {"group.initial.rebalance.delay.ms": "0"},
-            "upstream": {"bootstrapServers": self.kafka.bootstrap, "servedGroups": ["m-"]},
+            "upstream": self.upstream(),
             "gateway": {"replicas": 2, "brokerIds": 4, **gateway},
         }
-        topic = {"clusterRef": {"name": NAME}, "partitions": PARTITIONS, "replicationFactor": 1}
-        for kind, name, each in (("CoordinatorCluster", NAME, spec), ("OffsetsTopic", "offsets", topic)):
+        topic = {"clusterRef": {"name": self.name}, "partitions": PARTITIONS, "replicationFactor": 1}
+        for kind, name, each in (("CoordinatorCluster", self.name, spec), ("OffsetsTopic", "offsets", topic)):
             body = {"apiVersion": "muster.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": each}
             self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
     def gateway_pods(self) -> set[str]:
         """Uids of those that are not about to end."""
-        found = self.objects("pods", "-l", f"muster.dev/gateway={NAME}")
+        found = self.objects("pods", "-l", f"muster.dev/gateway={self.name}")
         return {each["metadata"]["uid"] for each in found if "deletionTimestamp" not in each["metadata"]}
 
     def condition(self, kind: str) -> tuple[str, str]:
-        """Status and reason."""
+        """Status and reason; empty while nothing is said of it."""
         (cluster,) = self.objects("coordinatorclusters")
-        found = next(each for each in cluster["status"]["conditions"] if each["type"] == kind)
-        return found["status"], found["reason"]
+        said = {each["type"]: each for each in cluster.get("status", {}).get("conditions", ())}
+        return (said[kind]["status"], said[kind]["reason"]) if kind in said else ("", "")
 
     def gateway_bootstrap(self) -> str:
-        return self.kubectl("get", "coordinatorcluster", NAME, "-o", "jsonpath={.status.gateway}")
+        return self.kubectl("get", "coordinatorcluster", self.name, "-o", "jsonpath={.status.gateway}")
 
     def summary(self) -> str:
-        logs = ("logs", "-l", f"muster.dev/gateway={NAME}", "--tail=40", "--prefix")
+        logs = ("logs", "-l", f"muster.dev/gateway={self.name}", "--tail=40", "--prefix")
         more = self.kubectl("get", "pods,services,deployments", "-o", "wide", check=False)
         return "\n".join([super().summary(), more, self.kubectl(*logs, check=False)])
 
@@ -100,14 +103,18 @@ def fronted(custom_resources: None) -> Iterator[Fronted]:
 @contextmanager
 def route_to(address: str) -> Iterator[None]:
     """From this machine to a Service, by the node, which all pods have as their gateway."""
-    (node,) = json.loads(kubectl("get", "nodes", "-o", "json").stdout)["items"]
-    via = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
-    route = (f"{address}/32", "via", via)
+    route = (f"{address}/32", "via", node_address())
     subprocess.run(["ip", "route", "replace", *route], check=True)
     try:
         yield
     finally:
         subprocess.run(["ip", "route", "del", *route], check=False)
+
+
+def node_address() -> str:
+    (node,) = json.loads(kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    found: str = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
+    return found
 
 
 def nodes_of(bootstrap: str) -> dict[int, tuple[str, int]]:

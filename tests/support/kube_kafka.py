@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -20,18 +22,48 @@ exec java {flags} kafka.Kafka /tmp/kafka.properties
 """
 
 
+@dataclass(frozen=True)
+class Door:
+    """A second listener, of TLS and logins by PLAIN. `key` and `certificate`: PEM. `passwords`: by user."""
+
+    key: bytes
+    certificate: bytes
+    passwords: Mapping[str, str]
+
+    def properties(self) -> dict[str, str]:
+        users = " ".join(f'user_{name}="{password}"' for name, password in self.passwords.items())
+        login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        return {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": login,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": _one_line(self.key),
+            "ssl.keystore.certificate.chain": _one_line(self.certificate),
+        }
+
+
+def _one_line(pem: bytes) -> str:
+    """As a value of a properties file."""
+    return pem.decode().strip().replace("\n", "\\n")
+
+
 class KafkaPods:
     """`partitions`: of `__consumer_offsets`."""
 
-    def __init__(self, namespace: str, image: str, partitions: int) -> None:
+    def __init__(self, namespace: str, image: str, partitions: int, door: Door | None = None) -> None:
         self._namespace = namespace
         self._image = image
         self._partitions = partitions
+        self._door = door
         self._addresses: dict[int, str] = {}
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{address}:9092" for address in self._addresses.values())
+
+    @property
+    def secured_bootstrap(self) -> str:
+        return ",".join(f"{address}:9094" for address in self._addresses.values())
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -78,6 +110,11 @@ class KafkaPods:
             "auto.create.topics.enable": "false",
             "log.index.size.max.bytes": "1048576",
         }
+        if self._door is not None:
+            properties["listener.security.protocol.map"] += ",SASL_SSL:SASL_SSL"
+            properties["listeners"] += ",SASL_SSL://0.0.0.0:9094"
+            properties["advertised.listeners"] += ",SASL_SSL://$(POD_IP):9094"
+            properties |= self._door.properties()
         text = "".join(f"{name}={value}\n" for name, value in properties.items())
         container = {
             "name": "kafka",

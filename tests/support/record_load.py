@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -15,10 +16,10 @@ PAUSE_S = 0.01
 
 
 class NumberedProducer:
-    """Produces from `first` on until it is stopped."""
+    """Produces from `first` on until it is stopped. `login`: settings of librdkafka beside the address."""
 
-    def __init__(self, bootstrap: str, topic: str, first: int = 0) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, topic: str, first: int = 0, login: Mapping[str, str] | None = None) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0, **(login or {})}
         self._topic = topic
         self._first = first
         self._acknowledged: list[int] = []
@@ -44,8 +45,7 @@ class NumberedProducer:
         return len(self._acknowledged)
 
     def _run(self) -> None:
-        settings = {"bootstrap.servers": self._bootstrap, "log_level": 0}
-        producer = Producer({**settings, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        producer = Producer({**self._settings, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
         number = self._first
         while not self._end.is_set():
             producer.produce(self._topic, value=str(number), on_delivery=self._delivered)
@@ -64,16 +64,25 @@ class NumberedProducer:
 
 class NotingConsumer:
     """One member of a group, until it is stopped. It commits now and then, or `commits_each` record, which it waits
-    for."""
+    for. `login`: settings of librdkafka beside the address."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, *, commits_each: bool = False) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        *,
+        commits_each: bool = False,
+        login: Mapping[str, str] | None = None,
+    ) -> None:
         self.assignments = 0
         """How often it got partitions: once, unless its group was rebalanced."""
         self.numbers: list[int] = []
         """As they came."""
         self.longest_pause_s = 0.0
         """Between two records, or their commits."""
-        self._settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        where = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        self._settings = {**where, **(login or {})}
         self._commits_each = commits_each
         self._failures: list[str] = []
         self._topic = topic
@@ -126,15 +135,17 @@ class NotingConsumer:
 
 
 class RecordLoad:
-    """Produces and consumes while it is entered; at the end all that was acknowledged is waited for."""
+    """Produces and consumes while it is entered; at the end all that was acknowledged is waited for. `login`: settings
+    of librdkafka beside the address."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, login: Mapping[str, str] | None = None) -> None:
         self._where = (bootstrap, topic)
         self._group = group
+        self._login = login
 
     def __enter__(self) -> RecordLoad:
-        self._producer = NumberedProducer(*self._where)
-        self._consumer = NotingConsumer(*self._where, self._group)
+        self._producer = NumberedProducer(*self._where, login=self._login)
+        self._consumer = NotingConsumer(*self._where, self._group, login=self._login)
         return self
 
     def __exit__(
