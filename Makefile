@@ -144,6 +144,10 @@ bench: $(STAMP) ## Muster beside Kafka on every row, in turns (docs/performance.
 	@hack/compiled run $(BIN)/python bench/load.py
 	@hack/compiled run $(BIN)/python bench/failover.py
 
+.PHONY: bench-soak
+bench-soak: $(STAMP) ## an hour of 10,000 commits/s (MINUTES=n): latency and memory by the minute; fails when memory grows
+	@hack/compiled run $(BIN)/python bench/soak.py $(if $(MINUTES),--minutes $(MINUTES))
+
 .PHONY: bench-gateway
 bench-gateway: $(STAMP) ## MB/s, CPU per GB, small requests and memory of the gateway, beside the same without it; then with TLS (Java, Maven)
 	@hack/compiled run $(BIN)/python bench/gateway.py

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Muster beside Kafka on every row, in turns: commits, fetches and heartbeats of one node and of three replicas.
+"""Muster beside Kafka on every row, in turns: commits, fetches, heartbeats and rebalances of one node, and commits of
+three replicas; what groups and offsets cost to keep, and what twice the load does that a node can take.
 
 A round starts each server once, on an empty disk, warms it up, and measures all rows; the order changes from round to
 round. The figures of a row are medians over the rounds, and its ratio is of the medians. Requests per CPU-second count
@@ -44,7 +45,8 @@ JUST_BEFORE_S = 1.0
 @dataclass(frozen=True)
 class Row:
     """`bar`: how many requests per CPU-second Muster shall answer for one of Kafka's; `p50_bar`: its median latency at
-    most, as a share of Kafka's; 0: none is asked for.
+    most, as a share of Kafka's; 0: none is asked for. `overload`: the rate is so many times what the row before has
+    done (0: the rate is `rate`).
     """
 
     connections: int
@@ -54,14 +56,22 @@ class Row:
     rate: float = 0.0
     bar: float = 1.0
     p50_bar: float = 0.0
+    overload: float = 0.0
 
     @property
     def name(self) -> str:
-        what = (
-            f"{self.connections} x {self.partitions}" if self.operation != "heartbeat" else f"{self.members:,} members"
-        )
-        pace = f" at {self.rate:,.0f}/s" if self.rate else ""
-        return f"{self.operation} {what}{pace}"
+        each = self.members // self.connections
+        what = {
+            "heartbeat": f"heartbeat {self.members:,} members",
+            "rebalance": f"rebalance {self.connections:,} x {each:,} members",
+            "store": f"commit {self.connections} x {self.partitions} in {self.members:,} groups",
+        }.get(self.operation, f"{self.operation} {self.connections} x {self.partitions}")
+        pace = f" at {self.rate:,.0f}/s" if self.rate else f" at {self.overload:g} times that" if self.overload else ""
+        return f"{what}{pace}"
+
+    @property
+    def sockets(self) -> int:
+        return self.members if self.operation == "rebalance" else self.connections
 
 
 ROWS_OF_ONE = (
@@ -70,6 +80,7 @@ ROWS_OF_ONE = (
     Row(64, bar=3, p50_bar=0.5),
     Row(256, bar=3, p50_bar=0.5),
     Row(512, bar=3, p50_bar=0.5),
+    Row(512, overload=2),
     Row(64, 8),
     Row(64, 20),
     Row(64, 50, bar=1.5, p50_bar=1),
@@ -78,6 +89,10 @@ ROWS_OF_ONE = (
     Row(1, 50, operation="fetch-all"),
     Row(64, 50, operation="fetch-all"),
     Row(64, operation="heartbeat", members=10_000),
+    Row(1, operation="rebalance", members=1_000),
+    Row(1_000, operation="rebalance", members=3_000),
+    Row(64, operation="store", members=100_000),
+    Row(64, 50, operation="store", members=20_000),
 )
 ROWS_OF_THREE = (Row(1, bar=3), Row(64, bar=6), Row(256, bar=5))
 
@@ -107,7 +122,7 @@ def rows_of(replicas: int) -> tuple[Row, ...]:
 
 def main() -> int:
     options = arguments().parse_args()
-    need_files(max(row.connections for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
+    need_files(max(row.sockets for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
     builds.kafka_jars()
     measured = list(run(options))
     report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": options.rounds}
@@ -163,6 +178,7 @@ def run_rows(
         with contestant.start(directory, **shape) as server:
             idle = sum(map(resident_bytes, server.pids))
             measure(generator, server, Load(WARM_UP_CONNECTIONS, 1, 0.0, options.warm_up))
+            done = 0.0
             for row in rows:
                 load = Load(
                     row.connections,
@@ -171,9 +187,13 @@ def run_rows(
                     options.duration,
                     row.operation,
                     row.members,
-                    row.rate,
+                    row.overload * done or row.rate,
                 )
-                yield measure(generator, server, load) | {"row": row.name, "idle_rss_mb": round(idle / 1e6)}
+                before = sum(map(resident_bytes, server.pids))
+                figures = measure(generator, server, load)
+                done = figures["commits_per_second"]
+                sizes = {"idle_rss_mb": round(idle / 1e6), "rss_before_mb": round(before / 1e6)}
+                yield figures | {"row": row.name} | sizes
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -216,6 +236,15 @@ def _table(figures: Sequence[dict[str, Any]], replicas: int) -> Iterator[str]:
         f"Resident memory of all processes, MB, idle / under load: Kafka {' / '.join(sizes[KAFKA])}, "
         f"Muster {' / '.join(sizes[MUSTER])}."
     )
+    for row in rows_of(replicas):
+        of_row = [each for each in figures if each["row"] == row.name and each["replicas"] == replicas]
+        if row.operation == "store" and of_row:
+            grown = ", ".join(f"{name} {_grown(of_row, name):,.0f} MB" for name in (KAFKA, MUSTER))
+            yield f"{row.members:,} groups with {row.partitions} offsets each have made it grow: {grown}."
+
+
+def _grown(figures: Sequence[dict[str, Any]], name: str) -> float:
+    return float(median(f["rss_mb"] - f["rss_before_mb"] for f in figures if f["contestant"] == name))
 
 
 def _line(row: Row, by_name: dict[str, list[dict[str, Any]]]) -> str:

@@ -183,3 +183,60 @@ func TestCheckFetchOfMissingOffsetFails(t *testing.T) {
 		}
 	}
 }
+
+// joinAnswer is the body of a JoinGroup v3 answer to a leader that is told of so many members.
+func joinAnswer(member string, generation int32, members int) []byte {
+	e := &encoder{}
+	e.int32(0)
+	e.int16(0)
+	e.int32(generation)
+	e.string("range")
+	e.string(member)
+	e.string(member)
+	e.int32(int32(members))
+	return e.b
+}
+
+func TestReadJoinGivesMemberGenerationAndHowManyThereAre(t *testing.T) {
+	whole := joinAnswer("m-1", 7, 3)
+	if got, err := readJoin(whole); err != nil || got != (joined{"m-1", 7, 3}) {
+		t.Fatalf("%v %v", got, err)
+	}
+	for length := range whole {
+		if _, err := readJoin(whole[:length]); err == nil {
+			t.Fatalf("%d of %d bytes passed", length, len(whole))
+		}
+	}
+}
+
+func TestRebalanceThatLeavesAMemberOutFails(t *testing.T) {
+	for _, members := range []int{1, 2} {
+		group := &rebalances{name: "g"}
+		for range 2 {
+			c := serve(t, func(correlation uint32) []byte { return answerFrame(correlation, joinAnswer("m", 1, members)) })
+			group.members = append(group.members, &groupMember{c: c})
+		}
+		if err := group.step(); (err == nil) != (members == 2) {
+			t.Fatalf("%d of 2 members have joined: %v", members, err)
+		}
+	}
+}
+
+func TestMetadataOfAMemberIsAnotherInEachRound(t *testing.T) {
+	one, two := joinRequest("g", "m", sessionTimeout, 1), joinRequest("g", "m", sessionTimeout, 2)
+	if string(one) == string(two) || len(one) != len(two) {
+		t.Fatal("a coordinator would answer from what it has")
+	}
+}
+
+func TestStoreCommitsInOneGroupAfterTheOther(t *testing.T) {
+	s := newStore("g", &options{connections: 2, members: 6, partitions: 1, topic: "t"})
+	seen := map[string]bool{}
+	for range 6 {
+		seen[string(s.request()[:40])] = true
+		s.commits[s.at].value = 0
+	}
+	if len(seen) != 3 {
+		t.Fatalf("%d groups, expected 3", len(seen))
+	}
+}

@@ -1,5 +1,5 @@
-// Command loadgen commits offsets (or fetches them, sends heartbeats, or makes connections by TLS) as fast as the answers come, or at a fixed rate: a
-// closed loop over N connections, each with a group of its own. It speaks Kafka's raw protocol, so that what it measures is
+// Command loadgen commits offsets (or does what -operation names) as fast as the answers come, or at a fixed rate: a closed
+// loop over N connections, each with a group of its own, or over N groups with several members. It speaks Kafka's raw protocol, so that what it measures is
 // the server, and prints one line of JSON.
 //
 // It says "measuring" on standard error when the warm-up is over and "measured" when the measured window ends, so that a
@@ -72,8 +72,8 @@ func main() {
 	flag.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "address of any broker")
 	flag.IntVar(&o.connections, "connections", 1, "connections; each has a group of its own")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions in each commit")
-	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; handshake or login (by TLS, a new connection each)")
-	flag.IntVar(&o.members, "members", 1, "of all connections together, each in a group of its own: for heartbeat")
+	flag.StringVar(&o.operation, "operation", "commit", "commit, fetch (the offsets of a commit), fetch-all, heartbeat; store (commits in one of many groups after the other); rebalance (of a group with several members); handshake or login (by TLS, a new connection each)")
+	flag.IntVar(&o.members, "members", 1, "of all connections together: for heartbeat and store each in a group of its own, for rebalance with a connection of its own, and as many groups as connections")
 	flag.Float64Var(&o.rate, "rate", 0, "requests/s of all connections together; 0: as many as are answered")
 	flag.StringVar(&o.topic, "topic", "bench", "topic of the committed offsets")
 	flag.StringVar(&o.groupPrefix, "group-prefix", "bench", "first part of the groups' names")
@@ -101,10 +101,13 @@ func run(o *options) (*result, error) {
 	if o.connections < 1 || o.partitions < 1 {
 		return nil, errors.New("connections and partitions are 1 or more")
 	}
-	if o.members < o.connections && o.operation == operationHeartbeat {
-		return nil, errors.New("heartbeat needs at least one member for each connection")
+	switch o.operation {
+	case operationHeartbeat, operationRebalance, operationStore:
+		if o.members < o.connections {
+			return nil, fmt.Errorf("%s needs at least one member for each connection", o.operation)
+		}
 	}
-	if err := allowFiles(uint64(o.connections) + 64); err != nil {
+	if err := allowFiles(uint64(max(o.connections, o.members)) + 64); err != nil {
 		return nil, err
 	}
 	var phase atomic.Int32
@@ -115,7 +118,7 @@ func run(o *options) (*result, error) {
 	for i := range workers {
 		w := &worker{options: o, phase: &phase, errors: map[string]int{}}
 		workers[i] = w
-		if enter == nil {
+		if enter == nil && o.operation != operationRebalance {
 			operation, err := newOperation(o, i)
 			if err != nil {
 				return nil, err
@@ -125,11 +128,14 @@ func run(o *options) (*result, error) {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			if enter == nil {
-				w.run(ready)
-			} else {
+			switch {
+			case enter != nil:
 				ready <- nil
 				w.repeat(func() (bool, error) { return false, enter() })
+			case w.operation == nil:
+				w.rebalance(ready, newRebalances(o, i))
+			default:
+				w.run(ready)
 			}
 		}()
 	}
@@ -196,6 +202,25 @@ func (w *worker) run(ready chan<- error) {
 	})
 }
 
+// rebalance does the same with a group that has several members.
+func (w *worker) rebalance(ready chan<- error, group *rebalances) {
+	err := w.retry(group.group(), func() error {
+		address, err := w.coordinator(group.group())
+		if err != nil {
+			return err
+		}
+		return group.begin(address)
+	})
+	ready <- err
+	defer group.end()
+	if err == nil {
+		w.repeat(func() (bool, error) {
+			err := group.step()
+			return err != nil, err
+		})
+	}
+}
+
 // repeat does the step until the phase is done, or until a step says that nothing more can come of it.
 func (w *worker) repeat(step func() (broken bool, err error)) {
 	pace := newPace(w.options)
@@ -246,29 +271,43 @@ func (p *pace) wait() time.Time {
 	return due
 }
 
-// connect finds the group's coordinator and begins the operation, trying again while it is not available yet.
-func (w *worker) connect() (*connection, error) {
+// connect finds the group's coordinator and begins the operation.
+func (w *worker) connect() (c *connection, err error) {
+	err = w.retry(w.operation.group(), func() error {
+		c, err = w.tryConnect()
+		return err
+	})
+	return c, err
+}
+
+// retry while the coordinator is not available yet.
+func (w *worker) retry(group string, try func() error) error {
 	deadline := time.Now().Add(w.options.setUpTime)
 	for {
-		c, err := w.tryConnect()
+		err := try()
 		if err == nil {
-			return c, nil
+			return nil
 		}
 		var code kafkaError
 		if (errors.As(err, &code) && !code.retriable()) || time.Now().After(deadline) {
-			return nil, fmt.Errorf("group %s: %w", w.operation.group(), err)
+			return fmt.Errorf("group %s: %w", group, err)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
 }
 
-func (w *worker) tryConnect() (*connection, error) {
+// coordinator gives the address of the group's.
+func (w *worker) coordinator(group string) (string, error) {
 	bootstrap, err := dial(w.options.bootstrap, w.options.login, w.options.deadline)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	address, err := bootstrap.findCoordinator(w.operation.group())
-	bootstrap.Close()
+	defer bootstrap.Close()
+	return bootstrap.findCoordinator(group)
+}
+
+func (w *worker) tryConnect() (*connection, error) {
+	address, err := w.coordinator(w.operation.group())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ const (
 	operationFetch     = "fetch"
 	operationFetchAll  = "fetch-all"
 	operationHeartbeat = "heartbeat"
+	operationRebalance = "rebalance"
+	operationStore     = "store"
 	operationHandshake = "handshake"
 	operationLogin     = "login"
 )
@@ -39,9 +41,11 @@ func newOperation(o *options, number int) (operation, error) {
 	case operationFetchAll:
 		return &fetch{newCommit(group, o), fetchRequest(group, "", o.partitions)}, nil
 	case operationHeartbeat:
-		return &heartbeats{name: group, count: o.members / o.connections, sessionTimeout: sessionTimeout}, nil
+		return &heartbeats{name: group, count: o.members / o.connections}, nil
+	case operationStore:
+		return newStore(group, o), nil
 	}
-	return nil, fmt.Errorf("no operation %q: commit, fetch, fetch-all, heartbeat, handshake, login", o.operation)
+	return nil, fmt.Errorf("no operation %q: see -help", o.operation)
 }
 
 // entry gives what a worker does that makes a new connection each time; nil for the others. A handshake ends before the
@@ -106,6 +110,38 @@ func (m *commit) request() []byte {
 
 func (m *commit) check(body []byte) error { return checkCommit(body, m.partitions) }
 
+// store commits in one group after the other, all of them first of all: what many groups and offsets cost to keep.
+type store struct {
+	commits []*commit
+	at      int
+}
+
+func newStore(group string, o *options) *store {
+	s := &store{}
+	for number := range o.members / o.connections {
+		s.commits = append(s.commits, newCommit(sameHash(group, number), o))
+	}
+	return s
+}
+
+func (s *store) group() string { return s.commits[0].group() }
+
+func (s *store) begin(c *connection) error {
+	for _, each := range s.commits {
+		if err := each.begin(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) request() []byte {
+	s.at = (s.at + 1) % len(s.commits)
+	return s.commits[s.at].request()
+}
+
+func (s *store) check(body []byte) error { return s.commits[s.at].check(body) }
+
 // fetch is an OffsetFetch of what one commit wrote before.
 type fetch struct {
 	commit *commit
@@ -123,11 +159,10 @@ const sessionTimeout = 60_000
 // heartbeats of members that are alone in their groups, one after the other. All groups of a connection have the same
 // coordinator: their names are made so that they hash to the partition of the first one.
 type heartbeats struct {
-	name           string
-	count          int
-	sessionTimeout int32
-	frames         [][]byte
-	at             int
+	name   string
+	count  int
+	frames [][]byte
+	at     int
 }
 
 func (h *heartbeats) group() string { return sameHash(h.name, 0) }
@@ -136,21 +171,14 @@ func (h *heartbeats) begin(c *connection) error {
 	h.frames = h.frames[:0]
 	for number := range h.count {
 		group := sameHash(h.name, number)
-		body, err := c.call(joinRequest(group, h.sessionTimeout))
-		if err != nil {
+		member := groupMember{c: c}
+		if _, err := member.join(group, 0); err != nil {
 			return err
 		}
-		member, generation, err := readJoin(body)
-		if err != nil {
+		if err := member.sync(group); err != nil {
 			return err
 		}
-		if body, err = c.call(syncRequest(group, member, generation)); err != nil {
-			return err
-		}
-		if err := checkError(body); err != nil {
-			return err
-		}
-		h.frames = append(h.frames, heartbeatRequest(group, member, generation))
+		h.frames = append(h.frames, heartbeatRequest(group, member.id, member.generation))
 	}
 	return nil
 }

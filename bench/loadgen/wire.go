@@ -25,7 +25,7 @@ const (
 	apiSaslHandshake, versionSaslHandshake       = 17, 1
 	apiSaslAuthenticate, versionSaslAuthenticate = 36, 0
 	clientID                                     = "loadgen"
-	maxResponse                                  = 1 << 20
+	maxResponse                                  = 16 << 20
 )
 
 var errShort = errors.New("answer is shorter than its fields")
@@ -285,35 +285,45 @@ func checkFetch(body []byte, partitions int) error {
 	return nil
 }
 
-// joinRequest is that of a new member; up to version 3 it gets its id in the answer.
-func joinRequest(group string, sessionTimeout int32) []byte {
+// joinRequest is that of a member, or of a new one when it has no id: up to version 3 it gets it in the answer. A member
+// whose metadata has changed makes its group rebalance.
+func joinRequest(group, member string, sessionTimeout int32, metadata uint64) []byte {
 	e := newRequest(apiJoinGroup, versionJoinGroup)
 	e.string(group)
 	e.int32(sessionTimeout)
 	e.int32(sessionTimeout) // rebalance timeout
-	e.string("")
+	e.string(member)
 	e.string("consumer")
 	e.int32(1)
 	e.string("range")
-	e.int32(0) // metadata of no bytes
+	e.int32(8)
+	e.int64(int64(metadata))
 	return e.frame()
 }
 
-func readJoin(body []byte) (member string, generation int32, err error) {
+// joined is the answer to a join. members: how many there are, which only the leader is told.
+type joined struct {
+	member     string
+	generation int32
+	members    int
+}
+
+func readJoin(body []byte) (joined, error) {
 	d := decoder{b: body}
 	d.int32() // throttle time
 	code := kafkaError(d.int16())
-	generation = d.int32()
+	answer := joined{generation: d.int32()}
 	d.string() // protocol
 	d.string() // leader
-	member = d.string()
+	answer.member = d.string()
+	answer.members = int(d.int32())
 	if d.bad {
-		return "", 0, errShort
+		return joined{}, errShort
 	}
 	if code != 0 {
-		return "", 0, code
+		return joined{}, code
 	}
-	return member, generation, nil
+	return answer, nil
 }
 
 func syncRequest(group, member string, generation int32) []byte {

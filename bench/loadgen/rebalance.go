@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rebalanceInProgress: a member that gets it has to join again.
+const rebalanceInProgress = kafkaError(27)
+
+// whileJoining is the pause between two heartbeats of a member that waits for the others.
+const whileJoining = 20 * time.Millisecond
+
+// rebalances is one group whose members, with a connection each, join again and again: each with new metadata, without
+// which a coordinator answers from what it has. One round ends when all members have their assignments.
+type rebalances struct {
+	options *options
+	name    string
+	members []*groupMember
+	round   uint64
+}
+
+// groupMember is one of them. Its id stays.
+type groupMember struct {
+	c          *connection
+	id         string
+	generation int32
+}
+
+func newRebalances(o *options, number int) *rebalances {
+	return &rebalances{options: o, name: fmt.Sprintf("%s-%d", o.groupPrefix, number)}
+}
+
+func (r *rebalances) group() string { return r.name }
+
+// begin connects all members, and has them join until all are in one generation.
+func (r *rebalances) begin(address string) error {
+	r.end()
+	r.members = nil
+	for range r.options.members / r.options.connections {
+		c, err := dial(address, r.options.login, r.options.deadline)
+		if err != nil {
+			return err
+		}
+		r.members = append(r.members, &groupMember{c: c})
+	}
+	r.round++
+	var whole atomic.Int32 // the generation that has all members
+	return r.each(func(m *groupMember) error {
+		for {
+			count, err := m.join(r.name, r.round)
+			if err != nil {
+				return err
+			}
+			if count == len(r.members) {
+				whole.Store(m.generation)
+			}
+			for {
+				if generation := whole.Load(); generation != 0 && generation == m.generation {
+					return m.sync(r.name)
+				}
+				err := m.heartbeat(r.name)
+				if errors.Is(err, rebalanceInProgress) {
+					break
+				}
+				if err != nil {
+					return err
+				}
+				time.Sleep(whileJoining)
+			}
+		}
+	})
+}
+
+func (r *rebalances) end() {
+	for _, member := range r.members {
+		member.c.Close()
+	}
+}
+
+// step is one rebalance.
+func (r *rebalances) step() error {
+	r.round++
+	return r.each(func(m *groupMember) error {
+		count, err := m.join(r.name, r.round)
+		if err != nil {
+			return err
+		}
+		if count != 0 && count != len(r.members) {
+			return fmt.Errorf("%d of %d members have joined", count, len(r.members))
+		}
+		return m.sync(r.name)
+	})
+}
+
+// each member does it at the same time; the first error.
+func (r *rebalances) each(do func(*groupMember) error) error {
+	failures := make([]error, len(r.members))
+	var running sync.WaitGroup
+	for number, member := range r.members {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			failures[number] = do(member)
+		}()
+	}
+	running.Wait()
+	for _, err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join gives how many members there are to the leader, to others 0.
+func (m *groupMember) join(group string, round uint64) (int, error) {
+	body, err := m.c.call(joinRequest(group, m.id, sessionTimeout, round))
+	if err != nil {
+		return 0, err
+	}
+	answer, err := readJoin(body)
+	if err != nil {
+		return 0, err
+	}
+	m.id, m.generation = answer.member, answer.generation
+	return answer.members, nil
+}
+
+func (m *groupMember) sync(group string) error {
+	return m.ask(syncRequest(group, m.id, m.generation))
+}
+
+func (m *groupMember) heartbeat(group string) error {
+	return m.ask(heartbeatRequest(group, m.id, m.generation))
+}
+
+func (m *groupMember) ask(frame []byte) error {
+	body, err := m.c.call(frame)
+	if err != nil {
+		return err
+	}
+	return checkError(body)
+}
