@@ -66,18 +66,19 @@ def minutes(text: str) -> int:
 def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One row for each minute."""
     generator = builds.loadgen()
-    with servers.data_directory(REPOSITORY) as directory:
-        shape = {"partitions": PARTITIONS, "topic_partitions": PARTITIONS}
-        with servers.muster(directory, **shape, config=[]) as server:
-            for number in range(options.minutes):
-                load = Load(CONNECTIONS, 1, 0.0, WINDOW_S, rate=float(options.rate))
-                row = measure(generator, server, load) | {"rss_bytes": sum(map(resident_bytes, server.pids))}
-                print(
-                    f"minute {number + 1} of {options.minutes}: {row['commits_per_second']:,.0f} commits/s, "
-                    f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.1f} ms, {row['rss_mb']} MB",
-                    file=sys.stderr,
-                )
-                yield row
+    with (
+        servers.data_directory(REPOSITORY) as directory,
+        servers.muster(directory, partitions=PARTITIONS, topic_partitions=PARTITIONS, config=[]) as server,
+    ):
+        for number in range(options.minutes):
+            load = Load(CONNECTIONS, 1, 0.0, WINDOW_S, rate=float(options.rate))
+            row = measure(generator, server, load) | {"rss_bytes": sum(map(resident_bytes, server.pids))}
+            print(
+                f"minute {number + 1} of {options.minutes}: {row['commits_per_second']:,.0f} commits/s, "
+                f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.1f} ms, {row['rss_mb']} MB",
+                file=sys.stderr,
+            )
+            yield row
 
 
 def growth(rows: Sequence[dict[str, Any]]) -> float:
