@@ -149,6 +149,7 @@ class GroupLane:
             answer = await self._carry_out(request, sent)
         except Exception as error:
             self._task = None
+            self._muster.counts.given_up += 1
             self._broken(error)
         else:
             self._task = None

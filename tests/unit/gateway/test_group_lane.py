@@ -10,6 +10,7 @@ from tests.unit.gateway import frames
 from tests.unit.gateway.servers import Client, Server, gateway, plain
 
 from muster_gateway import apis
+from muster_gateway.counts import GroupCounts
 
 HEARTBEAT_V0 = struct.pack(">h3sih1s", 3, b"m-1", 1, 1, b"x")
 JOIN_V2 = struct.pack(">h3siih", 3, b"m-1", 1000, 1000, 0) + struct.pack(">h8si", 8, b"consumer", 0)
@@ -42,7 +43,8 @@ class Pods:
         self.pods[0].peers, self.pods[1].peers = [self.pods[1]], [self.pods[0]]
         self.lead(0)
         front = gateway(self.broker, self.pods[0], park_ms=str(self._park_ms))
-        _, port = await self._stack.enter_async_context(front)
+        under_test, port = await self._stack.enter_async_context(front)
+        self.counts = under_test.muster.counts
         self.client = await Client.connect(port)
         return self
 
@@ -118,6 +120,23 @@ async def test_the_wait_for_a_leader_ends_with_kafkas_answer() -> None:
         assert await site.heartbeat(2) == plain(2, NOT_COORDINATOR)[4:]
         site.pods[0].answering = well
         assert await site.heartbeat(3) == plain(3, NO_ERROR)[4:]
+
+
+async def test_requests_that_wait_for_a_leader_and_those_that_are_given_up_are_counted() -> None:
+    async with Pods() as site:
+        assert await site.heartbeat() == plain(1, NO_ERROR)[4:]
+        assert site.counts == GroupCounts(answered=1)
+        site.pods[0].answering = dead
+        site.client.send(apis.HEARTBEAT, 0, 2, HEARTBEAT_V0)
+        while not site.counts.waiting:
+            await asyncio.sleep(0.01)
+        site.lead(1)
+        assert await site.client.receive() == plain(2, NO_ERROR)[4:]
+        assert site.counts == GroupCounts(answered=2, delayed=1)
+        site.pods[1].answering = dead
+        site.client.send(apis.JOIN_GROUP, 2, 3, JOIN_V2)
+        assert await site.client.receive() == b""
+        assert site.counts == GroupCounts(answered=2, delayed=1, given_up=1)
 
 
 async def test_a_client_that_leaves_takes_its_waiting_request_with_it() -> None:
