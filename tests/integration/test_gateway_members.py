@@ -67,7 +67,11 @@ class Case:
         await self._until(has, f"members with {expected} partitions")
 
     async def _until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
-        await until(holds, f"{self.topic}: {what}", WAIT_S)
+        try:
+            await until(holds, f"{self.topic}: {what}", WAIT_S)
+        except AssertionError as error:
+            ended = [list(each.said) for each in self.members if not each.alive and each.said]
+            raise AssertionError(f"{error}; what members that have ended said last: {ended}") from None
 
     async def records(self, *members: Member) -> Counter[int]:
         """As many more, until these members have each of them; how often they have each."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from pathlib import Path
 
 from tests.support.go_programs import compiled
@@ -26,6 +27,7 @@ ASSIGNORS = {
 """What each client brings; the first ones are not all the same. Members of kafka-python 3.0 with its cooperative one
 never come to share, also with their group at Kafka."""
 PRODUCE_S = 60.0
+SAID_LINES = 8
 
 
 def _command(client: str, *words: str) -> list[str]:
@@ -57,11 +59,13 @@ class Member:
         """As they came, before they were committed."""
         self.rebalances = 0
         """How often it was given partitions, or more of them."""
+        self.said: deque[str] = deque(maxlen=SAID_LINES)
+        """The last of what it has printed besides."""
         self._process = subprocess.Popen(
             _command(client, "consume", bootstrap, topic, group, assignor, *([instance] if instance else [])),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
         )
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -75,6 +79,8 @@ class Member:
                 self.numbers.append(int(text))
             elif kind == "assigned":
                 self.rebalances += 1
+            else:
+                self.said.append(line.rstrip())
 
     @property
     def alive(self) -> bool:

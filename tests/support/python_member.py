@@ -23,6 +23,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError
+from kafka.errors import RebalanceInProgressError as CommitTooEarlyError
 
 SESSION_MS, HEARTBEAT_MS = 10_000, 500
 KAFKA_PYTHON = {
@@ -115,8 +116,8 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str, assignor: str, 
                 say("record", record.value.decode())
         try:
             consumer.commit()
-        except CommitFailedError:
-            pass  # refused: the group has rebalanced
+        except (CommitFailedError, CommitTooEarlyError):
+            pass  # refused: the group has rebalanced, or is about to
     consumer.close()
 
 
