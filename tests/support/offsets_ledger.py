@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from bisect import bisect_right
 from collections import defaultdict
@@ -49,6 +50,12 @@ class Ledger:
             history.offsets.append(offset)
         self.commits += sum(offset is not None for offset in offsets.values())
         self.last_ms = max(self.last_ms, answered_ms)
+
+    def superseded(self, chance: random.Random) -> tuple[str, int]:
+        """A group, and a moment when it had an offset that another one has taken the place of since."""
+        followed = [(key[0], history) for key, history in self._histories.items() if len(history.sent) > 1]
+        group, history = chance.choice(followed)
+        return group, chance.choice(history.answered[:-1])
 
     def partitions_of(self, group: str) -> list[int]:
         """With an offset, after the last change."""
