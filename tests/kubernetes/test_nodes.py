@@ -10,7 +10,7 @@ import pytest
 from hack import kubernetes_machine as machine
 from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import Partition, wait_until
-from tests.support.platform_team import READY_S, Cared, Load, cared_for
+from tests.support.platform_team import READY_S, Cared, Load, cared_for, operator_that_acts
 
 from muster_operator.kube.pod_info import ZONE_LABEL
 
@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 NAMESPACE, NAME = "muster-nodes", "wide"
 LOCALKUBE = os.environ.get("MUSTER_TEST_LOCALKUBE", "")
 """Name of a cluster of hack/localkube: its nodes can be lost."""
+HOSTNAME = "kubernetes.io/hostname"
 FIRST = "node-1"
-"""Has the control plane, and the operator: what is lost here is coordinators."""
+"""Has the control plane; and the operator, unless a test says otherwise: what is lost is coordinators then."""
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,32 @@ def cluster(custom_resources: None) -> Iterator[Cared]:
     if not LOCALKUBE or len(kubectl("get", "nodes", "-o", "name").stdout.split()) != 3:
         pytest.skip("needs three nodes that can be lost: make test-kubernetes-nodes")
     install_operator()
-    here = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": FIRST}}}}}
-    operator = ("-n", "muster-system", "deployment/muster-operator")
-    kubectl("patch", *operator, "-p", json.dumps(here))
-    kubectl("rollout", "status", *operator, "--timeout=50s")
+    operators_on(FIRST)
     with cared_for(NAMESPACE, NAME, pods=6) as made:
         yield made
+
+
+def operators_on(*nodes: str) -> None:
+    """One on each. Several are kept apart, so that none may be on one of these nodes before."""
+    needed = {"key": HOSTNAME, "operator": "In", "values": nodes}
+    apart = {"labelSelector": {"matchLabels": {"app.kubernetes.io/name": "muster-operator"}}, "topologyKey": HOSTNAME}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [needed]}]}
+        },
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]} if len(nodes) > 1 else None,
+    }
+    spec = {"replicas": len(nodes), "template": {"spec": {"affinity": affinity}}}
+    operator = ("-n", "muster-system", "deployment/muster-operator")
+    kubectl("patch", *operator, "-p", json.dumps({"spec": spec}))
+    kubectl("rollout", "status", *operator, "--timeout=50s")
+
+
+def node_of_operator_that_acts() -> str:
+    """Empty while none does."""
+    pods = json.loads(kubectl("-n", "muster-system", "get", "pods", "-o", "json").stdout)["items"]
+    nodes = {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in pods}
+    return nodes.get(operator_that_acts(NAMESPACE).rpartition("/")[2], "")
 
 
 def on_node(verb: str, node: str) -> None:
@@ -101,6 +122,32 @@ def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
     load.goes_on()
     load.end_with_nothing_lost()
     assert pods_of(cluster, node) == gone, "volumes stay on their node, and so do their pods"
+
+
+def test_node_that_is_lost_with_the_operator_that_acts_costs_no_commit_and_another_acts(cluster: Cared) -> None:
+    operators_on("node-2", "node-3")
+    wait_until(lambda: node_of_operator_that_acts() in ("node-2", "node-3"), "one of them acts")
+    cluster.wait_at_home()
+    node = node_of_operator_that_acts()
+    gone = pods_of(cluster, node)
+    led = led_by(cluster, gone)
+    assert led
+    load = Load.begin(cluster, "operator")
+    on_node("lose", node)
+    try:
+        wait_until(lambda: node_of_operator_that_acts() not in ("", node), "another operator acts", READY_S)
+        wait_until(lambda: not led_by(cluster, gone), "others lead", READY_S)
+        after = cluster.partitions()
+        assert all(after[index].epoch > before.epoch for index, before in led.items())
+        load.goes_on()
+        wait_until(lambda: cluster.condition("Degraded").get("message", "").count(node) == 2, "the node is named")
+    finally:
+        on_node("back", node)
+    wait_for_all(cluster)
+    cluster.wait_at_home()
+    load.goes_on()
+    load.end_with_nothing_lost()
+    operators_on(FIRST)
 
 
 def test_node_that_is_drained_gives_up_its_leaders_first_and_then_one_pod(cluster: Cared) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.audit import AuditedRequests
-from tests.support.fake_kubernetes import LEASE
 from tests.support.kube import install_operator, kubectl
 from tests.support.muster_cluster import wait_until
-from tests.support.platform_team import READY_S, Cared, Load, cared_for
+from tests.support.platform_team import READY_S, Cared, Load, cared_for, operator_that_acts
 
 LONG = bool(os.environ.get("MUSTER_TEST_LONG"))
 """As `make test-kubernetes-long` has it, or else `make test-kubernetes`."""
@@ -62,8 +61,7 @@ def operators() -> list[str]:
 
 def holder() -> str:
     """The pod of the operator that acts."""
-    path = "jsonpath={.spec.holderIdentity}"
-    return kubectl("-n", NAMESPACE, "get", "lease", LEASE, "-o", path, check=False).stdout.rpartition("/")[2]
+    return operator_that_acts(NAMESPACE).rpartition("/")[2]
 
 
 def until_nothing_is_written(asked: AuditedRequests) -> None:

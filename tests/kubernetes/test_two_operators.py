@@ -12,10 +12,10 @@ from statistics import median
 
 import pytest
 from tests.support.api_proxy import api_proxy
-from tests.support.fake_kubernetes import LEASE, OperatorProcess
-from tests.support.kube import kubectl, send_operator_away
+from tests.support.fake_kubernetes import OperatorProcess
+from tests.support.kube import send_operator_away
 from tests.support.muster_cluster import wait_until
-from tests.support.platform_team import Cared, Load, cared_for
+from tests.support.platform_team import Cared, Load, cared_for, operator_that_acts
 
 from muster_operator.kube.elector import ElectorSettings
 
@@ -31,8 +31,7 @@ BUSY_S = 5.0
 
 
 def holder() -> str:
-    found = kubectl("-n", NAMESPACE, "get", "lease", LEASE, "-o", "jsonpath={.spec.holderIdentity}", check=False)
-    return found.stdout
+    return operator_that_acts(NAMESPACE)
 
 
 def wait_for_another(than: str) -> float:

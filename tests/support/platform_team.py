@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.fake_kubernetes import LEASE
 from tests.support.kube import kubectl
 from tests.support.muster_cluster import MusterCluster, wait_until
 
@@ -107,6 +108,12 @@ def listeners(first_node_port: int) -> list[dict[str, Any]]:
     """An Internal listener, and one of ports of the nodes."""
     outside = {"name": "outside", "port": 9094, "type": "NodePort", "firstNodePort": first_node_port}
     return [INTERNAL, outside]
+
+
+def operator_that_acts(namespace: str) -> str:
+    """The holder of the Lease there: the name of its pod behind the last slash; "" while there is none."""
+    path = "jsonpath={.spec.holderIdentity}"
+    return kubectl("-n", namespace, "get", "lease", LEASE, "-o", path, check=False).stdout
 
 
 def _is_ready(item: dict[str, Any]) -> bool:
