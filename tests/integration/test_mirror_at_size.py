@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from tests.support.group_load import GROUP, TOPIC, TRANSACTION, Writer, coordinators, name_of
+from tests.support.group_load import GROUP, TOPIC, TRANSACTION, Writer, coordinators, name_of, simple_groups
 from tests.support.kafka_broker import why_no_kafka_yet
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.local_cluster import LocalCluster
@@ -58,6 +58,8 @@ KAFKA = {
     "log.cleaner.min.compaction.lag.ms": str(24 * 3_600_000),
 }
 NAMES = [name_of(number) for number in range(GROUPS)]
+TOUCHED = simple_groups(NAMES, OFFSETS_PARTITIONS)
+"""Some of each offsets partition."""
 ASKED_AT_KAFKA = 5
 """One moment in so many is asked for at Kafka's own log, too."""
 WHOLE = 5
@@ -116,7 +118,7 @@ async def _writers(bootstrap: str, ledger: Ledger) -> list[Writer]:
 
 async def _write(writers: Sequence[Writer], ledger: Ledger, until_commits: int) -> None:
     await asyncio.gather(*(writer.run(lambda: ledger.commits >= until_commits) for writer in writers))
-    await asyncio.gather(*(writer.touch() for writer in writers))
+    await asyncio.gather(*(writer.touch(TOUCHED) for writer in writers))
 
 
 def _options(kafka: KafkaCluster) -> list[str]:
@@ -224,7 +226,7 @@ async def _compact(kafka: KafkaCluster, writers: Sequence[Writer]) -> None:
     before = _stored(kafka)
     changes = {"segment.ms": "100", "min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
     await asyncio.to_thread(_configure, kafka.admin(), changes)
-    await asyncio.gather(*(writer.touch() for writer in writers))  # a new segment begins with a record
+    await asyncio.gather(*(writer.touch(TOUCHED) for writer in writers))  # a new segment begins with a record
 
     async def compacted() -> bool:
         now = _stored(kafka)

@@ -9,12 +9,15 @@ import asyncio
 import datetime
 import random
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.support.kafka import KafkaClient, schema
 from tests.support.offsets_ledger import PARTITIONS, Ledger, now_ms
+
+from muster_coordinator.records.partitioner import partition_for
 
 TOPIC = "t"
 KEPT = datetime.timedelta(seconds=3)
@@ -34,6 +37,15 @@ def kind_of(number: int) -> str:
 
 def name_of(number: int) -> str:
     return f"{kind_of(number)}-{number}"
+
+
+def simple_groups(names: Iterable[str], partitions: int, of_each: int = 10) -> set[str]:
+    """Up to so many groups of each offsets partition that commit outside of transactions, and have no members."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for name in names:
+        if name.startswith("simple-"):
+            found[partition_for(name, partitions)].append(name)
+    return {name for each in found.values() for name in each[:of_each]}
 
 
 async def coordinators(bootstrap: str, names: Sequence[str], kind: int = GROUP) -> dict[str, int]:
@@ -77,12 +89,12 @@ class Writer:
         while not enough():
             await self._step(self._chance.choice(self._groups))
 
-    async def touch(self) -> None:
-        """A commit of some groups outside of transactions: a record behind every marker, if nobody else writes. Drawn:
-        the first ones are in few partitions, since names that look alike hash alike."""
-        simple = [each for each in self._groups if each.startswith("simple-")]
-        for group in self._chance.sample(simple, min(10, len(simple))):
-            await self._commit(group, Member())
+    async def touch(self, groups: Collection[str]) -> None:
+        """A commit of those that are its own: a record behind every marker of their partitions, if nobody else
+        writes."""
+        for group in self._groups:
+            if group in groups:
+                await self._commit(group, Member())
 
     async def close(self) -> None:
         for client in self._clients.values():
