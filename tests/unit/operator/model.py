@@ -86,6 +86,8 @@ class Model:
     down: set[str] = field(default_factory=set)
     called: dict[tuple[int, int], str] = field(default_factory=dict)
     """The pod that was called, by index of the partition and epoch."""
+    forgotten: dict[str, int] = field(default_factory=dict)
+    """The highest epoch that was recorded of a partition before its objects were lost."""
     net: FakeNet = field(default_factory=FakeNet)
     loss_allowed: bool = False
     steady_s: float = 60.0
@@ -104,6 +106,8 @@ class Model:
         """Objects are deleted and applied again: other uids, and no status."""
         self.version += 1
         uid = f"again-{self.version}"
+        for name in self.objects:
+            self.forgotten[name] = max(self.forgotten.get(name, -1), self.recorded(name).epoch)
         if cluster:
             meta = replace(self.cluster.metadata, uid=uid)
             self.cluster = replace(self.cluster, metadata=meta, status=CoordinatorClusterStatus())
@@ -195,8 +199,10 @@ class Model:
 
     def call(self, action: Elect) -> None:
         """What must hold of every election that is called."""
-        status = self.recorded(action.partition)
-        assert status.epoch >= action.epoch, "called before it was recorded"
+        if self.recorded(action.partition).epoch < action.epoch:
+            # An operator was about to call when the record was lost. Its epoch may come again: pods promise it once.
+            assert action.epoch <= self.forgotten.get(action.partition, -1), "called before it was recorded"
+            return
         holder = self.called.setdefault((action.index, action.epoch), action.pod)
         assert holder == action.pod, "an epoch was issued to two pods"
 

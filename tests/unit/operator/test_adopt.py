@@ -8,7 +8,7 @@ from dataclasses import replace as with_fields
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.operator.model import Model, Operator
@@ -560,6 +560,7 @@ LOSSES = st.sampled_from(["all", "topic", "partitions", "cluster"])
 @pytest.mark.long
 @settings(max_examples=150)
 @given(st.lists(EVENTS, max_size=60), st.lists(EVENTS, max_size=20), LOSSES, st.sets(st.integers(0, 3), max_size=4))
+@example([("restart", 0), ("plan", 0), ("act", 0)], [("act", 0)], "all", set())  # lost between record and call
 def test_objects_that_are_lost_at_any_moment_are_rebuilt_from_the_same_logs(
     events: list[tuple[str, int]], later: list[tuple[str, int]], lost: str, restarted: set[int]
 ) -> None:
