@@ -240,3 +240,12 @@ func TestStoreCommitsInOneGroupAfterTheOther(t *testing.T) {
 		t.Fatalf("%d groups, expected 3", len(seen))
 	}
 }
+
+func TestOnlyMembersThatRebalanceHaveAConnectionEach(t *testing.T) {
+	for operation, want := range map[string]int{operationStore: 4, operationHeartbeat: 4, operationRebalance: 100} {
+		o := &options{operation: operation, connections: 4, members: 100}
+		if got := o.sockets(); got != want {
+			t.Errorf("%s: %d sockets, expected %d", operation, got, want)
+		}
+	}
+}

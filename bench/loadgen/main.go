@@ -107,7 +107,7 @@ func run(o *options) (*result, error) {
 			return nil, fmt.Errorf("%s needs at least one member for each connection", o.operation)
 		}
 	}
-	if err := allowFiles(uint64(max(o.connections, o.members)) + 64); err != nil {
+	if err := allowFiles(uint64(o.sockets()) + 64); err != nil {
 		return nil, err
 	}
 	var phase atomic.Int32
@@ -157,6 +157,14 @@ func run(o *options) (*result, error) {
 	r := summarise(o, workers, elapsed)
 	r.CPUSeconds = used.Seconds()
 	return r, nil
+}
+
+// sockets that are open at a time.
+func (o *options) sockets() int {
+	if o.operation == operationRebalance {
+		return o.members
+	}
+	return o.connections
 }
 
 // cpuTime is the user and system time of this process.

@@ -8,11 +8,14 @@ import (
 	"time"
 )
 
-// rebalanceInProgress: a member that gets it has to join again.
-const rebalanceInProgress = kafkaError(27)
+// A member that gets one of these has to join again, of an unknown one without its id.
+const (
+	unknownMember       = kafkaError(25)
+	rebalanceInProgress = kafkaError(27)
+)
 
 // whileJoining is the pause between two heartbeats of a member that waits for the others.
-const whileJoining = 20 * time.Millisecond
+const whileJoining = 200 * time.Millisecond
 
 // rebalances is one group whose members, with a connection each, join again and again: each with new metadata, without
 // which a coordinator answers from what it has. One round ends when all members have their assignments.
@@ -31,7 +34,8 @@ type groupMember struct {
 }
 
 func newRebalances(o *options, number int) *rebalances {
-	return &rebalances{options: o, name: fmt.Sprintf("%s-%d", o.groupPrefix, number)}
+	// members of an earlier run are in its groups until their sessions end
+	return &rebalances{options: o, name: fmt.Sprintf("%s-%d-of-%d", o.groupPrefix, number, o.members/o.connections)}
 }
 
 func (r *rebalances) group() string { return r.name }
@@ -51,28 +55,33 @@ func (r *rebalances) begin(address string) error {
 	var whole atomic.Int32 // the generation that has all members
 	return r.each(func(m *groupMember) error {
 		for {
-			count, err := m.join(r.name, r.round)
-			if err != nil {
+			err := m.joinWhole(r.name, r.round, len(r.members), &whole)
+			if errors.Is(err, unknownMember) { // as clients do it
+				m.id = ""
+			} else if !errors.Is(err, rebalanceInProgress) {
 				return err
-			}
-			if count == len(r.members) {
-				whole.Store(m.generation)
-			}
-			for {
-				if generation := whole.Load(); generation != 0 && generation == m.generation {
-					return m.sync(r.name)
-				}
-				err := m.heartbeat(r.name)
-				if errors.Is(err, rebalanceInProgress) {
-					break
-				}
-				if err != nil {
-					return err
-				}
-				time.Sleep(whileJoining)
 			}
 		}
 	})
+}
+
+// joinWhole joins and syncs once `whole` is the generation that it has joined. An error of another rebalance means that it
+// has to join again.
+func (m *groupMember) joinWhole(group string, round uint64, members int, whole *atomic.Int32) error {
+	count, err := m.join(group, round)
+	if err != nil {
+		return err
+	}
+	if count == members {
+		whole.Store(m.generation)
+	}
+	for whole.Load() != m.generation {
+		if err := m.heartbeat(group); err != nil {
+			return err
+		}
+		time.Sleep(whileJoining)
+	}
+	return m.sync(group)
 }
 
 func (r *rebalances) end() {
