@@ -157,8 +157,8 @@ class GroupLane:
 
     async def _carry_out(self, request: Request, sent: Sent | None) -> bytes:
         """The answer without its length. Raises ConnectionLostError for a request that cannot be sent again."""
-        answer = await self._tried(request, sent)
-        if answer is not None and not was_moved(request.slot.head, answer):
+        answer, moved = await self._tried(request, sent)
+        if answer is not None and not moved:
             return answer
         counts = self._muster.counts
         counts.delayed += 1
@@ -178,21 +178,22 @@ class GroupLane:
                 self._muster.counts.given_up += 1
                 return answer or refused(head, request.frame, ErrorCode.COORDINATOR_NOT_AVAILABLE)[4:]
             await asyncio.sleep(AGAIN_S)
-            answer = await self._tried(request, None)
-            if answer is not None and not was_moved(head, answer):
+            answer, moved = await self._tried(request, None)
+            if answer is not None and not moved:
                 return answer
 
-    async def _tried(self, request: Request, sent: Sent | None) -> bytes | None:
-        """What the leader has answered (`sent`: it has the request already); None: there is none that could. Raises
-        ConnectionLostError for a request that cannot be sent again."""
+    async def _tried(self, request: Request, sent: Sent | None) -> tuple[bytes | None, bool]:
+        """(what the leader has answered, whether it says that another one leads); `sent`: it has the request already.
+        None: there is none that could. Raises ConnectionLostError for a request that cannot be sent again."""
         if sent is None:
             sent = await self._send(request)
         if sent is None:
-            return None
+            return None, False
         answer = await self._answer_of(request, sent)
-        if answer is None or was_moved(request.slot.head, answer):
+        moved = answer is not None and was_moved(request.slot.head, answer)
+        if answer is None or moved:
             self._muster.forget(request.group_id, sent.pod)
-        return answer
+        return answer, moved
 
     async def _send(self, request: Request) -> Sent | None:
         """None: there is no leader that can be reached."""
