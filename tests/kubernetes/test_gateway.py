@@ -76,13 +76,19 @@ class Fronted(MusterCluster):
         return "\n".join([super().summary(), more, self.kubectl(*logs, check=False)])
 
 
-@pytest.fixture(scope="module")
-def fronted(custom_resources: None) -> Iterator[Fronted]:
+def kafka_image() -> str:
+    """Skips the test where there is none, or where its clients could not reach a gateway."""
     image = os.environ.get("MUSTER_TEST_KAFKA_IMAGE")
     if not image:
         pytest.skip("needs an image of a Kafka broker: Java 17 and Maven for make test-kubernetes")
     if machine.has_kind():
         pytest.skip("addresses of kind's Services are behind its container; those of hack/localkube's are not")
+    return image
+
+
+@pytest.fixture(scope="module")
+def fronted(custom_resources: None) -> Iterator[Fronted]:
+    image = kafka_image()
     install_operator()
     kubectl("create", "namespace", NAMESPACE)
     kafka = KafkaPods(NAMESPACE, image, PARTITIONS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hack import kubernetes_machine as machine
@@ -93,17 +94,16 @@ def test_replicas_of_each_partition_are_in_three_zones(cluster: Cared) -> None:
         assert len({places[one["pod"]] for one in each["status"]["replicas"]}) == 3, each["status"]["replicas"]
 
 
-@pytest.mark.parametrize(("verb", "node"), [("lose", "node-2"), ("cut", "node-3")])
-def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
-    cluster: Cared, verb: str, node: str
-) -> None:
-    """Everything on it is killed; or everything on it runs on, led partitions included, and reaches nobody."""
+@contextmanager
+def away(cluster: Cared, verb: str, node: str, load_name: str) -> Iterator[set[str]]:
+    """The node is gone while this is entered, under a load; yields its pods once others lead what they led and they are
+    named. Then it is back, all is as before, and nothing was lost."""
     cluster.wait_at_home()
     gone = pods_of(cluster, node)
     led = led_by(cluster, gone)
     assert len(gone) == 2
     assert led
-    load = Load.begin(cluster, verb)
+    load = Load.begin(cluster, load_name)
     on_node(verb, node)
     try:
         wait_until(lambda: not led_by(cluster, gone), "others lead", READY_S)
@@ -111,10 +111,7 @@ def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
         assert all(after[index].epoch > before.epoch for index, before in led.items())
         load.goes_on()
         wait_until(lambda: cluster.condition("Degraded").get("message", "").count(node) == 2, "the node is named")
-        assert all(pod in cluster.condition("Degraded")["message"] for pod in gone)
-        assert cluster.condition("Ready")["reason"] == "PodsNotReady"
-        assert cluster.condition("Ready")["message"].startswith("4 of 6 pods are ready; not ready: ")
-        assert {each.state for each in cluster.partitions().values()} == {"Led"}
+        yield gone
     finally:
         on_node("back", node)
     wait_for_all(cluster)
@@ -124,29 +121,24 @@ def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
     assert pods_of(cluster, node) == gone, "volumes stay on their node, and so do their pods"
 
 
+@pytest.mark.parametrize(("verb", "node"), [("lose", "node-2"), ("cut", "node-3")])
+def test_node_that_is_gone_takes_no_commit_with_it_is_named_and_comes_back(
+    cluster: Cared, verb: str, node: str
+) -> None:
+    """Everything on it is killed; or everything on it runs on, led partitions included, and reaches nobody."""
+    with away(cluster, verb, node, verb) as gone:
+        assert all(pod in cluster.condition("Degraded")["message"] for pod in gone)
+        assert cluster.condition("Ready")["reason"] == "PodsNotReady"
+        assert cluster.condition("Ready")["message"].startswith("4 of 6 pods are ready; not ready: ")
+        assert {each.state for each in cluster.partitions().values()} == {"Led"}
+
+
 def test_node_that_is_lost_with_the_operator_that_acts_costs_no_commit_and_another_acts(cluster: Cared) -> None:
     operators_on("node-2", "node-3")
     wait_until(lambda: node_of_operator_that_acts() in ("node-2", "node-3"), "one of them acts")
-    cluster.wait_at_home()
     node = node_of_operator_that_acts()
-    gone = pods_of(cluster, node)
-    led = led_by(cluster, gone)
-    assert led
-    load = Load.begin(cluster, "operator")
-    on_node("lose", node)
-    try:
+    with away(cluster, "lose", node, "operator"):
         wait_until(lambda: node_of_operator_that_acts() not in ("", node), "another operator acts", READY_S)
-        wait_until(lambda: not led_by(cluster, gone), "others lead", READY_S)
-        after = cluster.partitions()
-        assert all(after[index].epoch > before.epoch for index, before in led.items())
-        load.goes_on()
-        wait_until(lambda: cluster.condition("Degraded").get("message", "").count(node) == 2, "the node is named")
-    finally:
-        on_node("back", node)
-    wait_for_all(cluster)
-    cluster.wait_at_home()
-    load.goes_on()
-    load.end_with_nothing_lost()
     operators_on(FIRST)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -17,8 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from hack import kubernetes_machine as machine
-from tests.kubernetes.test_gateway import PARTITIONS, READY_S, Fronted, committed, node_address, route_to
+from tests.kubernetes.test_gateway import PARTITIONS, READY_S, Fronted, committed, kafka_image, node_address, route_to
 from tests.support.certificates import HOUR, Authority, pod
 from tests.support.kube import install_operator, kubectl
 from tests.support.kube_kafka import Door, KafkaPods
@@ -73,11 +71,7 @@ class Locked(Fronted):
 @pytest.fixture(scope="module")
 def locked(custom_resources: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     """Its account at Kafka has a wrong password at first."""
-    image = os.environ.get("MUSTER_TEST_KAFKA_IMAGE")
-    if not image:
-        pytest.skip("needs an image of a Kafka broker: Java 17 and Maven for make test-kubernetes")
-    if machine.has_kind():
-        pytest.skip("addresses of kind's Services are behind its container; those of hack/localkube's are not")
+    image = kafka_image()
     install_operator()
     kubectl("create", "namespace", NAMESPACE)
     authority = Authority(tmp_path_factory.mktemp("certificates")).issued
