@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ from muster_coordinator.tuning.interpreter import tune_interpreter
 CONNECTIONS = (1, 8, 64, 256, 512)
 WARM_UP_S = 1.0
 WRITES = 500
-HOST = "127.0.0.1"
+HOST, PORT = "127.0.0.1", "port="
 OFFSET_COMMIT, FIND_COORDINATOR = 8, 10
 _HEAD = struct.Struct(">ihhi")
 """Length, API key, version, correlation id."""
@@ -88,19 +87,19 @@ async def serve(partitions: int) -> None:
         lambda: Echo(commit_answer(partitions), coordinator(port)), HOST, 0
     )
     port = server.sockets[0].getsockname()[1]
-    print(port, flush=True)
+    print(f"{PORT}{port}", flush=True)
     await server.serve_forever()
 
 
 @contextmanager
 def echo(partitions: int) -> Iterator[servers.Server]:
+    """Raises BenchError."""
     command = [sys.executable, __file__, "--serve", str(partitions)]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        try:
-            yield servers.Server("echo", f"{HOST}:{int(child.stdout.readline())}", (child.pid,), "none")
-        finally:
-            child.kill()
+    with servers.data_directory(REPOSITORY) as directory:
+        output = directory / "echo.out"
+        with servers.process(command, output) as child:
+            port = servers.wait_for_line(child, output, PORT).removeprefix(PORT)
+            yield servers.Server("echo", f"{HOST}:{port}", (child.pid,), "none")
 
 
 def durable_writes() -> dict[str, float]:
