@@ -10,7 +10,7 @@ import org.apache.kafka.common.serialization.*;
 /**
  * A member of a group, or a producer of numbered records, with Kafka's own library; see group_members.py.
  *
- * <p>produce BOOTSTRAP TOPIC FIRST COUNT, or consume BOOTSTRAP TOPIC GROUP ASSIGNOR [INSTANCE]
+ * <p>produce BOOTSTRAP TOPIC FIRST COUNT, or consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS [INSTANCE]
  */
 public class Member {
     static final Map<String, Class<?>> ASSIGNORS = Map.of(
@@ -34,11 +34,11 @@ public class Member {
             "bootstrap.servers", words[1],
             "group.id", words[3],
             "partition.assignment.strategy", List.of(ASSIGNORS.get(words[4])),
-            "session.timeout.ms", "10000",
+            "session.timeout.ms", words[5],
             "heartbeat.interval.ms", "500",
             "auto.offset.reset", "earliest",
             "enable.auto.commit", "false"));
-        if (words.length > 5) settings.put("group.instance.id", words[5]);
+        if (words.length > 6) settings.put("group.instance.id", words[6]);
         var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {

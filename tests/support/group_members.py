@@ -27,6 +27,9 @@ ASSIGNORS = {
 """What each client brings; the first ones are not all the same. Members of kafka-python 3.0 with its cooperative one
 never come to share, also with their group at Kafka."""
 PRODUCE_S = 60.0
+SESSION_MS, STATIC_SESSION_MS = 10_000, 60_000
+"""A static member that was killed has its session's time to start again: a JVM on a busy machine needs more than ten
+seconds."""
 SAID_LINES = 8
 
 
@@ -61,8 +64,9 @@ class Member:
         """How often it was given partitions, or more of them."""
         self.said: deque[str] = deque(maxlen=SAID_LINES)
         """The last of what it has printed besides."""
+        session = (str(STATIC_SESSION_MS), instance) if instance else (str(SESSION_MS),)
         self._process = subprocess.Popen(
-            _command(client, "consume", bootstrap, topic, group, assignor, *([instance] if instance else [])),
+            _command(client, "consume", bootstrap, topic, group, assignor, *session),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """A member of a group, or a producer of numbered records, with one of the Python clients; see group_members.py.
 
 python -m tests.support.python_member LIBRARY produce BOOTSTRAP TOPIC FIRST COUNT
-python -m tests.support.python_member LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR [INSTANCE]
+python -m tests.support.python_member LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS [INSTANCE]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.errors import CommitFailedError
 from kafka.errors import RebalanceInProgressError as CommitTooEarlyError
 
-SESSION_MS, HEARTBEAT_MS = 10_000, 500
+HEARTBEAT_MS = 500
 KAFKA_PYTHON = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -56,13 +56,15 @@ def librdkafka_produce(bootstrap: str, topic: str, numbers: range) -> None:
     assert producer.flush(60) == 0
 
 
-def librdkafka_consume(bootstrap: str, topic: str, group: str, assignor: str, instance: str | None) -> None:
+def librdkafka_consume(
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+) -> None:
     stop = Stop()
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "partition.assignment.strategy": assignor,
-        "session.timeout.ms": SESSION_MS,
+        "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
@@ -89,7 +91,9 @@ def kafka_python_produce(bootstrap: str, topic: str, numbers: range) -> None:
     producer.close()
 
 
-def kafka_python_consume(bootstrap: str, topic: str, group: str, assignor: str, instance: str | None) -> None:
+def kafka_python_consume(
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+) -> None:
     stop = Stop()
 
     class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
@@ -104,7 +108,7 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str, assignor: str, 
         group_id=group,
         group_instance_id=instance,
         partition_assignment_strategy=[KAFKA_PYTHON[assignor]],
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -130,7 +134,9 @@ def aiokafka_produce(bootstrap: str, topic: str, numbers: range) -> None:
     asyncio.run(produce())
 
 
-def aiokafka_consume(bootstrap: str, topic: str, group: str, assignor: str, instance: str | None) -> None:
+def aiokafka_consume(
+    bootstrap: str, topic: str, group: str, assignor: str, session_ms: int, instance: str | None
+) -> None:
     stop = Stop()
 
     class Listener(aiokafka.ConsumerRebalanceListener):
@@ -146,7 +152,7 @@ def aiokafka_consume(bootstrap: str, topic: str, group: str, assignor: str, inst
             group_id=group,
             group_instance_id=instance,
             partition_assignment_strategy=[AIOKAFKA[assignor]],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -172,8 +178,8 @@ def main(library: str, action: str, bootstrap: str, topic: str, *words: str) -> 
         first, count = map(int, words)
         globals()[f"{name}_produce"](bootstrap, topic, range(first, first + count))
     else:
-        group, assignor, *instance = words
-        globals()[f"{name}_consume"](bootstrap, topic, group, assignor, instance[0] if instance else None)
+        group, assignor, session_ms, *instance = words
+        globals()[f"{name}_consume"](bootstrap, topic, group, assignor, int(session_ms), *instance or (None,))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ func franzConsume(ctx context.Context, a asked) {
 		kgo.ConsumerGroup(a.group),
 		kgo.ConsumeTopics(a.topic),
 		kgo.Balancers(franzAssignors[a.assignor]),
-		kgo.SessionTimeout(sessionTimeout),
+		kgo.SessionTimeout(a.sessionTimeout),
 		kgo.HeartbeatInterval(500 * time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),

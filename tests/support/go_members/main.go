@@ -14,9 +14,8 @@ import (
 
 type asked struct {
 	bootstrap, topic, group, assignor, instance string
+	sessionTimeout                              time.Duration
 }
-
-const sessionTimeout = 10 * time.Second
 
 // Lines of both are written at once: whoever reads them may kill this process.
 func say(words ...any) {
@@ -31,7 +30,7 @@ func must(err error) {
 }
 
 // usage: LIBRARY produce BOOTSTRAP TOPIC FIRST COUNT
-// usage: LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR INSTANCE
+// usage: LIBRARY consume BOOTSTRAP TOPIC GROUP ASSIGNOR SESSION_MS [INSTANCE]
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -46,8 +45,11 @@ func main() {
 		return
 	}
 	a.group, a.assignor = words[4], words[5]
-	if len(words) > 6 {
-		a.instance = words[6]
+	sessionMs, err := strconv.Atoi(words[6])
+	must(err)
+	a.sessionTimeout = time.Duration(sessionMs) * time.Millisecond
+	if len(words) > 7 {
+		a.instance = words[7]
 	}
 	map[string]func(context.Context, asked){"franz": franzConsume, "sarama": saramaConsume}[library](ctx, a)
 }

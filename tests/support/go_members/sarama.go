@@ -62,7 +62,7 @@ func (saramaHandler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sar
 func saramaConsume(ctx context.Context, a asked) {
 	config := saramaConfig()
 	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{saramaAssignors[a.assignor]}
-	config.Consumer.Group.Session.Timeout = sessionTimeout
+	config.Consumer.Group.Session.Timeout = a.sessionTimeout
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
 	config.Consumer.Group.InstanceId = a.instance
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
