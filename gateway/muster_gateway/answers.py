@@ -104,8 +104,8 @@ class AnswerCutter:
                 return position
             end = position + 4 + length
             if isinstance(plan, Pass):
-                self._begin(plan.hints, data, position, length)
-                position += 4
+                self._hints = plan.hints
+                self._left = 4 + length
             elif length > self._limit:
                 raise UpstreamError(f"an answer of {length} bytes that must be read whole: allowed are {self._limit}")
             elif end > size:
@@ -115,11 +115,6 @@ class AnswerCutter:
                 self._sink.answer_whole(data[position + 4 : end])
                 position = end
         return position
-
-    def _begin(self, hints: HintRewriter | None, data: bytes, position: int, length: int) -> None:
-        self._hints = hints
-        self._left = length
-        self._sink.answer_bytes(data[position : position + 4], False)
 
     def _pass(self, data: bytes, position: int) -> int:
         end = min(position + self._left, len(data))

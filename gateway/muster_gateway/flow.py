@@ -41,7 +41,7 @@ class ReadGate:
         self._reasons |= reason
 
     def open(self, reason: Busy) -> None:
-        if not self._reasons & reason:
+        if not self._reasons or not self._reasons & reason:  # flags are slow, and mostly there is none
             return
         self._reasons &= ~reason
         if not self._reasons and self._transport is not None and not self._transport.is_closing():

@@ -24,26 +24,25 @@ Address = tuple[str, int]
 AddressOf = Callable[[int], Address | None]
 """Node id -> the address by which clients know it; None: it has none yet."""
 
-_Walk = Generator[int, bytes, None]
-"""Asks for the next n bytes, or for n bytes to be skipped (-n)."""
+_Walk = Generator[int, int, int]
+"""Asks for the byte after the next n, which are skipped; returns how many are to be skipped in the end."""
 
 
 class HintRewriter:
-    """For one answer: feed it with all of its bytes after the length."""
+    """For one answer: feed it with all of its bytes, the length first."""
 
-    __slots__ = ("_address_of", "_have", "_need", "_tail", "_walk")
+    __slots__ = ("_address_of", "_skip", "_tail", "_walk")
 
     def __init__(self, key: int, address_of: AddressOf) -> None:
         self._walk: _Walk | None = _fetch() if key == FETCH else _produce()
-        self._need = next(self._walk)
-        self._have = b""
+        self._skip = next(self._walk)
         self._tail = bytearray()
         self._address_of = address_of
 
     def feed(self, chunk: bytes | memoryview, last: bool) -> bytes | memoryview:
         """What to pass on in place of `chunk`; the last one has the held tail with it. Raises WireError."""
-        position = self._advance(chunk) if self._walk is not None else 0
-        if self._walk is not None:
+        position = self._advance(chunk)
+        if self._walk is not None or self._skip:
             if last:
                 raise WireError("an answer ends before its last field")
             return chunk
@@ -56,38 +55,25 @@ class HintRewriter:
 
     def _advance(self, chunk: bytes | memoryview) -> int:
         """Walk over the chunk; returns where the tail begins, or its end."""
-        walk = self._walk
-        assert walk is not None
-        position, size, need, have = 0, len(chunk), self._need, self._have
-        try:
-            while True:
-                if need < 0:
-                    step = min(-need, size - position)
-                    position += step
-                    need += step
-                    if need < 0:
-                        break
-                    need = walk.send(b"")
-                else:
-                    end = position + need - len(have)
-                    if end > size:
-                        have += bytes(chunk[position:])
-                        position = size
-                        break
-                    got = have + bytes(chunk[position:end]) if have else bytes(chunk[position:end])
-                    have = b""
-                    position = end
-                    need = walk.send(got)
-        except StopIteration:
-            self._walk = None
-        self._need, self._have = need, have
-        return position
+        position, size = self._skip, len(chunk)
+        if self._walk is not None:
+            ask = self._walk.send
+            try:
+                while position < size:
+                    position += 1 + ask(chunk[position])
+            except StopIteration as end:
+                self._walk = None
+                position += 1 + int(end.value)
+        self._skip = max(position - size, 0)
+        return min(position, size)
 
 
-def _varint() -> Generator[int, bytes, int]:
-    value = shift = 0
+def _varint(skip: int) -> _Walk:
+    """The one after `skip` bytes."""
+    value, shift = 0, 0
     while True:
-        byte = (yield 1)[0]
+        byte = yield skip
+        skip = 0
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value > 0x7FFFFFFF:
@@ -98,49 +84,47 @@ def _varint() -> Generator[int, bytes, int]:
             raise WireError("a varint of more than five bytes")
 
 
-def _skip(size: int) -> _Walk:
-    if size:
-        yield -size
-
-
-def _tags() -> _Walk:
-    for _ in range((yield from _varint())):
-        yield from _varint()
-        yield from _skip((yield from _varint()))
+def _tags(skip: int) -> _Walk:
+    """Over the tagged fields after `skip` bytes; returns how many of the last one are still to be skipped."""
+    count, skip = (yield from _varint(skip)), 0
+    for _ in range(count):
+        yield from _varint(skip)
+        skip = yield from _varint(0)
+    return skip
 
 
 def _fetch() -> _Walk:
-    yield -4  # correlation id
-    yield from _tags()
-    yield -10  # throttle_time_ms, error_code, session_id
-    for _ in range((yield from _varint()) - 1):
-        yield -16  # topic_id
-        for _ in range((yield from _varint()) - 1):
-            yield -30  # index, error_code, high_watermark, last_stable_offset, log_start_offset
-            for _ in range((yield from _varint()) - 1):  # aborted_transactions
-                yield -16
-                yield from _tags()
-            yield -4  # preferred_read_replica
-            yield from _skip(max((yield from _varint()) - 1, 0))  # records
-            yield from _tags()
-        yield from _tags()
+    skip = yield from _tags(8)  # length, correlation id
+    topics, skip = (yield from _varint(skip + 10)) - 1, 0  # throttle_time_ms, error_code, session_id
+    for _ in range(topics):
+        partitions, skip = (yield from _varint(skip + 16)) - 1, 0  # topic_id
+        for _ in range(partitions):
+            # index, error_code, high_watermark, last_stable_offset, log_start_offset
+            aborted_transactions, skip = (yield from _varint(skip + 30)) - 1, 0
+            for _ in range(aborted_transactions):
+                skip = yield from _tags(skip + 16)
+            records = (yield from _varint(skip + 4)) - 1  # after preferred_read_replica
+            skip = yield from _tags(max(records, 0))
+        skip = yield from _tags(skip)
+    return skip
 
 
 def _produce() -> _Walk:
-    yield -4
-    yield from _tags()
-    for _ in range((yield from _varint()) - 1):
-        yield from _skip(max((yield from _varint()) - 1, 0))  # name
-        for _ in range((yield from _varint()) - 1):
-            yield -30  # index, error_code, base_offset, log_append_time_ms, log_start_offset
-            for _ in range((yield from _varint()) - 1):  # record_errors
-                yield -4
-                yield from _skip(max((yield from _varint()) - 1, 0))
-                yield from _tags()
-            yield from _skip(max((yield from _varint()) - 1, 0))  # error_message
-            yield from _tags()
-        yield from _tags()
-    yield -4  # throttle_time_ms
+    skip = yield from _tags(8)  # length, correlation id
+    topics, skip = (yield from _varint(skip)) - 1, 0
+    for _ in range(topics):
+        name = (yield from _varint(skip)) - 1
+        partitions, skip = (yield from _varint(max(name, 0))) - 1, 0
+        for _ in range(partitions):
+            # index, error_code, base_offset, log_append_time_ms, log_start_offset
+            record_errors, skip = (yield from _varint(skip + 30)) - 1, 0
+            for _ in range(record_errors):
+                message = (yield from _varint(skip + 4)) - 1  # after batch_index
+                skip = yield from _tags(max(message, 0))
+            error_message = (yield from _varint(skip)) - 1
+            skip = yield from _tags(max(error_message, 0))
+        skip = yield from _tags(skip)
+    return skip + 4  # throttle_time_ms
 
 
 def rewritten_tail(tail: bytes, address_of: AddressOf) -> bytes:

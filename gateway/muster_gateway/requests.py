@@ -7,8 +7,7 @@ is read whole (bounded), or the first bytes of one that is not.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.primitives import uvarint
@@ -17,15 +16,14 @@ from muster_gateway.errors import ClientError
 
 _HEAD = struct.Struct(">ihhi")  # length, API key, version, correlation id
 _INT16 = struct.Struct(">h")
-_PEEKED_MAX = 200_000
-"""Bytes at the start of a Produce request in which `acks` must stand: two strings of at most 32,767 bytes come before,
-and tagged fields."""
+_PEEKED, _PEEKED_MAX = 256, 200_000
+"""Bytes at the start of a Produce request in which `acks` stands mostly, and must stand: two strings of at most 32,767
+bytes come before, and tagged fields."""
 _LENGTH_SIZE = 4
 _SMALLEST = 8  # bytes of key, version and correlation id
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(NamedTuple):
     """The fixed first part of a request's header. `answered`: False for Produce with acks=0."""
 
     rule: Rule
@@ -43,7 +41,7 @@ class RequestSink(Protocol):
         """A request that passes unread; its bytes follow."""
 
     def forward(self, chunk: bytes | memoryview) -> None:
-        """Bytes of the request that began last, its length first."""
+        """Bytes of the requests that began, each with its length first; more than one may begin before them."""
 
     def whole(self, head: RequestHead, frame: bytes) -> None:
         """A request that is read. `frame`: without its length."""
@@ -88,26 +86,33 @@ class RequestCutter:
 
     def _cut(self, data: bytes) -> int:
         """Gives the sink what can be given; returns where the rest begins, for which `_need` bytes are needed."""
-        position, size = 0, len(data)
+        self._need = _LENGTH_SIZE
+        passed = position = 0  # between them: bytes of requests that pass
+        size = len(data)
         while position < size:
             if self._left:
-                end = min(position + self._left, size)
-                self._left -= end - position
-                self._sink.forward(memoryview(data)[position:end])
-                position = end
+                step = min(self._left, size - position)
+                self._left -= step
+                position += step
                 continue
             if size - position < _HEAD.size:
                 self._need = self._need_of_head(data, position)
-                return position
-            begun = self._request(data, position)
+                break
+            begun = self._request(data, passed, position)
             if begun is None:
-                return position
-            position = begun
-        self._need = _LENGTH_SIZE
+                break
+            if begun > position:
+                passed = position = begun
+        self._forward(data, passed, position)
         return position
 
-    def _request(self, data: bytes, position: int) -> int | None:
-        """The position after what was consumed of the request there, or None when more bytes are needed."""
+    def _forward(self, data: bytes, begin: int, end: int) -> None:
+        if begin < end:
+            self._sink.forward(memoryview(data)[begin:end])
+
+    def _request(self, data: bytes, passed: int, position: int) -> int | None:
+        """The position after what was consumed of the request there, or None when more bytes are needed. What is to
+        pass before a request that is read goes first."""
         length: int
         length, key, version, correlation_id = _HEAD.unpack_from(data, position)
         if length < _SMALLEST:
@@ -134,6 +139,7 @@ class RequestCutter:
         if end > len(data):
             self._need = 4 + length
             return None
+        self._forward(data, passed, position)
         if known:
             self._sink.whole(RequestHead(rule, version, correlation_id), data[position + 4 : end])
         else:
@@ -141,15 +147,17 @@ class RequestCutter:
         return end
 
     def _peek_acks(self, data: bytes, position: int, length: int, flexible: bool) -> int | None:
-        end = position + 4 + length
-        frame = data[position + 4 : min(end, position + 4 + _PEEKED_MAX)]
-        try:
-            return _acks(frame, flexible)
-        except (IndexError, struct.error) as error:
-            if end <= len(data) or len(frame) >= _PEEKED_MAX:
-                raise ClientError("malformed_request", "Produce without acks") from error
-        except WireError as error:
-            raise ClientError("malformed_request", f"Produce: {error}") from error
+        begin, end = position + 4, position + 4 + length
+        for peeked in (_PEEKED, _PEEKED_MAX):
+            frame = data[begin : min(end, begin + peeked)]
+            try:
+                return _acks(frame, flexible)
+            except (IndexError, struct.error):
+                continue
+            except WireError as error:
+                raise ClientError("malformed_request", f"Produce: {error}") from error
+        if end <= len(data) or len(frame) >= _PEEKED_MAX:
+            raise ClientError("malformed_request", "Produce without acks")
         have = len(data) - position
         self._need = min(4 + length, have + max(16, have // 2))  # so that few bytes at a time do not cost much each
         return None
