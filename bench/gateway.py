@@ -2,9 +2,10 @@
 """The gateway beside the same without it: MB/s of Kafka's own consumer and producer, the gateway's CPU, the time of
 small requests, and its memory.
 
-Direct and through the gateway in turns, in one run; medians. Broker, clients and gateway share this machine, so the
-share of direct is what a gateway on the same machine costs. With --tls all connections have TLS and logins (PLAIN) that
-pass to the broker. The results are also written to bench/results/.
+Direct, through a process that only passes bytes on (relay.py), and through the gateway in turns, in one run; medians.
+Broker, clients and gateway share this machine, so the share of direct is what a gateway on the same machine costs, and
+its CPU beside the relay's what is its own. With --tls all connections have TLS and logins (PLAIN) that pass to the
+broker, and there is no relay. The results are also written to bench/results/.
 
 Exit codes: 0 measured; 1 a process failed; 2 a program is missing; 130 interrupted.
 """
@@ -30,6 +31,7 @@ import builds
 import servers
 from ending import exit_code
 from measure import cpu_seconds, resident_bytes
+from relay import relayed_kafka
 from report import REPOSITORY, machine, write
 from secured import USER, Secured
 
@@ -43,18 +45,15 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Site:
-    """Where clients go, directly and through the gateway. `pid`: of the gateway. `secured`: with what they log in."""
+    """Where clients go on each path: "direct", "relay", "through" the gateway. `pids`: of those between. `secured`:
+    with what they log in."""
 
-    direct: str
-    through: str
+    bootstraps: dict[str, str]
     muster: str
-    pid: int
+    pids: dict[str, int]
     secured: Secured | None = None
     properties: Path | None = None
     """With what Kafka's tools log in."""
-
-    def bootstrap(self, path: str) -> str:
-        return self.direct if path == "direct" else self.through
 
 
 def main() -> int:
@@ -77,16 +76,19 @@ def running(directory: Path, *, tls: bool) -> Iterator[Site]:
     """A broker, a pod of Muster, and a gateway in front of both. Raises BenchError."""
     secured = Secured.made(directory / "secured") if tls else None
     with ExitStack() as stack:
-        kafka = stack.enter_context(
-            servers.kafka(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, secured=secured)
-        )
-        muster = stack.enter_context(
-            servers.muster(directory, partitions=5, topic_partitions=TOPIC_PARTITIONS, config=[], secured=secured)
-        )
+        counts = {"partitions": 5, "topic_partitions": TOPIC_PARTITIONS}
+        bootstraps, pids = {}, {}
+        if secured is None:
+            bootstraps["direct"], bootstraps["relay"], pids["relay"] = stack.enter_context(
+                relayed_kafka(directory, **counts)
+            )
+        else:
+            bootstraps["direct"] = stack.enter_context(servers.kafka(directory, **counts, secured=secured)).bootstrap
+        muster = stack.enter_context(servers.muster(directory, **counts, config=[], secured=secured))
         (port,) = free_ports(1)
         command = [sys.executable, "-m", "muster_gateway.main"]
         for setting in (
-            f"upstream.bootstrap.servers={kafka.bootstrap}",
+            f"upstream.bootstrap.servers={bootstraps['direct']}",
             f"muster.bootstrap.servers={muster.bootstrap}",
             "muster.groups=*",
             "listen.host=127.0.0.1",
@@ -105,7 +107,8 @@ def running(directory: Path, *, tls: bool) -> Iterator[Site]:
                 raise builds.BenchError(error)
             time.sleep(0.05)
         properties = login_properties(secured) if secured is not None else None
-        yield Site(kafka.bootstrap, f"127.0.0.1:{port}", muster.bootstrap, gateway.pid, secured, properties)
+        bootstraps["through"], pids["through"] = f"127.0.0.1:{port}", gateway.pid
+        yield Site(bootstraps, muster.bootstrap, pids, secured, properties)
 
 
 def outgoing(secured: Secured) -> list[str]:
@@ -141,15 +144,15 @@ def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
     rows: dict[str, list[dict[str, float]]] = {}
     for number in range(options.rounds):
         for what, measure in (("produce", produce), ("consume", consume)):
-            for path in ("direct", "through"):
+            for path in site.bootstraps:
                 print(f"{what} {path}, round {number + 1} of {options.rounds}", file=sys.stderr)
                 rows.setdefault(f"{what} {path}", []).append(measure(site, path, records))
     for number in range(options.rounds):
         for path in ("direct", "through"):
-            bootstrap = site.bootstrap(path)
+            bootstrap = site.bootstraps[path]
             print(f"small requests {path}, round {number + 1} of {options.rounds}", file=sys.stderr)
             rows.setdefault(f"broker's {path}", []).append({"p50_us": p50_us(site, bootstrap, list_offsets)})
-            pods = site.muster if path == "direct" else site.through
+            pods = site.muster if path == "direct" else bootstrap
             rows.setdefault(f"group's {path}", []).append({"p50_us": p50_us(site, pods, offset_fetch)})
     medians = {
         name: {key: statistics.median(each[key] for each in found) for key in found[0]} for name, found in rows.items()
@@ -162,26 +165,26 @@ def measured(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 
 def produce(site: Site, path: str, records: int) -> dict[str, float]:
     arguments = ["--topic", servers.TOPIC, "--num-records", str(records), "--record-size", str(RECORD_BYTES)]
-    arguments += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={site.bootstrap(path)}", "acks=all"]
+    arguments += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={site.bootstraps[path]}", "acks=all"]
     arguments += ["batch.size=65536", "linger.ms=5"]
     arguments += ["--command-config", str(site.properties)] if site.properties is not None else []
-    said, used = with_cpu(site, ["org.apache.kafka.tools.ProducerPerformance", *arguments])
+    said, used = with_cpu(site.pids.get(path), ["org.apache.kafka.tools.ProducerPerformance", *arguments])
     last = next(line for line in reversed(said.splitlines()) if "MB/sec" in line)
     return {"mb_s": float(last.partition("(")[2].split()[0]), "cpu_s_per_gb": used / (records * RECORD_BYTES / 1e9)}
 
 
 def consume(site: Site, path: str, records: int) -> dict[str, float]:
-    arguments = ["--bootstrap-server", site.bootstrap(path), "--topic", servers.TOPIC, "--hide-header"]
+    arguments = ["--bootstrap-server", site.bootstraps[path], "--topic", servers.TOPIC, "--hide-header"]
     arguments += ["--messages", str(records), "--timeout", "60000", "--group", f"bench-{time.time_ns()}"]
     arguments += ["--command-config", str(site.properties)] if site.properties is not None else []
-    said, used = with_cpu(site, ["org.apache.kafka.tools.ConsumerPerformance", *arguments])
+    said, used = with_cpu(site.pids.get(path), ["org.apache.kafka.tools.ConsumerPerformance", *arguments])
     fields = next(line for line in said.splitlines() if line.count(",") >= 9).split(",")
     return {"mb_s": float(fields[8]), "cpu_s_per_gb": used / (float(fields[2]) * (1 << 20) / 1e9)}
 
 
-def with_cpu(site: Site, tool: list[str]) -> tuple[str, float]:
-    """Output of Kafka's tool, and the CPU seconds of the gateway meanwhile. Raises BenchError."""
-    before = cpu_seconds(site.pid)
+def with_cpu(pid: int | None, tool: list[str]) -> tuple[str, float]:
+    """Output of Kafka's tool, and the CPU seconds of what is between meanwhile. Raises BenchError."""
+    before = cpu_seconds(pid) if pid is not None else 0.0
     done = subprocess.run(
         ["java", "-Xmx512m", "-cp", f"{builds.kafka_jars()}/*", *tool],
         stdin=subprocess.DEVNULL,
@@ -192,7 +195,7 @@ def with_cpu(site: Site, tool: list[str]) -> tuple[str, float]:
     )
     if done.returncode != 0:
         raise builds.BenchError(f"{tool[0]}: {done.stdout[-500:]} {done.stderr[-500:]}")
-    return done.stdout, cpu_seconds(site.pid) - before
+    return done.stdout, cpu_seconds(pid) - before if pid is not None else 0.0
 
 
 # -- small requests ---------------------------------------------------------------------------------------------------
@@ -282,27 +285,27 @@ def memory(site: Site, connections: int) -> dict[str, float]:
         + text(""),
     )
     broker = address_of_broker(site)
-    begin = resident_bytes(site.pid)
+    begin = resident_bytes(site.pids["through"])
     with ExitStack() as stack:
         for _ in range(connections):
-            client = stack.enter_context(closing(connected(site, site.through)))
+            client = stack.enter_context(closing(connected(site, site.bootstraps["through"])))
             client.sendall(list_offsets())
             received(client)
         time.sleep(SETTLE_S)
-        asked = (resident_bytes(site.pid) - begin) / 1024 / connections
+        asked = (resident_bytes(site.pids["through"]) - begin) / 1024 / connections
     slow = max(connections // 20, 1)
-    begin = resident_bytes(site.pid)
+    begin = resident_bytes(site.pids["through"])
     with ExitStack() as stack:
         for _ in range(slow):
             stack.enter_context(closing(connected(site, broker))).sendall(fetch)
         time.sleep(5 * SETTLE_S)
-        unread = (resident_bytes(site.pid) - begin) / 1024 / slow
+        unread = (resident_bytes(site.pids["through"]) - begin) / 1024 / slow
     return {"kib_per_connection": round(asked, 1), "kib_per_unread_100_mb": round(unread, 1)}
 
 
 def address_of_broker(site: Site) -> str:
     """The gateway's address for the only broker."""
-    with closing(connected(site, site.through)) as client:
+    with closing(connected(site, site.bootstraps["through"])) as client:
         client.sendall(request(3, 0, struct.pack(">i", 0) + b""))
         answer = received(client)
     size = struct.unpack_from(">h", answer, 12)[0]
@@ -318,6 +321,11 @@ def table(report: dict[str, Any]) -> str:
             f"{what}: {through['mb_s']:.0f} of {direct['mb_s']:.0f} MB/s direct "
             f"({through['mb_s'] / direct['mb_s']:.2f}), {through['cpu_s_per_gb']:.2f} CPU-s per GB"
         )
+        if (relay := medians.get(f"{what} relay")) is not None:
+            lines.append(
+                f"  a relay: {relay['mb_s']:.0f} MB/s, {relay['cpu_s_per_gb']:.2f} CPU-s per GB; the gateway needs "
+                f"{through['cpu_s_per_gb'] / relay['cpu_s_per_gb']:.2f} times that"
+            )
     for whose in ("broker's", "group's"):
         direct, through = medians[f"{whose} direct"]["p50_us"], medians[f"{whose} through"]["p50_us"]
         lines.append(f"small request, {whose}: p50 {direct:.0f} us direct, {through:.0f} us ({through - direct:+.0f})")

@@ -50,7 +50,7 @@ class Secured:
         ]
 
     def of_kafka(self, listeners: str, port: int) -> str:
-        """Properties that come after those of a plain broker, whose `listeners` stay: it talks to itself there."""
+        """Implements `servers.Listener`: the broker talks to itself at the plain ones."""
         module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
         return "\n".join(

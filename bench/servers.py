@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from builds import KAFKA_VERSION, BenchError, kafka_jars
 from secured import Secured
@@ -89,19 +90,26 @@ group.initial.rebalance.delay.ms=0
 """
 
 
+class Listener(Protocol):
+    """One more of a broker."""
+
+    def of_kafka(self, listeners: str, port: int) -> str:
+        """Properties that come after those of a plain broker, whose `listeners` stay."""
+
+
 class KafkaCluster:
     """Combined brokers and controllers with 1 GB of heap each, as many as replicas, formatted; data under `directory`.
-    With three, two have to be in sync, as in Muster. `secured`: with one more listener, at `secured_bootstrap`. Raises
+    With three, two have to be in sync, as in Muster. `further`: one more listener, at `further_bootstrap`. Raises
     BenchError.
     """
 
-    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1, secured: Secured | None = None) -> None:
+    def __init__(self, directory: Path, *, partitions: int, replicas: int = 1, further: Listener | None = None) -> None:
         self._java = ["java", "-Xmx1g", "-XX:+UseG1GC", "-cp", f"{kafka_jars()}/*"]
         ports = free_ports(3 * replicas)
-        self.ports, controllers, closed = ports[:replicas], ports[replicas : 2 * replicas], ports[2 * replicas :]
+        self.ports, controllers, second = ports[:replicas], ports[replicas : 2 * replicas], ports[2 * replicas :]
         self.bootstrap = f"127.0.0.1:{self.ports[0]}"
-        self.secured_bootstrap = f"127.0.0.1:{closed[0]}"
-        kind = "kafka" if secured is None else "kafka-secured"
+        self.further_bootstrap = f"127.0.0.1:{second[0]}"
+        kind = "kafka" if further is None else "kafka-secured"
         self.data = [directory / f"{kind}-{node_id}" for node_id in range(1, replicas + 1)]
         self.output = directory / "kafka-1.out"
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(controllers, 1))
@@ -119,9 +127,9 @@ class KafkaCluster:
                 replicas=replicas,
                 min_insync=replicas // 2 + 1,
             )
-            if secured is not None:
+            if further is not None:
                 listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
-                text += secured.of_kafka(listeners, closed[node_id - 1])
+                text += further.of_kafka(listeners, second[node_id - 1])
             properties.write_text(text, encoding="utf-8")
             storage_tool(self._java, "format", "-t", identity, "-c", str(properties))
             self._nodes.append((properties, directory / f"kafka-{node_id}.out"))
@@ -146,7 +154,7 @@ def kafka(
     secured: Secured | None = None,
 ) -> Iterator[Server]:
     """As many Kafka nodes as replicas, ready. Raises BenchError."""
-    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor, secured=secured)
+    cluster = KafkaCluster(directory, partitions=partitions, replicas=replication_factor, further=secured)
     with cluster.running() as started:
         wait_for_kafka(started[0], cluster.bootstrap, topic_partitions, cluster.output)
         name = f"kafka {KAFKA_VERSION}" + (f" x{replication_factor}" if replication_factor > 1 else "")
@@ -155,7 +163,7 @@ def kafka(
             yield Server(name, cluster.bootstrap, pids, "page cache, no fsync")
         else:
             how = f"{name}, TLS and PLAIN"
-            yield Server(how, cluster.secured_bootstrap, pids, "page cache, no fsync", secured.login)
+            yield Server(how, cluster.further_bootstrap, pids, "page cache, no fsync", secured.login)
 
 
 def storage_tool(java: list[str], *arguments: str) -> str:
