@@ -13,7 +13,7 @@ import msgspec
 from muster_cli.errors import CliError
 from muster_cli.progress import Amount
 from muster_cli.reshard.leaders import Leader, Leaders
-from muster_cli.reshard.phases import POLL_S, until
+from muster_cli.reshard.phases import FROM_COPYING_ON, POLL_S, until
 from muster_cli.reshard.site import Site
 from muster_coordinator.calls import FenceRefusal
 from muster_coordinator.partition_numbers import partition_name, topic_of
@@ -90,7 +90,8 @@ class Copy:
 
         async def read(index: int) -> None:
             nonlocal done
-            await self._repeat(lambda: self._read_log(index, making))
+            if not await self._repeat(lambda: self._read_log(index, making)):
+                raise CliError("another command has filled the new partitions meanwhile")
             done += 1
             self._progress("reading (partitions)", done, len(indexes))
 
@@ -140,7 +141,10 @@ class Copy:
             imported = 0
             for position, end, batches, last in chunks(self._log_of(number)):
                 if end > imported or last:
-                    imported = (await self._take_in(number, position, batches, last)).imported
+                    fence = await self._take_in(number, position, batches, last)
+                    if fence is None:
+                        return
+                    imported = fence.imported
                 if imported < end:
                     raise CliError(f"new partition {number} has taken in {imported} records of {end}")
                 filled[number] += len(batches)
@@ -151,8 +155,9 @@ class Copy:
     def _log_of(self, number: int) -> Path:
         return log_directory(self._new, number, self._topic)
 
-    async def _take_in(self, number: int, position: int, batches: bytes, last: bool) -> FenceStatus:
-        """Give a partition these batches, and return its fence with the end of what it has. Raises CliError."""
+    async def _take_in(self, number: int, position: int, batches: bytes, last: bool) -> FenceStatus | None:
+        """Give a partition these batches, and return its fence with the end of what it has; None if all new partitions
+        are complete. Raises CliError."""
         index, base = self._reshard.base + number, self._reshard.base
         found: list[FenceStatus] = []
 
@@ -179,21 +184,26 @@ class Copy:
                 self._filled_by.pop(index, None)
             return result.fence is not None
 
-        await self._repeat(once, lambda: self._filled_by.pop(index, None))
-        return found[0]
+        return found[0] if await self._repeat(once, lambda: self._filled_by.pop(index, None)) else None
 
     # Pods come and go during the copy
 
-    async def _repeat(self, once: Callable[[], Awaitable[bool]], failed: Callable[[], object] = lambda: None) -> None:
-        """Call `once` until it returns True, and `failed` after each error. Raises CliError if the phase changes."""
+    async def _repeat(self, once: Callable[[], Awaitable[bool]], failed: Callable[[], object] = lambda: None) -> bool:
+        """Call `once` until it returns True, and `failed` after each error.
+
+        False: the operator has gone on, because all new partitions are complete; the last call may have done it, and
+        its answer been late. Raises CliError if the re-shard is taken back.
+        """
         while True:
             try:
                 if await once():
-                    return
+                    return True
             except (PodApiError, aiohttp.ClientError, OSError, TimeoutError):
                 failed()
             await asyncio.sleep(POLL_S)
-            await until(self._site, self._reshard.base, (ReshardPhase.COPYING,), lambda *_: None)
+            reached = await until(self._site, self._reshard.base, FROM_COPYING_ON, lambda *_: None)
+            if reached.phase is not ReshardPhase.COPYING:
+                return False
 
     async def _each(self, items: Iterable[int], work: Callable[[int], Awaitable[None]]) -> None:
         """Call `work` for all items, `AT_ONCE` at a time. The first error ends all of them."""
@@ -207,8 +217,11 @@ class Copy:
             async with asyncio.TaskGroup() as group:
                 for item in items:
                     group.create_task(limited(item))
-        except* CliError as errors:
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as errors:  # with `except*` it would stay a group
+            refused, others = errors.split(CliError)
+            if refused is None or others is not None:
+                raise
+            raise refused.exceptions[0] from None
 
 
 def _segments_of(log: Path) -> list[Path]:
