@@ -7,7 +7,8 @@ round. The figures of a row are medians over the rounds, and its ratio is of the
 the processor time of the server's processes only; the load generator shares the machine, and its own share is shown.
 "muster, os" has `muster.flush.os`: it leaves syncing to the operating system, as Kafka does.
 
-The results are written to bench/results/; with --document, which needs all rows, also into docs/performance.md.
+The results are written to bench/results/; with --document, which needs all rows, also into docs/performance.md. After
+Ctrl-C the rounds count that are complete.
 
 Exit codes: 0 measured; 1 a server or the load generator failed, or requests were refused; 2 wrong usage, or a program
 is missing; 130 interrupted.
@@ -116,16 +117,30 @@ CONTESTANTS = tuple(
 )
 
 
-def rows_of(replicas: int) -> tuple[Row, ...]:
-    return ROWS_OF_ONE if replicas == 1 else ROWS_OF_THREE
+def rows_of(replicas: int, text: str = "") -> tuple[Row, ...]:
+    """Those whose name has the text, and what an overload doubles."""
+    rows = ROWS_OF_ONE if replicas == 1 else ROWS_OF_THREE
+    return tuple(
+        row
+        for row, after in zip(rows, (*rows[1:], Row(0)), strict=True)
+        if text in row.name or (after.overload and text in after.name)
+    )
 
 
 def main() -> int:
     options = arguments().parse_args()
     need_files(max(row.sockets for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
     builds.kafka_jars()
-    measured = list(run(options))
-    report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": options.rounds}
+    measured, interrupted = [], False
+    try:
+        for round_ in run(options):
+            measured += round_
+    except KeyboardInterrupt:
+        if not measured:
+            raise
+        interrupted = True
+    rounds = measured[-1]["round"] + 1
+    report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": rounds}
     report |= {"seconds": options.duration, "figures": measured}
     written = write("compare", report)
     page = tables(report)
@@ -133,6 +148,8 @@ def main() -> int:
     print(f"written to {written}", file=sys.stderr)
     if options.document:
         document(page)
+    if interrupted:
+        return 130
     return 1 if any(figures["errors"] for figures in measured) else 0
 
 
@@ -148,11 +165,11 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The figures of each round, server and row. One server at a time."""
+def run(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Of each round, the figures of each server and row. One server at a time."""
     generator = builds.loadgen()
     chosen = [
-        (contestant, [row for row in rows_of(contestant.replicas) if options.rows in row.name])
+        (contestant, rows_of(contestant.replicas, options.rows))
         for contestant in CONTESTANTS
         if options.replicas in (None, contestant.replicas)
     ]
@@ -161,13 +178,16 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if options.document and (options.rows or options.replicas):
         raise builds.BenchError("--document needs all rows: leave out --rows and --replicas")
     for number in range(options.rounds):
+        found = []
         for contestant, rows in chosen if number % 2 == 0 else reversed(chosen):
             if rows:
                 print(
                     f"round {number + 1} of {options.rounds}: {contestant.name} x{contestant.replicas}", file=sys.stderr
                 )
                 for figures in run_rows(options, generator, contestant, rows):
-                    yield figures | {"round": number, "contestant": contestant.name, "replicas": contestant.replicas}
+                    where = {"round": number, "contestant": contestant.name, "replicas": contestant.replicas}
+                    found.append(figures | where)
+        yield found
 
 
 def run_rows(

@@ -44,16 +44,17 @@ def muster(
     topic_partitions: int,
     config: list[str],
     replication_factor: int = 1,
+    pods: int = 0,
     secured: Secured | None = None,
 ) -> Iterator[Server]:
-    """As many pods as replicas, with their operator over the embedded store; data under `directory`. Raises
+    """Pods (0: as many as replicas) with their operator over the embedded store; data under `directory`. Raises
     BenchError."""
     data = directory / ("muster" if secured is None else "muster-secured")
     config = [*config, *(secured.of_muster() if secured is not None else ())]
     login, how = (secured.login, ", TLS and PLAIN") if secured is not None else ("", "")
     command = [
         *(sys.executable, "-m", "muster_cli", "local", "up", "--data-dir", str(data), "--base-port", "0"),
-        *("--pods", str(replication_factor), "--replication-factor", str(replication_factor)),
+        *("--pods", str(pods or replication_factor), "--replication-factor", str(replication_factor)),
         *("--partitions", str(partitions), "--topic", f"{TOPIC}:{topic_partitions}"),
         *(argument for setting in config for argument in ("--config", setting)),
     ]

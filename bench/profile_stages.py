@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Where the CPU time of one commit goes in running pods, by perf: sockets, the event loop, the durable write, and each
+folder of the coordinator.
+
+A load is measured without perf, then the same again under it. A sample counts for the system call it is in, or else for
+the innermost compiled function of Muster's, by the folder of its module; Python that is not compiled counts for the
+compiled function that called it. Needs a pod that is compiled (`hack/compiled run`), and perf (linux-perf). The figures
+are also written to bench/results/.
+
+Exit codes: 0 measured; 1 perf or the load generator failed; 2 wrong usage, or a program is missing; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import builds
+import servers
+from ending import exit_code
+from measure import Load, measure
+from report import REPOSITORY, machine, write
+
+LOADS = ((1, 1, 1), (64, 1, 1), (64, 50, 1), (64, 1, 3))
+"""Connections, partitions per commit, replicas."""
+SAMPLES_PER_SECOND = 1999
+STACK_BYTES = 8192
+WARM_UP_S = 8.0
+SOURCES = REPOSITORY / "coordinator" / "muster_coordinator"
+
+SYSTEM_CALLS = {
+    "pwritev2": "durable write",
+    "pwrite64": "segments: write",
+    "pwritev": "segments: write",
+    "fdatasync": "segments: sync",
+    "fsync": "segments: sync",
+    "sync_file_range": "segments: sync",
+    "read": "sockets: read",
+    "recvfrom": "sockets: read",
+    "recvmsg": "sockets: read",
+    "write": "sockets: write",
+    "writev": "sockets: write",
+    "sendto": "sockets: write",
+    "sendmsg": "sockets: write",
+    "epoll_wait": "event loop",
+    "epoll_pwait": "event loop",
+    "futex": "hand-over between threads",
+}
+_SYSTEM_CALL = re.compile(r"__(?:x64|arm64)_sys_(\w+)")
+_COMPILED = re.compile(r"CPy(?:Def|Py)_(\w+?)___")
+
+
+def folders() -> dict[str, str]:
+    """Last part of a module's name -> its folder in the coordinator."""
+    return {path.stem: str(path.parent.relative_to(SOURCES)) for path in SOURCES.rglob("*.py")} | {
+        path.name: str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*") if path.is_dir()
+    }
+
+
+def stage(frames: Sequence[tuple[str, str]], folder_of: dict[str, str]) -> str:
+    """Of one sample. `frames`: symbols and what they are in, the innermost first."""
+    for symbol, _ in frames:
+        if (call := _SYSTEM_CALL.search(symbol)) is not None:
+            return SYSTEM_CALLS.get(call[1], "other system calls")
+    for symbol, _ in frames:
+        if (function := _COMPILED.match(symbol)) is not None:
+            return folder_of.get(function[1], function[1])
+    if any("uvloop" in owner or "loop.cpython" in owner for _, owner in frames):
+        return "event loop"
+    return "interpreter and libraries besides"
+
+
+def samples(lines: Iterable[str]) -> Iterator[list[tuple[str, str]]]:
+    """Of `perf script`: a line for the sample, one for each frame, an empty one."""
+    frames: list[tuple[str, str]] = []
+    for line in lines:
+        if line.startswith(("\t", " ")) and (words := line.split(None, 1)) and len(words) == 2:
+            symbol, _, owner = words[1].rstrip().rpartition(" (")
+            frames.append((symbol.partition("+0x")[0], owner.rstrip(")")))
+        elif not line.strip() and frames:
+            yield frames
+            frames = []
+    if frames:
+        yield frames
+
+
+def shares(recorded: Path) -> dict[str, float]:
+    """Stage -> its share of the samples. Raises BenchError."""
+    command = ["perf", "script", "--no-inline", "-F", "ip,sym,dso", "-i", str(recorded)]
+    folder_of = folders()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as script:
+        assert script.stdout is not None
+        found = Counter(stage(frames, folder_of) for frames in samples(script.stdout))
+    if script.returncode or not found:
+        raise builds.BenchError(f"perf script ended with exit code {script.returncode} and {found.total()} samples")
+    return {name: count / found.total() for name, count in found.most_common()}
+
+
+def profiled(generator: Path, connections: int, partitions: int, replicas: int, duration_s: float) -> dict[str, Any]:
+    print(f"commit {connections} x {partitions}, {replicas} replicas", file=sys.stderr)
+    load = Load(connections, partitions, 1.0, duration_s)
+    with (
+        servers.data_directory(REPOSITORY) as directory,
+        servers.muster(directory, partitions=50, topic_partitions=50, config=[], replication_factor=replicas) as server,
+        tempfile.TemporaryDirectory(prefix="muster-perf-") as scratch,
+    ):
+        measure(generator, server, Load(64, 1, 0.0, WARM_UP_S))
+        plain = measure(generator, server, load)
+        recorded = Path(scratch, "perf.data")
+        options = ["-F", str(SAMPLES_PER_SECOND), "--call-graph", f"dwarf,{STACK_BYTES}"]
+        pids = ",".join(map(str, server.pids))
+        command = ["perf", "record", *options, "-p", pids, "-o", str(recorded)]
+        with servers.process(command, directory / "perf.out"):
+            measure(generator, server, load)
+        if not recorded.exists():
+            raise builds.BenchError(f"perf record: {(directory / 'perf.out').read_text(errors='replace')[-500:]}")
+        found = shares(recorded)
+    us = 1e6 / plain["commits_per_cpu_second"]
+    return {
+        "load": f"{connections} x {partitions}" + (f", {replicas} replicas" if replicas > 1 else ""),
+        "us": us,
+        "p50_ms": plain["p50_ms"],
+        "stages": {name: share * us for name, share in found.items()},
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row["stages"])
+    lines = ["| stage | " + " | ".join(row["load"] for row in rows) + " |", "|" + "---|" * (len(rows) + 1)]
+    for name, _ in total.most_common():
+        lines.append(f"| {name} | " + " | ".join(f"{row['stages'].get(name, 0):.1f}" for row in rows) + " |")
+    lines.append("| sum: CPU us of a commit | " + " | ".join(f"{row['us']:.1f}" for row in rows) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--duration", type=float, default=4.0, help="seconds of each load (default 4)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    builds.tool("perf", "profiling needs perf: apt-get install linux-perf")
+    generator = builds.loadgen()
+    rows = [profiled(generator, *load, options.duration) for load in LOADS]
+    report = {"machine": machine(), "loads": rows}
+    written = write("profile", report)
+    print(json.dumps(report, indent=2) if options.json else table(rows))
+    print(f"written to {written}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
