@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,47 +30,49 @@ from ending import exit_code
 from measure import Load, measure
 from report import REPOSITORY, machine, write
 
+sys.path.insert(0, str(REPOSITORY / "hack"))
+from compiled_modules import compiled_modules
+
 LOADS = ((1, 1, 1), (64, 1, 1), (64, 50, 1), (64, 1, 3))
 """Connections, partitions per commit, replicas."""
 SAMPLES_PER_SECOND = 1999
 STACK_BYTES = 8192
 WARM_UP_S = 8.0
-SOURCES = REPOSITORY / "coordinator" / "muster_coordinator"
 
-SYSTEM_CALLS = {
-    "pwritev2": "durable write",
-    "pwrite64": "segments: write",
-    "pwritev": "segments: write",
-    "fdatasync": "segments: sync",
-    "fsync": "segments: sync",
-    "sync_file_range": "segments: sync",
-    "read": "sockets: read",
-    "recvfrom": "sockets: read",
-    "recvmsg": "sockets: read",
-    "write": "sockets: write",
-    "writev": "sockets: write",
-    "sendto": "sockets: write",
-    "sendmsg": "sockets: write",
-    "epoll_wait": "event loop",
-    "epoll_pwait": "event loop",
-    "futex": "hand-over between threads",
-}
-_SYSTEM_CALL = re.compile(r"__(?:x64|arm64)_sys_(\w+)")
+IN_THE_KERNEL = (
+    ("do_pwritev", "journal: durable write"),
+    ("ksys_pwrite64", "segments: write"),
+    ("ext4_sync_file", "segments: sync"),
+    ("sock_write_iter", "sockets: write"),
+    ("__sys_sendmsg", "sockets: write"),
+    ("__sys_sendto", "sockets: write"),
+    ("sock_read_iter", "sockets: read"),
+    ("__sys_recvmsg", "sockets: read"),
+    ("__sys_recvfrom", "sockets: read"),
+    ("do_epoll_wait", "event loop"),
+    ("do_epoll_ctl", "event loop"),
+    ("do_futex", "hand-over between threads"),
+    ("vfs_write", "hand-over between threads"),  # that of an eventfd
+    ("vfs_read", "hand-over between threads"),
+)
+"""Functions of Linux, the first of which in a stack says what the system does."""
 _COMPILED = re.compile(r"CPy(?:Def|Py)_(\w+?)___")
 
 
 def folders() -> dict[str, str]:
-    """Last part of a module's name -> its folder in the coordinator."""
-    return {path.stem: str(path.parent.relative_to(SOURCES)) for path in SOURCES.rglob("*.py")} | {
-        path.name: str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*") if path.is_dir()
-    }
+    """Last part of a compiled module's name -> its folder in the coordinator."""
+    lists = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    custom = lists["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    modules = map(Path, compiled_modules(REPOSITORY / custom["package"], custom["modules"]))
+    return {name: str(module.parent) for module in modules for name in (module.parent.name, module.name)}
 
 
 def stage(frames: Sequence[tuple[str, str]], folder_of: dict[str, str]) -> str:
     """Of one sample. `frames`: symbols and what they are in, the innermost first."""
-    for symbol, _ in frames:
-        if (call := _SYSTEM_CALL.search(symbol)) is not None:
-            return SYSTEM_CALLS.get(call[1], "other system calls")
+    symbols = {symbol for symbol, _ in frames}
+    for symbol, name in IN_THE_KERNEL:
+        if symbol in symbols:
+            return name
     for symbol, _ in frames:
         if (function := _COMPILED.match(symbol)) is not None:
             return folder_of.get(function[1], function[1])
