@@ -26,44 +26,38 @@ HOST = "127.0.0.1"
 class End(asyncio.Protocol):
     """One of the two connections: what it gets goes to the other one, no faster than that takes it."""
 
-    def __init__(self) -> None:
-        self.other: End | None = None
-        self.transport: asyncio.Transport | None = None
+    transport: asyncio.Transport
+    other: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         assert self.other is not None
-        assert self.other.transport is not None
-        self.other.transport.write(data)
+        self.other.write(data)
 
     def pause_writing(self) -> None:
         assert self.other is not None
-        assert self.other.transport is not None
-        self.other.transport.pause_reading()
+        self.other.pause_reading()
 
     def resume_writing(self) -> None:
         assert self.other is not None
-        assert self.other.transport is not None
-        self.other.transport.resume_reading()
+        self.other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.close()
+        if self.other is not None:
+            self.other.close()
 
 
 class Front(End):
     """A client's; it is read when the one to the broker is there."""
 
     def __init__(self, target: int) -> None:
-        super().__init__()
         self._target = target
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert self.transport is not None
         self.transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._connect(self.transport))
 
@@ -73,7 +67,7 @@ class Front(End):
         except OSError:
             transport.close()
             return
-        self.other, back.other = back, self
+        self.other, back.other = back.transport, transport
         transport.resume_reading()
 
 

@@ -118,8 +118,8 @@ type store struct {
 
 func newStore(group string, o *options) *store {
 	s := &store{}
+	name := fmt.Sprintf("%s-stored-%d", group, o.partitions) // the members of heartbeats are in others
 	for number := range o.members / o.connections {
-		name := fmt.Sprintf("%s-stored-%d", group, o.partitions) // the members of heartbeats are in others
 		s.commits = append(s.commits, newCommit(sameHash(name, number), o))
 	}
 	return s
