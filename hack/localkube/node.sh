@@ -48,11 +48,14 @@ wait_for() {
 }
 
 # The cable of the first node leads to this machine, which has an address in the pods' subnet; that of another one to the
-# first node's bridge. So all pods are on one network, and reach one another by their addresses.
+# first node's bridge. So all pods are on one network, and reach one another by their addresses. The bridge is given a link
+# address: otherwise it takes the lowest one of its ports, and who has learned that of a pod that goes reaches nobody for up
+# to a minute.
 network_up() {
   ip netns add "$netns"
   inside ip link set lo up
-  inside ip link add br0 type bridge
+  # shellcheck disable=SC2046
+  inside ip link add br0 address "$(printf '02:00:%02x:%02x:%02x:%02x' $(node_ip | tr . ' '))" type bridge
   inside ip addr add "$(node_ip)/24" dev br0
   inside ip link set br0 up
   inside ip route add default via "$subnet.2"  # kube-proxy and kubelet look for a default route

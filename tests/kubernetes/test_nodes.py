@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -77,6 +78,14 @@ def led_by(cluster: Cared, pods: set[str]) -> dict[int, Partition]:
 
 def all_copies_follow(cluster: Cared) -> bool:
     return cluster.condition("FullyReplicated").get("status") == "True" and not cluster.condition("Degraded")
+
+
+@pytest.mark.parametrize("netns", [LOCALKUBE, f"{LOCALKUBE}-2", f"{LOCALKUBE}-3"])
+def test_node_has_a_link_address_of_its_own(cluster: Cared, netns: str) -> None:
+    """A bridge that takes that of a port changes it when a pod goes, and is not reached until all neighbours know."""
+    asked = ["ip", "netns", "exec", netns, "cat", "/sys/class/net/br0/addr_assign_type"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "3", "NET_ADDR_SET of linux/netdevice.h"
 
 
 def wait_for_all(cluster: Cared) -> None:

@@ -21,28 +21,16 @@ import pytest_asyncio
 from muster_operator.kube.client import KubeClient, connect
 
 REPOSITORY = Path(__file__).parents[2]
-NOT_CONNECTED = "dial tcp"
-"""kubectl says so of each request for which it got no connection, in other words with each of its commands."""
 
 
 def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run kubectl; its output is text. What it says of a failure is printed. Raises CalledProcessError.
-
-    Asks twice more when no connection could be made, if the command is to succeed: the API server was sent nothing.
-    """
-    done = _run(arguments, stdin)
-    for _ in range(2):
-        if check and done.returncode and NOT_CONNECTED in done.stderr:
-            done = _run(arguments, stdin)
+    """Run kubectl; its output is text. What it says of a failure is printed. Raises CalledProcessError."""
+    command = ["kubectl", *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
     if check and done.returncode:
         print(done.stderr, file=sys.stderr)
         done.check_returncode()
     return done
-
-
-def _run(arguments: tuple[str, ...], stdin: str | None) -> subprocess.CompletedProcess[str]:
-    command = ["kubectl", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
 
 
 def kubectl_when_ready(*arguments: str) -> None:

@@ -37,11 +37,25 @@ def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int, t
     """Partition -> committed offset, as a new client gets it, without partitions that have none."""
     fresh = client(bootstrap, group, "observer")
     try:
-        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-        answer = fresh.committed(asked, timeout=timeout_s)
-        return {each.partition: each.offset for each in answer if each.offset >= 0}
+        return _committed(fresh, [TopicPartition(topic, partition) for partition in range(partitions)], timeout_s)
     finally:
         fresh.close()
+
+
+def _committed(consumer: Consumer, asked: Sequence[TopicPartition], timeout_s: float) -> dict[int, int]:
+    """Asks again where a retry mends the error: librdkafka gives NOT_COORDINATOR to its caller, so that a coordinator
+    that moves between the two requests would end the caller. Raises KafkaException.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            answer = consumer.committed(list(asked), timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() not in _RETRY or time.monotonic() > deadline:
+                raise
+            time.sleep(COMMIT_EVERY_S)
+        else:
+            return {each.partition: each.offset for each in answer if each.offset >= 0}
 
 
 class GroupConsumer(threading.Thread):
@@ -94,8 +108,7 @@ class GroupConsumer(threading.Thread):
                     self.acknowledged = {**self.acknowledged, **offsets}
 
     def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        answer = consumer.committed(list(partitions), timeout=5)
-        self.resumed = {each.partition: each.offset for each in answer if each.offset >= 0}
+        self.resumed = _committed(consumer, partitions, timeout_s=5)
         self.acknowledged = dict(self.resumed)
         self.attempted = dict(self.resumed)
         self.assigned = tuple(sorted(each.partition for each in partitions))
