@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol, cast
 
 import structlog
@@ -26,16 +27,10 @@ from muster_gateway.group_requests import group_ids, refused
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
 from muster_gateway.requests import RequestCutter, RequestHead
-from muster_gateway.rewriting import (
-    Announced,
-    BrokersAnswer,
-    listed_groups_without,
-    read_api_versions,
-    read_brokers,
-    write_api_versions,
-)
+from muster_gateway.rewriting import Announced, write_api_versions
 from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings
+from muster_gateway.shown import Shown
 from muster_gateway.slots import Slot, framed
 from muster_gateway.upstream import Upstream
 
@@ -45,6 +40,8 @@ COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
 
 
+Show = Callable[[RequestHead, bytes], bytes | Coroutine[object, object, bytes]]
+"""Head of a request and frame of its answer -> the frame that the client gets. Raises UpstreamError."""
 Identify = Callable[[asyncio.BaseTransport], str]
 """The name of the user whose certificate the client has shown. Raises NoPrincipalError."""
 
@@ -58,6 +55,7 @@ class Connections(Protocol):
     upstream: Upstream
     muster: Muster
     coordinators: Coordinators
+    shown: Shown
     dialling: Dialling
     identify: Identify | None
     traffic: Traffic
@@ -183,7 +181,7 @@ class ClientConnection(asyncio.Protocol):
         elif treatment is Treatment.SASL:
             self._sasl(head, frame)
         else:
-            self._ask_broker(Slot(head, self._show_nodes), frame)
+            self._ask_broker(Slot(head, partial(self._show, self._shared.shown.brokers)), frame)
 
     def unknown_api_versions(self, correlation_id: int) -> None:
         """KIP-511: in version 0, with the versions of ApiVersions that there are."""
@@ -220,15 +218,15 @@ class ClientConnection(asyncio.Protocol):
     def _api_versions(self, head: RequestHead, frame: bytes) -> None:
         announced = self._shared.upstream.announced
         if self._role.kind is Kind.BROKER or announced is None:
-            self._ask_broker(Slot(head, self._show_versions), frame)
+            self._ask_broker(Slot(head, partial(self._show, self._shared.shown.versions_of_broker)), frame)
         else:
-            self._answer_now(head, self._versions(head, announced))
+            self._answer_now(head, framed(self._shared.shown.versions(head, announced)))
 
     def _list_groups(self, head: RequestHead, frame: bytes) -> None:
-        if self._role.kind is Kind.POD:  # a pod that mirrors Kafka shows Kafka's groups, too
+        if self._role.kind is Kind.POD:
             self._ask_muster(head, frame, "", self._role.number)
         elif self._shared.routes:
-            self._ask_broker(Slot(head, self._show_listed), frame)
+            self._ask_broker(Slot(head, partial(self._show, self._shared.shown.groups_of_kafka)), frame)
         else:
             self._ask_broker(Slot(head), frame)
 
@@ -240,28 +238,12 @@ class ClientConnection(asyncio.Protocol):
 
     # -- answers that are read ----------------------------------------------------------------------------------------
 
-    def _show_nodes(self, slot: Slot, frame: bytes) -> None:
-        answer = read_brokers(slot.head.rule.key, slot.head.version, frame)
-        nodes = self._shared.nodes
-        if nodes.learn_brokers(answer.brokers):
-            self._answered(slot, framed(answer.with_brokers(nodes.shown(answer.brokers))))
+    def _show(self, shown: Show, slot: Slot, frame: bytes) -> None:
+        answer = shown(slot.head, frame)
+        if isinstance(answer, bytes):
+            self._answered(slot, framed(answer))
         else:
-            self._later(slot, self._tell_nodes(answer))
-
-    async def _tell_nodes(self, answer: BrokersAnswer) -> bytes:
-        nodes = self._shared.nodes
-        await nodes.tell_brokers(answer.brokers)
-        return answer.with_brokers(nodes.shown(answer.brokers))
-
-    def _show_versions(self, slot: Slot, frame: bytes) -> None:
-        self._answered(slot, self._versions(slot.head, read_api_versions(slot.head.version, frame)))
-
-    def _versions(self, head: RequestHead, announced: Announced) -> bytes:
-        shown = announced.through_gateway(self._shared.coordinators.group_apis)
-        return framed(write_api_versions(head.version, head.correlation_id, shown))
-
-    def _show_listed(self, slot: Slot, frame: bytes) -> None:
-        self._answered(slot, framed(listed_groups_without(slot.head.version, frame, self._shared.routes.served_here)))
+            self._later(slot, answer)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
@@ -288,8 +270,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _answered_by_muster(self, slot: Slot, answer: bytes) -> None:
         if slot.head.rule.treatment is Treatment.LIST_GROUPS:
-            served_here = self._shared.routes.served_here
-            answer = listed_groups_without(slot.head.version, answer, lambda group: not served_here(group))
+            answer = self._shared.shown.groups_of_muster(slot.head, answer)
         self._answered(slot, framed(answer))
 
     def _later(self, slot: Slot, answer: Coroutine[object, object, bytes]) -> None:

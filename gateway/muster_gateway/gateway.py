@@ -20,6 +20,7 @@ from muster_gateway.nodes import Nodes, Role
 from muster_gateway.rewriting import Announced
 from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings, addresses
+from muster_gateway.shown import Shown
 from muster_gateway.upstream import CLIENT_ID, Upstream
 
 logger = structlog.get_logger(__name__)
@@ -48,6 +49,7 @@ class Gateway:
         self.upstream = Upstream(to_brokers, addresses(settings.upstream), self.nodes, limit)
         self.muster = Muster(to_pods, addresses(settings.muster), self.nodes, limit)
         self.coordinators = Coordinators(self.routes, self.nodes, self.muster)
+        self.shown = Shown(self.routes, self.nodes, self.coordinators)
         self.dialling = Dialling(to_brokers, self.nodes, self.upstream, logs_in=settings.asks_clients)
         self.identify = identify_by_certificate(settings)
         self._tls = listener_tls(settings)
