@@ -23,10 +23,12 @@ from muster_operator.kube.client import KubeClient, connect
 REPOSITORY = Path(__file__).parents[2]
 
 
-def kubectl(*arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+def kubectl(
+    *arguments: str, stdin: str | None = None, check: bool = True, timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
     """Run kubectl; its output is text. What it says of a failure is printed. Raises CalledProcessError."""
     command = ["kubectl", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
     if check and done.returncode:
         print(done.stderr, file=sys.stderr)
         done.check_returncode()

@@ -56,7 +56,8 @@ class MusterCluster:
 
     def wait_ready(self, timeout_s: int = 55) -> None:
         for kind in ("coordinatorclusters", "offsetstopics"):
-            self.kubectl("wait", kind, "--all", "--for=condition=Ready", f"--timeout={timeout_s}s")
+            ready = ("--all", "--for=condition=Ready", f"--timeout={timeout_s}s")
+            kubectl("-n", self.namespace, "wait", kind, *ready, timeout_s=timeout_s + 10)
 
     def pods(self) -> list[Pod]:
         return [_pod(each) for each in self.objects("pods", "-l", f"muster.dev/cluster={self.name}")]
