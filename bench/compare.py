@@ -8,7 +8,7 @@ the processor time of the server's processes only; the load generator shares the
 "muster, os" has `muster.flush.os`: it leaves syncing to the operating system, as Kafka does.
 
 The results are written to bench/results/; with --document, which needs all rows or all with a bar, also into
-docs/performance.md. After Ctrl-C the rounds count that are complete.
+docs/performance.md. After Ctrl-C or a failure the rounds count that are complete.
 
 Exit codes: 0 measured; 1 a server or the load generator failed, or requests were refused; 2 wrong usage, or a program
 is missing; 130 interrupted.
@@ -136,14 +136,15 @@ def main() -> int:
     options = arguments().parse_args()
     need_files(max(row.sockets for row in ROWS_OF_ONE) + FILES_BESIDE_CONNECTIONS + OFFSETS_PARTITIONS)
     builds.kafka_jars()
-    measured, interrupted = [], False
+    measured: list[dict[str, Any]] = []
+    ended: BaseException | None = None
     try:
         for round_ in run(options):
             measured += round_
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, builds.BenchError) as early:
         if not measured:
             raise
-        interrupted = True
+        ended = early
     rounds = measured[-1]["round"] + 1
     report: dict[str, Any] = {"machine": machine(), "kafka": builds.KAFKA_VERSION, "rounds": rounds}
     report |= {"seconds": options.duration, "bars": options.bars, "figures": measured}
@@ -153,8 +154,8 @@ def main() -> int:
     print(f"written to {written}", file=sys.stderr)
     if options.document:
         document(page)
-    if interrupted:
-        return 130
+    if ended is not None:
+        raise ended
     return 1 if any(figures["errors"] for figures in measured) else 0
 
 
