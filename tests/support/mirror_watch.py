@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -133,23 +134,23 @@ class LagWatch:
         self.mirror: list[int] = []
         self.console: list[int] = []
         self._sources = (ends, mirror, console)
+        self._leaving = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        if not self._task.cancelled():
-            self._task.result()
+        self._leaving.set()  # not cancelled: an answer that nobody took would be that to the next request
+        await self._task
 
     async def _run(self) -> None:
         ends, mirror, console = self._sources
-        while True:
+        while not self._leaving.is_set():
             mirrored = {each.partition: each.position for each in await mirror.partitions()}
             consumed = dict(console.positions)
             now = await ends.ask()
             self.mirror.append(behind(now, mirrored))
             self.console.append(behind(now, consumed))
-            await asyncio.sleep(EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), EVERY_S)
