@@ -20,22 +20,26 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
     group = state.groups.get(request.group_id)
     visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
     offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
-    wanted = request.topics
-    if wanted is None:
-        wanted = tuple((topic, tuple(of_topic)) for topic, of_topic in offsets.items())
-    topics = tuple(
-        (topic, tuple(_fetch(state, request, topic, index, offsets.get(topic, {}).get(index)) for index in partitions))
-        for topic, partitions in wanted
-    )
-    return Result(response=OffsetFetchResponse(request.group_id, ErrorCode.NONE, topics))
+    may_be_pending = request.require_stable and request.group_id in state.offsets.open_transactions
+    topics = []
+    for topic, partitions in offsets.items() if request.topics is None else request.topics:
+        of_topic = offsets.get(topic, {})
+        found = [_fetched(index, of_topic.get(index)) for index in partitions]
+        if may_be_pending:
+            found = [
+                _unstable(each) if state.offsets.has_pending(request.group_id, topic, each[0]) else each
+                for each in found
+            ]
+        topics.append((topic, tuple(found)))
+    return Result(response=OffsetFetchResponse(request.group_id, ErrorCode.NONE, tuple(topics)))
 
 
-def _fetch(
-    state: GroupTables, request: OffsetFetchRequest, topic: str, partition: int, stored: Stored | None
-) -> _FetchedPartition:
-    if request.require_stable and state.offsets.has_pending(request.group_id, topic, partition):
-        return (partition, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+def _fetched(partition: int, stored: Stored | None) -> _FetchedPartition:
     if stored is None:
         return (partition, -1, -1, "", 0)
     value = stored[1]
     return (partition, value.offset, value.leader_epoch, value.metadata, 0)
+
+
+def _unstable(fetched: _FetchedPartition) -> _FetchedPartition:
+    return (fetched[0], -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT))

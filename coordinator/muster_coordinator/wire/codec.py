@@ -179,6 +179,11 @@ class Writer:
         self._length(len(value))
         self._out += value
 
+    def packed_array(self, values: Sequence[bytes]) -> None:
+        """Of elements that are bytes already."""
+        self._length(len(values))
+        self._out += b"".join(values)
+
     def array(self, values: Sequence[_T], element: Callable[[_T], None]) -> None:
         self._length(len(values))
         for value in values:

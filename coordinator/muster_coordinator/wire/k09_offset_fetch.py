@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from muster_coordinator.requests.cluster import (
     OffsetFetchByIdRequests,
     OffsetFetchByIdResponses,
@@ -29,7 +31,11 @@ from muster_coordinator.requests.groups import (
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
-_Topic = tuple[str | bytes, tuple[tuple[int, int, int, str, int], ...]]
+_BARE, _BARE_FLEXIBLE = struct.Struct(">iqihh"), struct.Struct(">iqibhb")
+"""A partition without metadata, as most are: index, offset, leader epoch, length of the metadata, error code; and that
+there are no tagged fields."""
+_Partition = tuple[int, int, int, str, int]
+_Topic = tuple[str | bytes, tuple[_Partition, ...]]
 _Responses = OffsetFetchResponses | OffsetFetchByIdResponses
 _Response = OffsetFetchResponse | OffsetFetchByIdResponse
 
@@ -109,7 +115,7 @@ def _topics(writer: Writer, version: int, group: _Response) -> None:
     # The error of a group: from v2 at its top, and no topics with it.
     topics: tuple[_Topic, ...] = () if group.error_code and version >= 2 else group.topics
 
-    def partition(value: tuple[int, int, int, str, int]) -> None:
+    def partition(value: _Partition) -> None:
         index, offset, leader_epoch, metadata, error_code = value
         writer.int32(index)
         writer.int64(offset)
@@ -124,10 +130,21 @@ def _topics(writer: Writer, version: int, group: _Response) -> None:
             writer.uuid(value[0])
         else:
             writer.string(value[0])
-        writer.array(value[1], partition)
+        if version >= 5 and not group.error_code and all(each[3] == "" for each in value[1]):
+            writer.packed_array(_bare(value[1], version >= 6))
+        else:
+            writer.array(value[1], partition)
         writer.tagged_fields()
 
     writer.array(topics, topic)
+
+
+def _bare(partitions: tuple[_Partition, ...], flexible: bool) -> list[bytes]:
+    if flexible:
+        pack = _BARE_FLEXIBLE.pack
+        return [pack(index, offset, epoch, 1, error_code, 0) for index, offset, epoch, _, error_code in partitions]
+    pack = _BARE.pack
+    return [pack(index, offset, epoch, 0, error_code) for index, offset, epoch, _, error_code in partitions]
 
 
 API = Api(9, "OffsetFetch", 1, 10, 6, decode_request, encode_response)
