@@ -49,7 +49,7 @@ def _committed(consumer: Consumer, asked: Sequence[TopicPartition], timeout_s: f
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            answer = consumer.committed(list(asked), timeout=timeout_s)
+            answer = consumer.committed(list(asked), timeout=max(deadline - time.monotonic(), 0.0))
         except KafkaException as error:
             if error.args[0].code() not in _RETRY or time.monotonic() > deadline:
                 raise

@@ -24,12 +24,12 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
     topics = []
     for topic, partitions in offsets.items() if request.topics is None else request.topics:
         of_topic = offsets.get(topic, {})
-        found = [_fetched(index, of_topic.get(index)) for index in partitions]
-        if may_be_pending:
-            found = [
-                _unstable(each) if state.offsets.has_pending(request.group_id, topic, each[0]) else each
-                for each in found
-            ]
+        found = [
+            (index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            if may_be_pending and state.offsets.has_pending(request.group_id, topic, index)
+            else _fetched(index, of_topic.get(index))
+            for index in partitions
+        ]
         topics.append((topic, tuple(found)))
     return Result(response=OffsetFetchResponse(request.group_id, ErrorCode.NONE, tuple(topics)))
 
@@ -39,7 +39,3 @@ def _fetched(partition: int, stored: Stored | None) -> _FetchedPartition:
         return (partition, -1, -1, "", 0)
     value = stored[1]
     return (partition, value.offset, value.leader_epoch, value.metadata, 0)
-
-
-def _unstable(fetched: _FetchedPartition) -> _FetchedPartition:
-    return (fetched[0], -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
