@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from muster_coordinator.requests.packed_offsets import AcceptedOffsets, PackedOffsets
+from muster_coordinator.requests.packed_offsets import AcceptedOffsets, FoundOffsets, PackedOffsets
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -177,12 +177,16 @@ class OffsetFetchRequest(_Message, frozen=True):
     require_stable: bool
 
 
-class OffsetFetchResponse(_Message, frozen=True):
-    """(topic, ((partition, offset, leader_epoch, metadata, error_code), ...))."""
+FetchedPartition: TypeAlias = tuple[int, int, int, str, int]
+"""(partition, offset, leader_epoch, metadata, error_code)"""
 
+FetchedPartitions: TypeAlias = tuple[FetchedPartition, ...] | FoundOffsets
+
+
+class OffsetFetchResponse(_Message, frozen=True):
     group_id: str
     error_code: int
-    topics: tuple[tuple[str, tuple[tuple[int, int, int, str, int], ...]], ...] = ()
+    topics: tuple[tuple[str, FetchedPartitions], ...] = ()
 
 
 class OffsetFetchByIdRequest(_Message, frozen=True):
@@ -196,11 +200,9 @@ class OffsetFetchByIdRequest(_Message, frozen=True):
 
 
 class OffsetFetchByIdResponse(_Message, frozen=True):
-    """(topic id, ((partition, offset, leader_epoch, metadata, error_code), ...))."""
-
     group_id: str
     error_code: int
-    topics: tuple[tuple[bytes, tuple[tuple[int, int, int, str, int], ...]], ...] = ()
+    topics: tuple[tuple[bytes, FetchedPartitions], ...] = ()  # by id
 
 
 # -- ListGroups (16) --------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Offsets of one topic, as a commit brings them: kept in columns and in the bytes of the request, not in an object for
-each partition.
+"""Offsets of one topic, as a commit brings them or a fetch finds them: kept in columns, and those of a commit in the
+bytes of the request, not in an object for each partition.
 
 Most commits have no metadata. What OffsetCommit says of a partition then takes ENTRY_BYTES in every version from 6 on:
 partition i32 | offset i64 | leader epoch i32 | two bytes for the lack of metadata. The offset and the leader epoch lie
 in the record of the log as they lie here (`records.offset_run`), and the partition in the answer (`wire`).
 
-Both classes can be iterated like the tuples that they stand for, and are equal to those.
+The classes can be iterated like the tuples that they stand for, and are equal to those.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from collections.abc import Iterator
 from itertools import repeat
 
 ENTRY_BYTES = 18
+
+PACKED_MIN = 6
+"""Fewer partitions of a topic are kept one by one: that is quicker."""
+PACKED_MAX = 500
+"""More partitions of a topic are kept one by one: the form of so many bytes would take memory for good."""
 
 
 class PackedOffsets:
@@ -67,6 +72,30 @@ class AcceptedOffsets:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AcceptedOffsets | tuple) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class FoundOffsets:
+    """What OffsetFetch has found of a topic whose offsets have no metadata. Iterated: (partition, offset, leader epoch,
+    "", 0)."""
+
+    __slots__ = ("leader_epochs", "offsets", "partitions")
+
+    def __init__(self, partitions: list[int], offsets: list[int], leader_epochs: list[int]) -> None:
+        self.partitions = partitions
+        self.offsets = offsets
+        self.leader_epochs = leader_epochs
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, str, int]]:
+        return zip(self.partitions, self.offsets, self.leader_epochs, repeat(""), repeat(0), strict=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FoundOffsets | tuple) and tuple(self) == tuple(other)
 
     def __repr__(self) -> str:
         return repr(tuple(self))

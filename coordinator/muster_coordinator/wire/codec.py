@@ -179,10 +179,14 @@ class Writer:
         self._length(len(value))
         self._out += value
 
-    def packed_array(self, values: Sequence[bytes]) -> None:
+    def array_length(self, count: int) -> None:
+        """Begins an array of so many elements, which follow."""
+        self._length(count)
+
+    def packed_array(self, count: int, elements: bytes) -> None:
         """Of elements that are bytes already."""
-        self._length(len(values))
-        self._out += b"".join(values)
+        self._length(count)
+        self._out += elements
 
     def array(self, values: Sequence[_T], element: Callable[[_T], None]) -> None:
         self._length(len(values))

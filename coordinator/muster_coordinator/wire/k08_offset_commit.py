@@ -23,7 +23,13 @@ from muster_coordinator.requests.groups import (
     OffsetCommitResponse,
     PartitionResults,
 )
-from muster_coordinator.requests.packed_offsets import ENTRY_BYTES, AcceptedOffsets, PackedOffsets
+from muster_coordinator.requests.packed_offsets import (
+    ENTRY_BYTES,
+    PACKED_MAX,
+    PACKED_MIN,
+    AcceptedOffsets,
+    PackedOffsets,
+)
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.primitives import (
     array_length,
@@ -52,11 +58,6 @@ _ID_BYTES = 16
 _Partition = tuple[int, int, int, str | None]
 _Topic = tuple[str, PartitionResults]
 _TopicById = tuple[bytes, PartitionResults]
-
-_PACKED_MIN = 6
-"""Fewer partitions of a topic are read one by one: that is quicker."""
-_PACKED_MAX = 500
-"""More partitions of a topic are read one by one: the reader of so many would take memory for good."""
 
 _NULL_METADATA, _EMPTY_METADATA = -1, 0  # as an int16
 _NULL_METADATA_FLEXIBLE, _EMPTY_METADATA_FLEXIBLE = 0, 0x100  # a compact length and no tagged field, as an int16
@@ -131,7 +132,7 @@ def _packed(frame: bytes, position: int, count: int, null: int, empty: int) -> P
 def _partitions(frame: bytes, position: int) -> tuple[tuple[_Partition, ...] | PackedOffsets, int]:
     """The partitions of a topic in a flexible version, and the position after the topic."""
     partition_count, position = compact_array_length(frame, position)
-    if _PACKED_MIN <= partition_count <= _PACKED_MAX:
+    if PACKED_MIN <= partition_count <= PACKED_MAX:
         packed = _packed(frame, position, partition_count, _NULL_METADATA_FLEXIBLE, _EMPTY_METADATA_FLEXIBLE)
         if packed is not None:
             return packed, skip_tagged_fields(frame, position + ENTRY_BYTES * partition_count)
@@ -161,7 +162,7 @@ def _decode_plain(header: RequestHeader, frame: bytes) -> OffsetCommitRequest:
     for _ in range(topic_count):
         topic, position = string(frame, position)
         partition_count, position = array_length(frame, position)
-        if version >= 6 and _PACKED_MIN <= partition_count <= _PACKED_MAX:
+        if version >= 6 and PACKED_MIN <= partition_count <= PACKED_MAX:
             packed = _packed(frame, position, partition_count, _NULL_METADATA, _EMPTY_METADATA)
             if packed is not None:
                 topics.append((topic, packed))

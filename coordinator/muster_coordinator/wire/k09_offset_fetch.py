@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from muster_coordinator.requests.cluster import (
     OffsetFetchByIdRequests,
@@ -23,21 +24,17 @@ from muster_coordinator.requests.cluster import (
     OffsetFetchResponses,
 )
 from muster_coordinator.requests.groups import (
+    FetchedPartitions,
     OffsetFetchByIdRequest,
     OffsetFetchByIdResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from muster_coordinator.requests.packed_offsets import FoundOffsets
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
 
-_BARE, _BARE_FLEXIBLE = struct.Struct(">iqihh"), struct.Struct(">iqibhb")
-"""A partition without metadata, as most are: index, offset, leader epoch, length of the metadata, error code; and that
-there are no tagged fields."""
-_Partition = tuple[int, int, int, str, int]
-_Topic = tuple[str | bytes, tuple[_Partition, ...]]
-_Responses = OffsetFetchResponses | OffsetFetchByIdResponses
-_Response = OffsetFetchResponse | OffsetFetchByIdResponse
+_FLEXIBLE_SINCE = 6
 
 
 @guarded
@@ -89,62 +86,66 @@ def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetFetchByIdRequest
     )
 
 
-def encode_response(version: int, response: _Responses) -> bytes:
-    writer = Writer(API.flexible(version))
-    groups: tuple[_Response, ...] = response.groups
+def encode_response(version: int, response: OffsetFetchResponses | OffsetFetchByIdResponses) -> bytes:
+    writer = Writer(version >= _FLEXIBLE_SINCE)
+    groups: tuple[OffsetFetchResponse | OffsetFetchByIdResponse, ...] = response.groups
     if version >= 3:
         writer.int32(0)
     if version >= 8:
-
-        def group(value: _Response) -> None:
-            writer.string(value.group_id)
-            _topics(writer, version, value)
-            writer.int16(value.error_code)
+        writer.array_length(len(groups))
+        for group in groups:
+            writer.string(group.group_id)
+            _write_topics(writer, version, group)
+            writer.int16(group.error_code)
             writer.tagged_fields()
-
-        writer.array(groups, group)
         return writer.done()
     (only,) = groups
-    _topics(writer, version, only)
+    _write_topics(writer, version, only)
     if version >= 2:
         writer.int16(only.error_code)
     return writer.done()
 
 
-def _topics(writer: Writer, version: int, group: _Response) -> None:
+def _write_topics(writer: Writer, version: int, group: OffsetFetchResponse | OffsetFetchByIdResponse) -> None:
     # The error of a group: from v2 at its top, and no topics with it.
-    topics: tuple[_Topic, ...] = () if group.error_code and version >= 2 else group.topics
-
-    def partition(value: _Partition) -> None:
-        index, offset, leader_epoch, metadata, error_code = value
-        writer.int32(index)
-        writer.int64(offset)
-        if version >= 5:
-            writer.int32(leader_epoch)
-        writer.nullable_string(metadata)
-        writer.int16(group.error_code or error_code)
+    topics: tuple[tuple[str | bytes, FetchedPartitions], ...] = (
+        () if group.error_code and version >= 2 else group.topics
+    )
+    writer.array_length(len(topics))
+    for name, partitions in topics:
+        if isinstance(name, bytes):
+            writer.uuid(name)
+        else:
+            writer.string(name)
+        if isinstance(partitions, FoundOffsets) and version >= 5:
+            writer.packed_array(len(partitions), _packed(partitions, version >= _FLEXIBLE_SINCE))
+        else:
+            writer.array_length(len(partitions))
+            for index, offset, leader_epoch, metadata, error_code in partitions:
+                writer.int32(index)
+                writer.int64(offset)
+                if version >= 5:
+                    writer.int32(leader_epoch)
+                writer.nullable_string(metadata)
+                writer.int16(group.error_code or error_code)
+                writer.tagged_fields()
         writer.tagged_fields()
 
-    def topic(value: _Topic) -> None:
-        if isinstance(value[0], bytes):
-            writer.uuid(value[0])
-        else:
-            writer.string(value[0])
-        if version >= 5 and not group.error_code and all(each[3] == "" for each in value[1]):
-            writer.packed_array(_bare(value[1], version >= 6))
-        else:
-            writer.array(value[1], partition)
-        writer.tagged_fields()
 
-    writer.array(topics, topic)
+def _packed(found: FoundOffsets, flexible: bool) -> bytes:
+    count = len(found)
+    numbers = [1 if flexible else 0] * (4 * count)
+    numbers[0::4] = found.partitions
+    numbers[1::4] = found.offsets
+    numbers[2::4] = found.leader_epochs
+    return _form(count, flexible).pack(*numbers)
 
 
-def _bare(partitions: tuple[_Partition, ...], flexible: bool) -> list[bytes]:
-    if flexible:
-        pack = _BARE_FLEXIBLE.pack
-        return [pack(index, offset, epoch, 1, error_code, 0) for index, offset, epoch, _, error_code in partitions]
-    pack = _BARE.pack
-    return [pack(index, offset, epoch, 0, error_code) for index, offset, epoch, _, error_code in partitions]
+@lru_cache(maxsize=64)
+def _form(count: int, flexible: bool) -> struct.Struct:
+    """Writes partition, offset, leader epoch and length of the metadata (that of none is 1 in a flexible version) of so
+    many partitions; zeroes for the error code and for no tagged fields follow each. Up to 64 KB."""
+    return struct.Struct(">" + ("iqibxxx" if flexible else "iqihxx") * count)
 
 
-API = Api(9, "OffsetFetch", 1, 10, 6, decode_request, encode_response)
+API = Api(9, "OffsetFetch", 1, 10, _FLEXIBLE_SINCE, decode_request, encode_response)

@@ -51,6 +51,18 @@ def test_exception_of_a_compiled_module_sets_its_attributes_itself(module: str) 
     assert with_defaults == []
 
 
+def test_subclass_of_a_compiled_class_is_compiled() -> None:
+    compiled = {node.name for module in MODULES for node in classes_of(module)}
+    plain = {str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py")} - set(MODULES)
+    wrong = [
+        f"{module}: {node.name}"
+        for module in sorted(plain)
+        for node in classes_of(module)
+        if compiled & {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    ]
+    assert wrong == [], "Python refuses these when they are first made"
+
+
 @pytest.mark.skipif("MUSTER_TEST_COMPILED" not in os.environ, reason="for the tests that run compiled")
 @pytest.mark.parametrize("module", MODULES)
 def test_what_is_tested_is_compiled(module: str) -> None:

@@ -7,6 +7,7 @@ from tests.unit.groups.harness import Harness
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import groups as m
+from muster_coordinator.requests.packed_offsets import FoundOffsets
 
 
 @pytest.fixture
@@ -41,6 +42,30 @@ def test_all_offsets(h: Harness) -> None:
     """[testFetchAllOffsets]"""
     h.commit(topics=(("t", ((0, 1, -1, ""), (1, 2, -1, ""))), ("u", ((0, 3, -1, ""),))))
     assert h.fetch(topics=None) == {("t", 0): (1, 0), ("t", 1): (2, 0), ("u", 0): (3, 0)}
+
+
+@pytest.mark.parametrize("count", [5, 6, 500, 501])
+@pytest.mark.parametrize("asks_for_all", [True, False])
+def test_offsets_of_many_partitions_are_kept_in_columns(h: Harness, count: int, asks_for_all: bool) -> None:
+    h.commit(topics=(("t", tuple((index, 10 * index, index - 1, "") for index in range(count))),))
+    response = fetch(h, None if asks_for_all else (("t", tuple(range(count))),))
+    expected = tuple((index, 10 * index, index - 1, "", 0) for index in range(count))
+    assert response == m.OffsetFetchResponse("g", 0, (("t", expected),))
+    assert isinstance(response, m.OffsetFetchResponse)
+    assert isinstance(response.topics[0][1], FoundOffsets) is (6 <= count <= 500)
+
+
+@pytest.mark.parametrize("other", [(6, -1, -1, "", 0), (6, 8, 2, "metadata", 0)])
+def test_one_partition_that_is_missing_or_has_metadata_keeps_all_out_of_columns(
+    h: Harness, other: tuple[int, int, int, str, int]
+) -> None:
+    h.commit(topics=(("t", tuple((index, index, 1, "") for index in range(6))),))
+    if other[3]:
+        h.commit(topics=(("t", (other[:4],)),))
+    response = fetch(h, (("t", (0, 1, 2, 3, 4, 5, 6)),))
+    assert response == m.OffsetFetchResponse(
+        "g", 0, (("t", (*((index, index, 1, "", 0) for index in range(6)), other)),)
+    )
 
 
 def test_no_topics_is_not_all_topics(h: Harness) -> None:

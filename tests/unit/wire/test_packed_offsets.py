@@ -1,4 +1,5 @@
-"""OffsetCommit in one piece: what is read from many partitions at once is what is read one by one."""
+"""OffsetCommit and OffsetFetch in one piece: what is read and written of many partitions at once is what is read and
+written one by one."""
 
 from __future__ import annotations
 
@@ -7,14 +8,19 @@ import struct
 import pytest
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.requests.cluster import OffsetFetchByIdResponses, OffsetFetchResponses
 from muster_coordinator.requests.groups import (
+    FetchedPartitions,
     OffsetCommitByIdRequest,
     OffsetCommitByIdResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetFetchByIdResponse,
+    OffsetFetchResponse,
 )
-from muster_coordinator.requests.packed_offsets import AcceptedOffsets, PackedOffsets
+from muster_coordinator.requests.packed_offsets import AcceptedOffsets, FoundOffsets, PackedOffsets
 from muster_coordinator.requests.refusals import refusal
+from muster_coordinator.wire import k09_offset_fetch
 from muster_coordinator.wire.errors import WireError
 from muster_coordinator.wire.framing import read_header
 from muster_coordinator.wire.k08_offset_commit import API
@@ -151,3 +157,28 @@ def test_packed_offsets_differ_from_others() -> None:
     assert isinstance(other, PackedOffsets)
     assert AcceptedOffsets(one) != AcceptedOffsets(other)
     assert repr(AcceptedOffsets(one)) == repr(tuple((each[0], 0) for each in partitions_of(6)))
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("count", [6, 50, 500])
+def test_answer_with_found_offsets_has_the_bytes_of_the_answer_with_each(version: int, count: int) -> None:
+    each = tuple((7 * number, (number << 40) + 5, number - 1, "", 0) for number in range(count))
+    found = FoundOffsets(*(list(column) for column in list(zip(*each, strict=True))[:3]))
+    assert (found, len(found), repr(found)) == (each, count, repr(each))
+    others = ((3, -1, -1, "", 0), (4, 9, 2, "metadata", 0))
+
+    def encode(first: FetchedPartitions) -> bytes:
+        if version >= BY_ID_SINCE:
+            by_id = ((topic_id("a"), first), (topic_id("b"), others))
+            groups = OffsetFetchByIdResponses((OffsetFetchByIdResponse("g", 0, by_id),))
+            return k09_offset_fetch.API.encode_response(version, groups)
+        response = OffsetFetchResponse("g", 0, (("a", first), ("b", others)))
+        return k09_offset_fetch.API.encode_response(version, OffsetFetchResponses((response,)))
+
+    assert encode(found) == encode(each)
+    assert encode(FoundOffsets([*found.partitions[:-1], 1], found.offsets, found.leader_epochs)) != encode(each)
+
+
+def test_found_offsets_differ_from_others() -> None:
+    assert FoundOffsets([1], [2], [3]) != FoundOffsets([1], [2], [4])
+    assert FoundOffsets([1], [2], [3]) != [(1, 2, 3, "", 0)]
