@@ -100,7 +100,7 @@ class ReplicaManager:
         self._directory = directory = DataDirectory(data_dir, disk, settings.storage, health, random.randbytes)
         self.replicas = directory.replicas
         self._writer = writer = JournalWriter(self.hosts, directory.pace, health.storage_failed, clock.monotonic_s)
-        self._turns = turns = Turns(writer, clock, metrics)
+        self._turns = turns = Turns(writer, clock, metrics, rests=not settings.storage.flush_os)
         self._opening = opening = Opening(self.hosts, directory, health, turns, workers, events, random)
         self._new_host = partial(
             ReplicaHost,

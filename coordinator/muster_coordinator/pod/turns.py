@@ -4,7 +4,7 @@ While the write of a turn is on its way no shard is drained: its answers would w
 comes meanwhile makes one larger batch. A write for an election holds up no turn: when a pod dies, such writes come one
 after the other, and the groups of other partitions would have no turn between them. A turn of a pod with many clients
 also waits for most of those that came with the turns before, for up to REST_S: half as many turns, each with its write
-and its messages to other replicas (ADR 14).
+and its messages to other replicas (ADR 14). Where the operating system syncs, a write costs too little for that.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ RECENT = 0.9
 class Turns:
     """Implements `shard.ports.Scheduler` and `replica.ports.Turns`. `writer` calls `write_ended` after each write."""
 
-    def __init__(self, writer: JournalWriter, clock: Clock, metrics: ShardMetrics) -> None:
+    def __init__(self, writer: JournalWriter, clock: Clock, metrics: ShardMetrics, rests: bool) -> None:
+        """`rests`: between turns of many shards."""
         self._writer = writer
         self._clock = clock
         self._metrics = metrics
+        self._rests = rests
         self._dirty: list[Shard] = []
         self._ending: list[InTurn] = []
         self._running = False
@@ -94,7 +96,7 @@ class Turns:
         if self._scheduled:
             return
         loop = asyncio.get_running_loop()
-        if not self._have_come:
+        if self._rests and not self._have_come:
             if self._resting is not None:
                 return
             rest_s = self._started_s + REST_S - self._clock.monotonic_s()

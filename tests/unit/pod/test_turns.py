@@ -46,9 +46,9 @@ class Shard:
 
 
 class Pod:
-    def __init__(self) -> None:
+    def __init__(self, rests: bool = True) -> None:
         self.writer = Writer()
-        self.turns = Turns(cast(Any, self.writer), SystemClock(), ShardMetrics())
+        self.turns = Turns(cast(Any, self.writer), SystemClock(), ShardMetrics(), rests)
 
     def write_ends(self) -> None:
         """The write on its way is durable; a write that was submitted meanwhile begins."""
@@ -87,6 +87,13 @@ async def test_turn_comes_at_once_when_most_have_come_again() -> None:
     await pod.turn_of(1)
     assert first[0].drained
     assert pod.writer.submitted == 2
+
+
+@pytest.mark.usefixtures("rest_without_end")
+async def test_pod_that_does_not_sync_never_waits() -> None:
+    pod = Pod(rests=False)
+    for count in (20, 1, 1):
+        assert all(shard.drained for shard in await pod.turn_of(count))
 
 
 @pytest.mark.usefixtures("rest_without_end")
