@@ -7,6 +7,7 @@ answer, like every answer, waits for what is not committed yet; only offsets of 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.offsets import GroupOffsets, Stored
@@ -48,13 +49,28 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
 
 def _settled(partitions: Collection[int], of_topic: dict[int, Stored]) -> FetchedPartitions:
     """Of partitions without an offset in an open transaction."""
-    stored = [of_topic.get(each) for each in partitions]
-    if PACKED_MIN <= len(stored) <= PACKED_MAX:
-        values = [each[1] for each in stored if each is not None]
-        if len(values) == len(stored) and not any(value.metadata for value in values):
-            offsets = [value.offset for value in values]
-            return FoundOffsets(list(partitions), offsets, [value.leader_epoch for value in values])
-    return tuple([_fetched(*each) for each in zip(partitions, stored, strict=True)])
+    if PACKED_MIN <= len(partitions) <= PACKED_MAX:
+        found = _in_columns(partitions, of_topic)
+        if found is not None:
+            return found
+    return tuple([_fetched(each, of_topic.get(each)) for each in partitions])
+
+
+def _in_columns(partitions: Collection[int], of_topic: dict[int, Stored]) -> FoundOffsets | None:
+    """None if a partition has no offset, or metadata."""
+    # Any, because compiled code would take each number out of its object and put it into a new one.
+    stored: list[Any] = list(of_topic.values()) if partitions is of_topic else [of_topic.get(p) for p in partitions]
+    offsets: list[Any] = []
+    leader_epochs: list[Any] = []
+    for each in stored:
+        if each is None:
+            return None
+        value: Any = each[1]
+        if value.metadata:
+            return None
+        offsets.append(value.offset)
+        leader_epochs.append(value.leader_epoch)
+    return FoundOffsets(list(partitions), offsets, leader_epochs)
 
 
 def _fetched(partition: int, stored: Stored | None) -> FetchedPartition:

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from muster_coordinator.requests.cluster import (
     OffsetFetchByIdRequests,
@@ -41,49 +41,56 @@ _FLEXIBLE_SINCE = 6
 def decode_request(
     header: RequestHeader, frame: bytes, client_host: str
 ) -> OffsetFetchRequests | OffsetFetchByIdRequests:
-    if header.api_version >= 10:
-        return _decode_by_id(header, frame)
     version = header.api_version
     reader = Reader(frame, header.body_position, header.flexible)
-
-    def topic() -> tuple[str, tuple[int, ...]]:
-        value = (reader.string(), reader.array(reader.int32))
-        reader.tagged_fields()
-        return value
-
-    def group() -> tuple[str, str | None, int, tuple[tuple[str, tuple[int, ...]], ...] | None]:
-        group_id = reader.string()
-        member_id, member_epoch = (reader.nullable_string(), reader.int32()) if version >= 9 else (None, -1)
-        topics = reader.nullable_array(topic) if version >= 2 else reader.array(topic)
-        if version >= 8:
-            reader.tagged_fields()
-        return group_id, member_id, member_epoch, topics
-
-    groups = reader.array(group) if version >= 8 else (group(),)
+    if version >= 10:
+        return _decode_by_id(reader)
+    groups = reader.array(partial(_read_group, reader, version)) if version >= 8 else (_read_group(reader, version),)
     require_stable = reader.boolean() if version >= 7 else False
     reader.tagged_fields()
     return OffsetFetchRequests(tuple([OffsetFetchRequest(*each, require_stable) for each in groups]), require_stable)
 
 
-def _decode_by_id(header: RequestHeader, frame: bytes) -> OffsetFetchByIdRequests:
-    reader = Reader(frame, header.body_position, header.flexible)
-
-    def topic() -> tuple[bytes, tuple[int, ...]]:
-        value = (reader.uuid(), reader.array(reader.int32))
+def _read_group(
+    reader: Reader, version: int
+) -> tuple[str, str | None, int, tuple[tuple[str, tuple[int, ...]], ...] | None]:
+    group_id = reader.string()
+    member_id, member_epoch = (reader.nullable_string(), reader.int32()) if version >= 9 else (None, -1)
+    topic = partial(_read_topic, reader)
+    topics = reader.nullable_array(topic) if version >= 2 else reader.array(topic)
+    if version >= 8:
         reader.tagged_fields()
-        return value
+    return group_id, member_id, member_epoch, topics
 
-    def group() -> tuple[str, str | None, int, tuple[tuple[bytes, tuple[int, ...]], ...] | None]:
-        value = (reader.string(), reader.nullable_string(), reader.int32(), reader.nullable_array(topic))
-        reader.tagged_fields()
-        return value
 
-    groups = reader.array(group)
+def _read_topic(reader: Reader) -> tuple[str, tuple[int, ...]]:
+    value = (reader.string(), reader.array(reader.int32))
+    reader.tagged_fields()
+    return value
+
+
+def _decode_by_id(reader: Reader) -> OffsetFetchByIdRequests:
+    groups = reader.array(partial(_read_group_by_id, reader))
     require_stable = reader.boolean()
     reader.tagged_fields()
     return OffsetFetchByIdRequests(
         tuple([OffsetFetchByIdRequest(*each, require_stable) for each in groups]), require_stable
     )
+
+
+def _read_group_by_id(
+    reader: Reader,
+) -> tuple[str, str | None, int, tuple[tuple[bytes, tuple[int, ...]], ...] | None]:
+    topic = partial(_read_topic_by_id, reader)
+    value = (reader.string(), reader.nullable_string(), reader.int32(), reader.nullable_array(topic))
+    reader.tagged_fields()
+    return value
+
+
+def _read_topic_by_id(reader: Reader) -> tuple[bytes, tuple[int, ...]]:
+    value = (reader.uuid(), reader.array(reader.int32))
+    reader.tagged_fields()
+    return value
 
 
 def encode_response(version: int, response: OffsetFetchResponses | OffsetFetchByIdResponses) -> bytes:

@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
@@ -29,19 +31,13 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Joi
     if len(header.client_id.encode()) > _CLIENT_ID_MAX_BYTES:
         raise WireError(f"a client id of {len(header.client_id)} characters is too long to make a member id of")
     reader = Reader(frame, header.body_position, header.flexible)
-
-    def protocol() -> tuple[str, bytes]:
-        value = (reader.string(), reader.byte_string())
-        reader.tagged_fields()
-        return value
-
     group_id = reader.string()
     session_timeout_ms = reader.int32()
     rebalance_timeout_ms = reader.int32() if version >= 1 else session_timeout_ms
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 5 else None
     protocol_type = reader.string()
-    protocols = reader.array(protocol)
+    protocols = reader.array(partial(_read_protocol, reader))
     reason = reader.nullable_string() if version >= 8 else None
     reader.tagged_fields()
     return JoinGroupRequest(
@@ -59,16 +55,14 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Joi
     )
 
 
+def _read_protocol(reader: Reader) -> tuple[str, bytes]:
+    value = (reader.string(), reader.byte_string())
+    reader.tagged_fields()
+    return value
+
+
 def encode_response(version: int, response: JoinGroupResponse) -> bytes:
     writer = Writer(API.flexible(version))
-
-    def member(value: JoinGroupMember) -> None:
-        writer.string(value.member_id)
-        if version >= 5:
-            writer.nullable_string(value.group_instance_id)
-        writer.byte_string(value.metadata)
-        writer.tagged_fields()
-
     if version >= 2:
         writer.int32(0)
     writer.int16(response.error_code)
@@ -82,7 +76,14 @@ def encode_response(version: int, response: JoinGroupResponse) -> bytes:
     if version >= 9:
         writer.boolean(response.skip_assignment)
     writer.string(response.member_id)
-    writer.array(response.members, member)
+    members: tuple[JoinGroupMember, ...] = response.members
+    writer.array_length(len(members))
+    for member in members:
+        writer.string(member.member_id)
+        if version >= 5:
+            writer.nullable_string(member.group_instance_id)
+        writer.byte_string(member.metadata)
+        writer.tagged_fields()
     return writer.done()
 
 
