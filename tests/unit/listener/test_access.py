@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args, get_type_hints
+from types import SimpleNamespace
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 from tests.unit.listener.asked import NO_PODS
@@ -12,6 +13,7 @@ from tests.unit.listener.test_handlers import refuse_early
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.table import OPEN, guarded_table
 from muster_coordinator.listener.audit import AuditLog
+from muster_coordinator.listener.handlers.groups import GroupHandlers
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage
@@ -394,3 +396,27 @@ def test_acls_and_credentials_are_of_the_cluster(request_: Any, needed: Operatio
         assert (codes, asked.handed) == ({31}, [])
     asked = ask(request_, (ResourceType.CLUSTER, "kafka-cluster", needed), coordinator="answer")
     assert asked.got == ["answer"]
+
+
+class Taker:
+    """An answer that is no Exchange, as guards put it in an exchange's place."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.got.append(response)
+
+    def refuse(self, code: ErrorCode) -> None:
+        raise AssertionError(code)
+
+
+def test_handlers_of_groups_take_what_guards_put_in_place_of_an_exchange() -> None:
+    def early(partition: int, request: Any, answer: Any) -> None:
+        answer.answer(m.OffsetFetchResponse(request.group_id, 0))
+
+    handlers = GroupHandlers(cast(Any, SimpleNamespace(partition_of=lambda group_id: 7)), {}, early)
+    taker = Taker()
+    groups = tuple(m.OffsetFetchRequest(group_id, None, -1, None, False) for group_id in ("g", "h"))
+    handlers.offset_fetch(w.OffsetFetchRequests(groups, False), taker)
+    assert taker.got == [w.OffsetFetchResponses((m.OffsetFetchResponse("g", 0), m.OffsetFetchResponse("h", 0)))]

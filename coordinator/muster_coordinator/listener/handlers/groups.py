@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.gather import Gather
 from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
 
@@ -20,39 +20,37 @@ class GroupHandlers(ShardRoutes):
         super().__init__("group_id", view.partition_of, shards, submit_early)
         self._view = view
 
-    def offset_fetch(self, request: w.OffsetFetchRequests, exchange: Exchange) -> None:
+    def offset_fetch(self, request: w.OffsetFetchRequests, answer: Answer) -> None:
         self._spread(
             request.groups,
-            Gather(len(request.groups), lambda parts: exchange.answer(w.OffsetFetchResponses(tuple(parts)))),
+            Gather(len(request.groups), lambda parts: answer.answer(w.OffsetFetchResponses(tuple(parts)))),
         )
 
-    def describe_groups(self, request: w.DescribeGroupsRequest, exchange: Exchange) -> None:
+    def describe_groups(self, request: w.DescribeGroupsRequest, answer: Answer) -> None:
         asked = request.include_authorized_operations
         operations = w.ALL_GROUP_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
         self._spread(
             request.groups,
             Gather(
-                len(request.groups), lambda parts: exchange.answer(w.DescribeGroupsResponse(tuple(parts), operations))
+                len(request.groups), lambda parts: answer.answer(w.DescribeGroupsResponse(tuple(parts), operations))
             ),
         )
 
-    def delete_groups(self, request: w.DeleteGroupsRequest, exchange: Exchange) -> None:
+    def delete_groups(self, request: w.DeleteGroupsRequest, answer: Answer) -> None:
         """A name that is listed twice is answered once (reference, section 11)."""
         requests = [m.DeleteGroupRequest(group_id) for group_id in dict.fromkeys(request.group_ids)]
-        self._spread(
-            requests, Gather(len(requests), lambda parts: exchange.answer(w.DeleteGroupsResponse(tuple(parts))))
-        )
+        self._spread(requests, Gather(len(requests), lambda parts: answer.answer(w.DeleteGroupsResponse(tuple(parts)))))
 
-    def list_groups(self, request: m.ListGroupsRequest, exchange: Exchange) -> None:
+    def list_groups(self, request: m.ListGroupsRequest, answer: Answer) -> None:
         def combine(parts: Sequence[m.ListGroupsResponse]) -> None:
             if is_loading(parts):
-                exchange.answer(m.ListGroupsResponse(int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
+                answer.answer(m.ListGroupsResponse(int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
                 return
-            exchange.answer(m.ListGroupsResponse(0, tuple(group for part in parts for group in part.groups)))
+            answer.answer(m.ListGroupsResponse(0, tuple(group for part in parts for group in part.groups)))
 
         self._ask_all(request, self._view.offsets_partitions, combine)
 
-    def write_txn_markers(self, request: w.WriteTxnMarkersRequest, exchange: Exchange) -> None:
+    def write_txn_markers(self, request: w.WriteTxnMarkersRequest, answer: Answer) -> None:
         """Inter-broker: a transaction coordinator ends transactions on offsets partitions that this pod leads.
 
         Coordinator errors are turned into NOT_LEADER_OR_FOLLOWER, which that coordinator retries
@@ -70,7 +68,7 @@ class GroupHandlers(ShardRoutes):
                 (id(marker), topic, partition): _marker_error(part.error_code)
                 for (marker, topic, partition), part in zip(places, parts, strict=True)
             }
-            exchange.answer(
+            answer.answer(
                 w.WriteTxnMarkersResponse(
                     tuple(
                         (
