@@ -104,6 +104,18 @@ class Reader:
             raise WireError(f"an array of {count} before byte {self._position} of {len(self._frame)}")
         return count
 
+    def topic(self) -> tuple[str, tuple[int, ...]]:
+        """A structure of a topic's name and numbers of partitions, as several requests have it."""
+        value = (self.string(), self.array(self.int32))
+        self.tagged_fields()
+        return value
+
+    def named_bytes(self) -> tuple[str, bytes]:
+        """A structure of a name and bytes: a protocol of a member, or its assignment."""
+        value = (self.string(), self.byte_string())
+        self.tagged_fields()
+        return value
+
     def tagged_fields(self) -> None:
         """Ends a structure of a flexible version; nothing in the others."""
         if self._flexible:

@@ -56,17 +56,10 @@ def _read_group(
 ) -> tuple[str, str | None, int, tuple[tuple[str, tuple[int, ...]], ...] | None]:
     group_id = reader.string()
     member_id, member_epoch = (reader.nullable_string(), reader.int32()) if version >= 9 else (None, -1)
-    topic = partial(_read_topic, reader)
-    topics = reader.nullable_array(topic) if version >= 2 else reader.array(topic)
+    topics = reader.nullable_array(reader.topic) if version >= 2 else reader.array(reader.topic)
     if version >= 8:
         reader.tagged_fields()
     return group_id, member_id, member_epoch, topics
-
-
-def _read_topic(reader: Reader) -> tuple[str, tuple[int, ...]]:
-    value = (reader.string(), reader.array(reader.int32))
-    reader.tagged_fields()
-    return value
 
 
 def _decode_by_id(reader: Reader) -> OffsetFetchByIdRequests:

@@ -13,8 +13,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from muster_coordinator.requests.groups import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
@@ -37,7 +35,7 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Joi
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 5 else None
     protocol_type = reader.string()
-    protocols = reader.array(partial(_read_protocol, reader))
+    protocols = reader.array(reader.named_bytes)
     reason = reader.nullable_string() if version >= 8 else None
     reader.tagged_fields()
     return JoinGroupRequest(
@@ -53,12 +51,6 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Joi
         client_host,
         version,
     )
-
-
-def _read_protocol(reader: Reader) -> tuple[str, bytes]:
-    value = (reader.string(), reader.byte_string())
-    reader.tagged_fields()
-    return value
 
 
 def encode_response(version: int, response: JoinGroupResponse) -> bytes:

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from muster_coordinator.requests.groups import SyncGroupRequest, SyncGroupResponse
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
 from muster_coordinator.wire.codec import Reader, Writer
@@ -27,17 +25,11 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Syn
     protocol_type, protocol_name = (
         (reader.nullable_string(), reader.nullable_string()) if version >= 5 else (None, None)
     )
-    assignments = reader.array(partial(_read_assignment, reader))
+    assignments = reader.array(reader.named_bytes)
     reader.tagged_fields()
     return SyncGroupRequest(
         group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments, version
     )
-
-
-def _read_assignment(reader: Reader) -> tuple[str, bytes]:
-    value = (reader.string(), reader.byte_string())
-    reader.tagged_fields()
-    return value
 
 
 def encode_response(version: int, response: SyncGroupResponse) -> bytes:

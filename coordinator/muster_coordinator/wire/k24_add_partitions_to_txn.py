@@ -27,15 +27,10 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Add
     version = header.api_version
     reader = Reader(frame, header.body_position, header.flexible)
 
-    def topic() -> tuple[str, tuple[int, ...]]:
-        value = (reader.string(), reader.array(reader.int32))
-        reader.tagged_fields()
-        return value
-
     def transaction() -> AddPartitionsRequest:
         transactional_id, producer_id, producer_epoch = reader.string(), reader.int64(), reader.int16()
         verify_only = reader.boolean() if version >= _BATCHES_SINCE else False
-        topics = reader.array(topic)
+        topics = reader.array(reader.topic)
         if version >= _BATCHES_SINCE:
             reader.tagged_fields()
         return AddPartitionsRequest(transactional_id, producer_id, producer_epoch, topics, version, verify_only)

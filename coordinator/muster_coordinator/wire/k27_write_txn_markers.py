@@ -17,14 +17,9 @@ _ResultTopic = tuple[str, tuple[tuple[int, int], ...]]
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> WriteTxnMarkersRequest:
     reader = Reader(frame, header.body_position, header.flexible)
 
-    def topic() -> tuple[str, tuple[int, ...]]:
-        value = (reader.string(), reader.array(reader.int32))
-        reader.tagged_fields()
-        return value
-
     def marker() -> TransactionMarker:
         producer_id, producer_epoch, committed = reader.int64(), reader.int16(), reader.boolean()
-        topics = reader.array(topic)
+        topics = reader.array(reader.topic)
         coordinator_epoch = reader.int32()
         transaction_version = reader.int8() if header.api_version >= 2 else 0
         reader.tagged_fields()

@@ -11,7 +11,7 @@ from muster_coordinator.wire.codec import Reader, Writer
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> OffsetDeleteRequest:
     reader = Reader(frame, header.body_position, header.flexible)
     group_id = reader.string()
-    topics = reader.array(lambda: (reader.string(), reader.array(reader.int32)))
+    topics = reader.array(reader.topic)
     return OffsetDeleteRequest(group_id, topics)
 
 

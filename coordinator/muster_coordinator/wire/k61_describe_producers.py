@@ -17,13 +17,7 @@ _Partition = tuple[int, DescribeProducersResponse]
 @guarded
 def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> DescribePartitionsProducersRequest:
     reader = Reader(frame, header.body_position, header.flexible)
-
-    def topic() -> tuple[str, tuple[int, ...]]:
-        value = (reader.string(), reader.array(reader.int32))
-        reader.tagged_fields()
-        return value
-
-    request = DescribePartitionsProducersRequest(reader.array(topic))
+    request = DescribePartitionsProducersRequest(reader.array(reader.topic))
     reader.tagged_fields()
     return request
 

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 from tests.unit.listener.asked import NO_PODS
+from tests.unit.listener.asked import Asked as AnswerAlone
 from tests.unit.listener.test_handlers import refuse_early
 
 from muster_coordinator.errors import ErrorCode
@@ -398,25 +399,13 @@ def test_acls_and_credentials_are_of_the_cluster(request_: Any, needed: Operatio
     assert asked.got == ["answer"]
 
 
-class Taker:
-    """An answer that is no Exchange, as guards put it in an exchange's place."""
-
-    def __init__(self) -> None:
-        self.got: list[Any] = []
-
-    def answer(self, response: Any) -> None:
-        self.got.append(response)
-
-    def refuse(self, code: ErrorCode) -> None:
-        raise AssertionError(code)
-
-
 def test_handlers_of_groups_take_what_guards_put_in_place_of_an_exchange() -> None:
     def early(partition: int, request: Any, answer: Any) -> None:
         answer.answer(m.OffsetFetchResponse(request.group_id, 0))
 
     handlers = GroupHandlers(cast(Any, SimpleNamespace(partition_of=lambda group_id: 7)), {}, early)
-    taker = Taker()
     groups = tuple(m.OffsetFetchRequest(group_id, None, -1, None, False) for group_id in ("g", "h"))
-    handlers.offset_fetch(w.OffsetFetchRequests(groups, False), taker)
-    assert taker.got == [w.OffsetFetchResponses((m.OffsetFetchResponse("g", 0), m.OffsetFetchResponse("h", 0)))]
+    request = w.OffsetFetchRequests(groups, False)
+    answer = AnswerAlone(request)  # no Exchange
+    handlers.offset_fetch(request, answer)
+    assert answer.got == [w.OffsetFetchResponses((m.OffsetFetchResponse("g", 0), m.OffsetFetchResponse("h", 0)))]
