@@ -39,8 +39,8 @@ pytestmark = [
 DEADLINE_S = 60.0
 COMMITTED = "committed"
 NO_COORDINATOR = "_WAIT_COORD"
-"""librdkafka's own answer to a commit, without a server's: FindCoordinator, which it may ask for at any time, was refused
-first, and `session.timeout.ms` is over."""
+"""librdkafka's own answer to a commit, without a server's: FindCoordinator, which it may ask for at any time, was
+refused first, and `session.timeout.ms` is over."""
 TRIES_MS = (800, 4000, 24_000)
 """How long kafka-python tries to log in: longer where a busy machine has not answered yet."""
 

@@ -20,9 +20,13 @@ func saramaConfig() *sarama.Config {
 	return config
 }
 
+// Idempotent: a sarama that starts may close a connection that it has just opened ("broker not connected") while a record is
+// under way, and sends that again. Also seen without a gateway.
 func saramaProduce(_ context.Context, a asked, first, count int) {
 	config := saramaConfig()
 	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Idempotent = true
+	config.Net.MaxOpenRequests = 1 // that needs it
 	config.Producer.Return.Successes = true
 	producer, err := sarama.NewSyncProducer(strings.Split(a.bootstrap, ","), config)
 	must(err)
