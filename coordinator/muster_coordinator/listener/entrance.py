@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, cast
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler, ServerState
 from muster_coordinator.requests import cluster as w
@@ -180,7 +180,7 @@ class Entrance(asyncio.Protocol):
 
     def _versions(self, header: RequestHeader, request: w.ApiVersionsRequest) -> None:
         answered = _Answered(header)
-        self._handlers[w.ApiVersionsRequest](request, cast(Exchange, answered))
+        self._handlers[w.ApiVersionsRequest](request, cast(ClientAnswer, answered))
         self._write(_frame(header, answered.response))
         if not answered.response.error_code:
             self._expected = _Expected.HANDSHAKE
@@ -325,7 +325,7 @@ class Entrance(asyncio.Protocol):
 
 
 class _Answered:
-    """In place of an Exchange."""
+    """In place of a ClientAnswer: the handler of ApiVersions needs no more of it."""
 
     def __init__(self, header: RequestHeader) -> None:
         self.version = header.api_version

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.identity import Identity
+from muster_coordinator.shard.ports import Answer
 from muster_coordinator.wire.api import Api
 from muster_coordinator.wire.framing import encode_response_frame
 from muster_coordinator.wire.throttling import with_throttle_time
@@ -26,7 +27,7 @@ class AnsweringConnection(Protocol):
 
     identity: Identity
 
-    def serve(self, handlers: Mapping[type, Callable[[Any, Exchange], None]]) -> None:
+    def serve(self, handlers: Mapping[type, Callable[[Any, ClientAnswer], None]]) -> None:
         """Let these carry out the requests from the next one on."""
         ...
 
@@ -38,8 +39,20 @@ class AnsweringConnection(Protocol):
         ...
 
 
+class ClientAnswer(Answer, Protocol):
+    """Where the answer to a client's request goes: an Exchange, or what a guard puts in its place."""
+
+    @property
+    def version(self) -> int:
+        """Of the API that the client asked with."""
+        ...
+
+    @property
+    def connection(self) -> AnsweringConnection: ...
+
+
 class Exchange:
-    """Implements `shard.ports.Answer`. The only object that the hot path makes for a request."""
+    """Implements ClientAnswer. The only object that the hot path makes for a request."""
 
     __slots__ = ("api", "connection", "correlation_id", "frame", "request", "size", "version")
 

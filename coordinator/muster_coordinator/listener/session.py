@@ -8,7 +8,7 @@ from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
-from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
 from muster_coordinator.listener.sasl import Sasl, told
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -56,7 +56,7 @@ class Session:
         elif now_ms >= self._ends_ms and self._mechanism is None:
             connection.serve(self._over)
 
-    def _handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
+    def _handshake(self, request: w.SaslHandshakeRequest, exchange: ClientAnswer) -> None:
         if not self._may_again:
             self._plain(request, exchange)
             return
@@ -74,7 +74,7 @@ class Session:
             connection.serve({**self._closing, w.SaslAuthenticateRequest: self._token})
             exchange.answer(w.SaslHandshakeResponse(0, mechanisms))
 
-    def _token(self, request: w.SaslAuthenticateRequest, exchange: Exchange) -> None:
+    def _token(self, request: w.SaslAuthenticateRequest, exchange: ClientAnswer) -> None:
         assert self._mechanism is not None
         try:
             step = self._mechanism.step(request.auth_bytes)
@@ -98,7 +98,7 @@ class Session:
 
         hashing.add_done_callback(hashed)
 
-    def _answer(self, exchange: Exchange, token: bytes) -> None:
+    def _answer(self, exchange: ClientAnswer, token: bytes) -> None:
         assert self._mechanism is not None
         user = self._mechanism.user
         if user is None:
@@ -115,7 +115,7 @@ class Session:
         exchange.connection.serve(self._open if lifetime_ms else self._over)
         exchange.answer(w.SaslAuthenticateResponse(0, "", token, lifetime_ms))
 
-    def _refuse(self, exchange: Exchange, error: SaslError) -> None:
+    def _refuse(self, exchange: ClientAnswer, error: SaslError) -> None:
         """After a while, in which every other request closes the connection; then it has a moment to read this."""
         connection = exchange.connection
         connection.serve(self._closing)
@@ -141,5 +141,5 @@ class Session:
         asyncio.get_running_loop().call_later(delay_ms / 1000, end)
 
 
-def _close(_request: Any, exchange: Exchange) -> None:
+def _close(_request: Any, exchange: ClientAnswer) -> None:
     exchange.connection.close()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import structlog
 
 from muster_coordinator.listener.audit import LONGEST_NAME, AuditLog
-from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity
 from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
@@ -18,7 +18,7 @@ from muster_coordinator.shard.ports import Clock
 
 logger = structlog.get_logger(__name__)
 
-Handler = Callable[[Any, Exchange], None]
+Handler = Callable[[Any, ClientAnswer], None]
 """(decoded request, where its answer goes)."""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.audit import AuditLog
-from muster_coordinator.listener.exchange import AnsweringConnection, Exchange
+from muster_coordinator.listener.exchange import AnsweringConnection, ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
@@ -68,16 +68,16 @@ class Rights:
         return self._authorizer.operations(self._who, resource_type, name)
 
 
-Guard = Callable[[Any, Exchange, Rights, Handler], None]
+Guard = Callable[[Any, ClientAnswer, Rights, Handler], None]
 """(request, its exchange, what the client may do, the handler)."""
 
 
 class ChangedAnswer:
-    """In place of an Exchange for the handler: the answer passes `change`. `request` is what the handler was given."""
+    """In place of the client's, for the handler: the answer passes `change`. `request`: what the handler was given."""
 
     __slots__ = ("_change", "_exchange", "_request")
 
-    def __init__(self, exchange: Exchange, request: Any, change: Callable[[Any], Any]) -> None:
+    def __init__(self, exchange: ClientAnswer, request: Any, change: Callable[[Any], Any]) -> None:
         self._exchange = exchange
         self._request = request
         self._change = change
@@ -106,6 +106,6 @@ def split(asked: Iterable[_T], may: Callable[[_T], bool]) -> tuple[tuple[_T, ...
     return tuple(allowed), tuple(refused)
 
 
-def hand_on(request: Any, exchange: Exchange, handler: Handler, change: Callable[[Any], Any]) -> None:
+def hand_on(request: Any, exchange: ClientAnswer, handler: Handler, change: Callable[[Any], Any]) -> None:
     """Have the handler carry out `request`, and change its answer."""
-    handler(request, cast(Exchange, ChangedAnswer(exchange, request, change)))  # it has all that a handler uses
+    handler(request, ChangedAnswer(exchange, request, change))

@@ -7,7 +7,7 @@ import msgspec
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.access.offsets import NameOf
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.handlers.cluster import asks_by_id_in_vain
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
@@ -18,7 +18,7 @@ class MetadataGuard:
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
 
-    def __call__(self, request: w.MetadataRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def __call__(self, request: w.MetadataRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
         """Topics that may not be described are an error without any sign of whether they exist, and left out where all
         were asked for."""
         if asks_by_id_in_vain(request, exchange.version):
@@ -49,7 +49,9 @@ class MetadataGuard:
         return name is None or rights.topic(Operation.DESCRIBE, name)
 
 
-def describe_cluster(request: w.DescribeClusterRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def describe_cluster(
+    request: w.DescribeClusterRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     def change(response: w.DescribeClusterResponse) -> w.DescribeClusterResponse:
         operations = _cluster_operations(response.cluster_authorized_operations, rights)
         return msgspec.structs.replace(response, cluster_authorized_operations=operations)
@@ -57,7 +59,9 @@ def describe_cluster(request: w.DescribeClusterRequest, exchange: Exchange, righ
     hand_on(request, exchange, handler, change)
 
 
-def find_coordinator(request: w.FindCoordinatorRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def find_coordinator(
+    request: w.FindCoordinatorRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     refused = {key: code for key in request.keys if (code := _of_coordinator(request.key_type, key, rights))}
 
     def change(response: w.FindCoordinatorResponse) -> w.FindCoordinatorResponse:
@@ -71,7 +75,9 @@ def find_coordinator(request: w.FindCoordinatorRequest, exchange: Exchange, righ
     hand_on(msgspec.structs.replace(request, keys=keys), exchange, handler, change)
 
 
-def write_txn_markers(request: w.WriteTxnMarkersRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def write_txn_markers(
+    request: w.WriteTxnMarkersRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     if rights.unasked.cluster(Operation.ALTER) or rights.cluster(Operation.CLUSTER_ACTION):
         handler(request, exchange)
         return

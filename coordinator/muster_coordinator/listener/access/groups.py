@@ -9,7 +9,7 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Guard, Rights, hand_on, split
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -22,7 +22,7 @@ _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 def one_group(operation: Operation, refused: Callable[[Any], Any] | None = None) -> Guard:
     """A request about one group. `refused` makes the refusal, where it is not the usual one."""
 
-    def guard(request: Any, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def guard(request: Any, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
         if rights.group(operation, request.group_id):
             handler(request, exchange)
         else:
@@ -36,7 +36,7 @@ def no_member(request: m.JoinGroupRequest) -> m.JoinGroupResponse:
     return m.JoinGroupResponse(int(_REFUSED))
 
 
-def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def describe_groups(request: w.DescribeGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """What is refused comes first."""
     allowed, others = split(request.groups, lambda group: rights.group(Operation.DESCRIBE, group.group_id))
     refused = [m.DescribedGroup(group.group_id, int(_REFUSED)) for group in others]
@@ -53,7 +53,7 @@ def describe_groups(request: w.DescribeGroupsRequest, exchange: Exchange, rights
     hand_on(msgspec.structs.replace(request, groups=allowed), exchange, handler, change)
 
 
-def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def list_groups(request: m.ListGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """Who may describe the cluster sees all groups, others those that they may describe."""
     sees = rights.unasked
     if sees.cluster(Operation.DESCRIBE):
@@ -67,7 +67,7 @@ def list_groups(request: m.ListGroupsRequest, exchange: Exchange, rights: Rights
     hand_on(request, exchange, handler, change)
 
 
-def delete_groups(request: w.DeleteGroupsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def delete_groups(request: w.DeleteGroupsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """What is refused comes last, and each name once."""
     names = dict.fromkeys(request.group_ids)
     allowed, others = split(names, lambda name: rights.group(Operation.DELETE, name))

@@ -10,7 +10,7 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Rights, hand_on, split
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -42,7 +42,7 @@ def _in_kafkas_order(asked: Sequence[tuple[Any, Any]], answered: Sequence[tuple[
 
 
 def _only_allowed_topics(
-    request: Any, exchange: Exchange, handler: Handler, response_type: type, may: Callable[[Any], bool]
+    request: Any, exchange: ClientAnswer, handler: Handler, response_type: type, may: Callable[[Any], bool]
 ) -> None:
     """Carry out what is about topics that `may` allows. `response_type` takes the topics."""
     allowed, others = split(request.topics, lambda topic: may(topic[0]))
@@ -60,7 +60,7 @@ def _only_allowed_topics(
     hand_on(msgspec.structs.replace(request, topics=allowed), exchange, handler, change)
 
 
-def offset_commit(request: m.OffsetCommitRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def offset_commit(request: m.OffsetCommitRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     if not rights.group(Operation.READ, request.group_id):
         exchange.answer(refusal(request, _GROUP))
         return
@@ -69,7 +69,9 @@ def offset_commit(request: m.OffsetCommitRequest, exchange: Exchange, rights: Ri
     )
 
 
-def txn_offset_commit(request: m.TxnOffsetCommitRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def txn_offset_commit(
+    request: m.TxnOffsetCommitRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     if not rights.transactional_id(Operation.WRITE, request.transactional_id):
         exchange.answer(refusal(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     elif not rights.group(Operation.READ, request.group_id):
@@ -80,7 +82,7 @@ def txn_offset_commit(request: m.TxnOffsetCommitRequest, exchange: Exchange, rig
         )
 
 
-def offset_delete(request: m.OffsetDeleteRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def offset_delete(request: m.OffsetDeleteRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """An error of the group replaces all that its topics had."""
     if not rights.group(Operation.DELETE, request.group_id):
         exchange.answer(refusal(request, _GROUP))
@@ -102,7 +104,9 @@ class OffsetsById:
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
 
-    def commit(self, request: m.OffsetCommitByIdRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def commit(
+        self, request: m.OffsetCommitByIdRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+    ) -> None:
         if not rights.group(Operation.READ, request.group_id):
             refused = tuple([(topic_id, _codes(parts, int(_GROUP))) for topic_id, parts in request.topics])
             exchange.answer(m.OffsetCommitByIdResponse(refused))
@@ -110,7 +114,9 @@ class OffsetsById:
         may = self._may(Operation.READ, rights)
         _only_allowed_topics(request, exchange, handler, m.OffsetCommitByIdResponse, may)
 
-    def fetch(self, request: w.OffsetFetchByIdRequests, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def fetch(
+        self, request: w.OffsetFetchByIdRequests, exchange: ClientAnswer, rights: Rights, handler: Handler
+    ) -> None:
         def may(rights: Rights, topic_id: bytes) -> bool:
             return self._may(Operation.DESCRIBE, rights)(topic_id)
 
@@ -127,7 +133,7 @@ class OffsetsById:
         return may
 
 
-def offset_fetch(request: w.OffsetFetchRequests, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def offset_fetch(request: w.OffsetFetchRequests, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     def refused(group: m.OffsetFetchRequest) -> Any:
         return refusal(group, _GROUP)
 
@@ -136,7 +142,7 @@ def offset_fetch(request: w.OffsetFetchRequests, exchange: Exchange, rights: Rig
 
 def _fetch(
     request: Any,
-    exchange: Exchange,
+    exchange: ClientAnswer,
     rights: Rights,
     handler: Handler,
     may_describe: Callable[[Rights, Any], bool],

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Guard, Rights
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import security as s
 from muster_coordinator.security.acls import Operation
@@ -18,7 +18,7 @@ _CODE, _TEXT = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorizati
 def on_cluster(operation: Operation, refused: Callable[[Any], object]) -> Guard:
     """`refused` makes the answer to a client without the right."""
 
-    def guard(request: Any, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def guard(request: Any, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
         if rights.cluster(operation):
             handler(request, exchange)
         else:

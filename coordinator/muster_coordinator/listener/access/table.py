@@ -10,7 +10,7 @@ from muster_coordinator.listener.access.asked import Guard, Rights
 from muster_coordinator.listener.access.offsets import NameOf, OffsetsById
 from muster_coordinator.listener.access.security import GUARDS
 from muster_coordinator.listener.audit import AuditLog
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -40,7 +40,7 @@ def guarded_table(
 
 
 def _guarded(guard: Guard, handler: Handler, authorizer: Callable[[], Authorizer], audit: AuditLog | None) -> Handler:
-    def guarded(request: Any, exchange: Exchange) -> None:
+    def guarded(request: Any, exchange: ClientAnswer) -> None:
         guard(request, exchange, Rights(authorizer(), exchange.connection.identity, audit, request), handler)
 
     return guarded

@@ -7,7 +7,7 @@ import msgspec
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Rights, hand_on, split
 from muster_coordinator.listener.access.offsets import NameOf
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.requests import groups as m
@@ -16,7 +16,7 @@ from muster_coordinator.security.acls import Operation
 _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def list_offsets(request: w.ListOffsetsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def list_offsets(request: w.ListOffsetsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     allowed, others = split(request.topics, lambda topic: rights.topic(Operation.DESCRIBE, topic[0]))
     refused = tuple([(name, tuple([(each[0], _REFUSED, -1, -1, -1) for each in parts])) for name, parts in others])
 
@@ -27,7 +27,7 @@ def list_offsets(request: w.ListOffsetsRequest, exchange: Exchange, rights: Righ
 
 
 def describe_producers(
-    request: w.DescribePartitionsProducersRequest, exchange: Exchange, rights: Rights, handler: Handler
+    request: w.DescribePartitionsProducersRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
 ) -> None:
     no = m.DescribeProducersResponse(_REFUSED)
     allowed, others = split(request.topics, lambda topic: rights.topic(Operation.READ, topic[0]))
@@ -39,7 +39,7 @@ def describe_producers(
     hand_on(w.DescribePartitionsProducersRequest(allowed), exchange, handler, change)
 
 
-def produce(request: w.ProduceRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def produce(request: w.ProduceRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """Always refused; who may not write learns that, and not what the topic is."""
     allowed, others = split(request.topics, lambda topic: rights.topic(Operation.WRITE, topic[0]))
     refused = tuple([(name, tuple([(partition, _REFUSED) for partition in parts])) for name, parts in others])
@@ -55,7 +55,7 @@ class FetchGuard:
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
 
-    def __call__(self, request: w.FetchRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+    def __call__(self, request: w.FetchRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
         """Nothing is waited for if nothing is left to wait for."""
         allowed, others = split(request.topics, lambda topic: self._may(topic, rights))
         if not others:

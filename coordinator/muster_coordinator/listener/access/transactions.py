@@ -12,7 +12,7 @@ import msgspec
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.access.asked import Rights, hand_on, split
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.requests.refusals import refusal
@@ -22,7 +22,7 @@ _REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _BY_PODS_SINCE = 4
 
 
-def own_transaction(request: Any, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def own_transaction(request: Any, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     """EndTxn."""
     if rights.transactional_id(Operation.WRITE, request.transactional_id):
         handler(request, exchange)
@@ -30,7 +30,9 @@ def own_transaction(request: Any, exchange: Exchange, rights: Rights, handler: H
         exchange.answer(refusal(request, _REFUSED))
 
 
-def init_producer_id(request: m.InitProducerIdRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def init_producer_id(
+    request: m.InitProducerIdRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     if request.transactional_id is not None:
         own_transaction(request, exchange, rights, handler)
     elif rights.cluster(Operation.IDEMPOTENT_WRITE):
@@ -39,7 +41,7 @@ def init_producer_id(request: m.InitProducerIdRequest, exchange: Exchange, right
         exchange.answer(refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
-def add_offsets(request: m.AddOffsetsToTxnRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def add_offsets(request: m.AddOffsetsToTxnRequest, exchange: ClientAnswer, rights: Rights, handler: Handler) -> None:
     if rights.transactional_id(Operation.WRITE, request.transactional_id) and not rights.group(
         Operation.READ, request.group_id
     ):
@@ -48,7 +50,9 @@ def add_offsets(request: m.AddOffsetsToTxnRequest, exchange: Exchange, rights: R
         own_transaction(request, exchange, rights, handler)
 
 
-def add_partitions(request: m.AddPartitionsToTxnRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def add_partitions(
+    request: m.AddPartitionsToTxnRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     """The coordinator refuses every topic that a client can name, so nothing is said here of rights to topics."""
     if exchange.version >= _BY_PODS_SINCE:
         if rights.cluster(Operation.CLUSTER_ACTION):
@@ -63,7 +67,7 @@ def add_partitions(request: m.AddPartitionsToTxnRequest, exchange: Exchange, rig
 
 
 def describe_transactions(
-    request: m.DescribeTransactionsRequest, exchange: Exchange, rights: Rights, handler: Handler
+    request: m.DescribeTransactionsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
 ) -> None:
     allowed, refused = split(request.transactional_ids, lambda name: rights.transactional_id(Operation.DESCRIBE, name))
 
@@ -74,7 +78,9 @@ def describe_transactions(
     hand_on(m.DescribeTransactionsRequest(allowed), exchange, handler, change)
 
 
-def list_transactions(request: m.ListTransactionsRequest, exchange: Exchange, rights: Rights, handler: Handler) -> None:
+def list_transactions(
+    request: m.ListTransactionsRequest, exchange: ClientAnswer, rights: Rights, handler: Handler
+) -> None:
     def change(response: m.ListTransactionsResponse) -> m.ListTransactionsResponse:
         sees = rights.unasked
         may_see = [t for t in response.transactions if sees.transactional_id(Operation.DESCRIBE, t.transactional_id)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
@@ -35,20 +35,20 @@ class ClusterHandlers:
         self._view = view
         self._listener = listener
 
-    def api_versions(self, request: w.ApiVersionsRequest, exchange: Exchange) -> None:
+    def api_versions(self, request: w.ApiVersionsRequest, exchange: ClientAnswer) -> None:
         if self._view.has_transactions:
             exchange.answer(api_versions_response(request, ALL_APIS, TRANSACTION_FEATURES))
         else:
             exchange.answer(api_versions_response(request))
 
-    def sasl_handshake(self, request: w.SaslHandshakeRequest, exchange: Exchange) -> None:
+    def sasl_handshake(self, request: w.SaslHandshakeRequest, exchange: ClientAnswer) -> None:
         """Nobody asks who the client is, or it has said so already (KafkaApis)."""
         exchange.answer(w.SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
 
-    def sasl_authenticate(self, request: w.SaslAuthenticateRequest, exchange: Exchange) -> None:
+    def sasl_authenticate(self, request: w.SaslAuthenticateRequest, exchange: ClientAnswer) -> None:
         exchange.answer(w.SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _ALREADY_KNOWN))
 
-    def metadata(self, request: w.MetadataRequest, exchange: Exchange) -> None:
+    def metadata(self, request: w.MetadataRequest, exchange: ClientAnswer) -> None:
         view = self._view
         if request.topics is None:
             internal = {name: numbers for name in INTERNAL_TOPICS if (numbers := view.partitions_of(name))}
@@ -77,7 +77,7 @@ class ClusterHandlers:
             )
         )
 
-    def describe_cluster(self, request: w.DescribeClusterRequest, exchange: Exchange) -> None:
+    def describe_cluster(self, request: w.DescribeClusterRequest, exchange: ClientAnswer) -> None:
         image = self._view.image
         if request.endpoint_type != _BROKER_ENDPOINTS:
             code, message = _endpoint_error(request.endpoint_type)
@@ -97,10 +97,10 @@ class ClusterHandlers:
             )
         )
 
-    def other_protocol(self, request: w.OtherProtocolRequest, exchange: Exchange) -> None:
+    def other_protocol(self, request: w.OtherProtocolRequest, exchange: ClientAnswer) -> None:
         exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
 
-    def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: Exchange) -> None:
+    def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: ClientAnswer) -> None:
         exchange.answer(
             w.FindCoordinatorResponse(tuple(self._coordinator(request.key_type, key) for key in request.keys))
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.gather import Gather
 from muster_coordinator.partition_numbers import INTERNAL_TOPICS, OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -20,7 +20,7 @@ class ProducerHandlers:
         self._view = view
         self._shards = shards
 
-    def describe_producers(self, request: w.DescribePartitionsProducersRequest, exchange: Exchange) -> None:
+    def describe_producers(self, request: w.DescribePartitionsProducersRequest, exchange: ClientAnswer) -> None:
         """Only partitions of offsets have transactions: declared topics have no data here. A partition is asked once,
         however often it is named."""
         named = ((topic, partition) for topic, partitions in request.topics for partition in partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.handlers.acl_filter import selects
 from muster_coordinator.requests import security as s
 from muster_coordinator.security.acls import Acl
@@ -40,14 +40,14 @@ class SecurityHandlers:
         self._users_file = users_file
         self._from_operator = from_operator
 
-    def describe_acls(self, request: s.DescribeAclsRequest, exchange: Exchange) -> None:
+    def describe_acls(self, request: s.DescribeAclsRequest, exchange: ClientAnswer) -> None:
         if self._acls is None:
             exchange.answer(s.DescribeAclsResponse(_DISABLED, "No Authorizer is configured on the broker"))
             return
         found = sorted({_binding(acl) for acl in self._acls() if selects(request.filter, acl)}, key=_place)
         exchange.answer(s.DescribeAclsResponse(acls=tuple(found)))
 
-    def create_acls(self, request: s.CreateAclsRequest, exchange: Exchange) -> None:
+    def create_acls(self, request: s.CreateAclsRequest, exchange: ClientAnswer) -> None:
         """What is in force already is a success, as in Kafka."""
         present = None if self._acls is None else {_binding(acl) for acl in self._acls()}
         results = [
@@ -56,7 +56,7 @@ class SecurityHandlers:
         ]
         exchange.answer(s.CreateAclsResponse(tuple(results)))
 
-    def delete_acls(self, request: s.DeleteAclsRequest, exchange: Exchange) -> None:
+    def delete_acls(self, request: s.DeleteAclsRequest, exchange: ClientAnswer) -> None:
         """A filter that selects nothing is a success, as in Kafka."""
         present = None if self._acls is None else self._acls()
         results = [
@@ -75,10 +75,10 @@ class SecurityHandlers:
         text = f"ACLs are kept in the pods' file {self._acls_file}: change it there ({_ON_KUBERNETES}.aclsSecret)."
         return s.AclChange(ErrorCode.POLICY_VIOLATION, text)
 
-    def describe_quotas(self, request: s.DescribeClientQuotasRequest, exchange: Exchange) -> None:
+    def describe_quotas(self, request: s.DescribeClientQuotasRequest, exchange: ClientAnswer) -> None:
         exchange.answer(s.DescribeClientQuotasResponse())
 
-    def describe_users(self, request: s.DescribeUserScramCredentialsRequest, exchange: Exchange) -> None:
+    def describe_users(self, request: s.DescribeUserScramCredentialsRequest, exchange: ClientAnswer) -> None:
         users = self._users()
         asked = request.users or sorted(users.names())
         results = [self._described(users, name, asked.count(name) > 1) for name in dict.fromkeys(asked)]
@@ -94,7 +94,7 @@ class SecurityHandlers:
         found = [(SCRAM_CODES[mechanism], iterations) for mechanism, iterations in users.iterations(name).items()]
         return s.UserCredentials(name, credentials=tuple(sorted(found)))
 
-    def alter_users(self, request: s.AlterUserScramCredentialsRequest, exchange: Exchange) -> None:
+    def alter_users(self, request: s.AlterUserScramCredentialsRequest, exchange: ClientAnswer) -> None:
         where = f"the pods' file {self._users_file}" if self._users_file else "a file, muster.users.file"
         text = f"Users are kept in {where}: change them there ({_ON_KUBERNETES}.usersSecret)."
         if self._from_operator:

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.requests import cluster as w
 from muster_coordinator.wire import k00_produce
@@ -32,7 +32,7 @@ class TopicHandlers:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
-    def list_offsets(self, request: w.ListOffsetsRequest, exchange: Exchange) -> None:
+    def list_offsets(self, request: w.ListOffsetsRequest, exchange: ClientAnswer) -> None:
         asked = Counter((topic, each[0]) for topic, partitions in request.topics for each in partitions)
         version = exchange.version
         exchange.answer(
@@ -63,14 +63,14 @@ class TopicHandlers:
         found = 0 if timestamp in _OF_AN_EMPTY_LOG else -1
         return (partition, ErrorCode.NONE, -1, found, found)
 
-    def produce(self, request: w.ProduceRequest, exchange: Exchange) -> None:
+    def produce(self, request: w.ProduceRequest, exchange: ClientAnswer) -> None:
         """Announced, because librdkafka takes a broker without it for one that cannot fetch; always refused."""
         if request.acks == 0:
             exchange.connection.close()  # the client expects no answer, and Kafka too has no other way to say no
         else:
             exchange.answer(k00_produce.refuse(request))
 
-    def fetch(self, request: w.FetchRequest, exchange: Exchange) -> None:
+    def fetch(self, request: w.FetchRequest, exchange: ClientAnswer) -> None:
         if request.session_id != _NO_SESSION:
             exchange.answer(w.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
             return
