@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Where the CPU time of one commit goes in running pods, by perf: sockets, the event loop, the durable write, and each
-folder of the coordinator.
+"""Where the CPU time of one commit, and of one OffsetFetch, goes in running pods, by perf: sockets, the event loop, the
+durable write, and each folder of the coordinator.
 
 A load is measured without perf, then the same again under it. A sample counts for the system call it is in, or else for
 the innermost compiled function of Muster's, by the folder of its module; Python that is not compiled counts for the
@@ -33,8 +33,8 @@ from report import REPOSITORY, machine, write
 sys.path.insert(0, str(REPOSITORY / "hack"))
 from compiled_modules import compiled_modules
 
-LOADS = ((1, 1, 1), (64, 1, 1), (64, 50, 1), (64, 1, 3))
-"""Connections, partitions per commit, replicas."""
+LOADS = ((1, 1, 1), (64, 1, 1), (64, 50, 1), (64, 1, 3), (64, 1, 1, "fetch"), (64, 50, 1, "fetch-all"))
+"""Connections, partitions of a request, replicas; where it is no commit, what it is."""
 SAMPLES_PER_SECOND = 1999
 STACK_BYTES = 8192
 WARM_UP_S = 8.0
@@ -107,9 +107,11 @@ def shares(recorded: Path) -> dict[str, float]:
     return {name: count / found.total() for name, count in found.most_common()}
 
 
-def profiled(generator: Path, connections: int, partitions: int, replicas: int, duration_s: float) -> dict[str, Any]:
-    print(f"commit {connections} x {partitions}, {replicas} replicas", file=sys.stderr)
-    load = Load(connections, partitions, 1.0, duration_s)
+def profiled(
+    generator: Path, duration_s: float, connections: int, partitions: int, replicas: int, operation: str = "commit"
+) -> dict[str, Any]:
+    print(f"{operation} {connections} x {partitions}, {replicas} replicas", file=sys.stderr)
+    load = Load(connections, partitions, 1.0, duration_s, operation)
     with (
         servers.data_directory(REPOSITORY) as directory,
         servers.muster(directory, partitions=50, topic_partitions=50, config=[], replication_factor=replicas) as server,
@@ -128,7 +130,9 @@ def profiled(generator: Path, connections: int, partitions: int, replicas: int, 
         found = shares(recorded)
     us = 1e6 / plain["commits_per_cpu_second"]
     return {
-        "load": f"{connections} x {partitions}" + (f", {replicas} replicas" if replicas > 1 else ""),
+        "load": ("" if operation == "commit" else f"{operation} ")
+        + f"{connections} x {partitions}"
+        + (f", {replicas} replicas" if replicas > 1 else ""),
         "us": us,
         "p50_ms": plain["p50_ms"],
         "stages": {name: share * us for name, share in found.items()},
@@ -142,7 +146,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = ["| stage | " + " | ".join(row["load"] for row in rows) + " |", "|" + "---|" * (len(rows) + 1)]
     for name, _ in total.most_common():
         lines.append(f"| {name} | " + " | ".join(f"{row['stages'].get(name, 0):.1f}" for row in rows) + " |")
-    lines.append("| sum: CPU us of a commit | " + " | ".join(f"{row['us']:.1f}" for row in rows) + " |")
+    lines.append("| sum: CPU us of a request | " + " | ".join(f"{row['us']:.1f}" for row in rows) + " |")
     return "\n".join(lines)
 
 
@@ -153,7 +157,7 @@ def main() -> int:
     options = parser.parse_args()
     builds.tool("perf", "profiling needs perf: apt-get install linux-perf")
     generator = builds.loadgen()
-    rows = [profiled(generator, *load, options.duration) for load in LOADS]
+    rows = [profiled(generator, options.duration, *load) for load in LOADS]
     report = {"machine": machine(), "loads": rows}
     written = write("profile", report)
     print(json.dumps(report, indent=2) if options.json else table(rows))
