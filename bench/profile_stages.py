@@ -33,8 +33,14 @@ from report import REPOSITORY, machine, write
 sys.path.insert(0, str(REPOSITORY / "hack"))
 from compiled_modules import compiled_modules
 
-LOADS = ((1, 1, 1), (64, 1, 1), (64, 50, 1), (64, 1, 3), (64, 1, 1, "fetch"), (64, 50, 1, "fetch-all"))
-"""Connections, partitions of a request, replicas; where it is no commit, what it is."""
+LOADS = (
+    *((connections, 1, 1, "commit") for connections in (1, 8, 64, 256, 512)),
+    (64, 50, 1, "commit"),
+    (64, 1, 3, "commit"),
+    (64, 1, 1, "fetch"),
+    (64, 50, 1, "fetch-all"),
+)
+"""Connections, partitions of a request, replicas, and what a request is."""
 SAMPLES_PER_SECOND = 1999
 STACK_BYTES = 8192
 WARM_UP_S = 8.0
@@ -108,7 +114,7 @@ def shares(recorded: Path) -> dict[str, float]:
 
 
 def profiled(
-    generator: Path, duration_s: float, connections: int, partitions: int, replicas: int, operation: str = "commit"
+    generator: Path, duration_s: float, connections: int, partitions: int, replicas: int, operation: str
 ) -> dict[str, Any]:
     print(f"{operation} {connections} x {partitions}, {replicas} replicas", file=sys.stderr)
     load = Load(connections, partitions, 1.0, duration_s, operation)
