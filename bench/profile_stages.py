@@ -26,6 +26,7 @@ from typing import Any
 
 import builds
 import servers
+from compare import ROWS_OF_ONE, Row
 from ending import exit_code
 from measure import Load, measure
 from report import REPOSITORY, machine, write
@@ -34,13 +35,12 @@ sys.path.insert(0, str(REPOSITORY / "hack"))
 from compiled_modules import compiled_modules
 
 LOADS = (
-    *((connections, 1, 1, "commit") for connections in (1, 8, 64, 256, 512)),
-    (64, 50, 1, "commit"),
-    (64, 1, 3, "commit"),
-    (64, 1, 1, "fetch"),
-    (64, 50, 1, "fetch-all"),
+    *((row, 1) for row in ROWS_OF_ONE if row.has_bar),
+    (Row(64), 3),
+    (Row(64, operation="fetch"), 1),
+    (Row(64, 50, operation="fetch-all"), 1),
 )
-"""Connections, partitions of a request, replicas, and what a request is."""
+"""Rows of `make bench`, and replicas."""
 SAMPLES_PER_SECOND = 1999
 STACK_BYTES = 8192
 WARM_UP_S = 8.0
@@ -113,11 +113,10 @@ def shares(recorded: Path) -> dict[str, float]:
     return {name: count / found.total() for name, count in found.most_common()}
 
 
-def profiled(
-    generator: Path, duration_s: float, connections: int, partitions: int, replicas: int, operation: str
-) -> dict[str, Any]:
-    print(f"{operation} {connections} x {partitions}, {replicas} replicas", file=sys.stderr)
-    load = Load(connections, partitions, 1.0, duration_s, operation)
+def profiled(generator: Path, row: Row, replicas: int, duration_s: float) -> dict[str, Any]:
+    name = row.name + (f", {replicas} replicas" if replicas > 1 else "")
+    print(name, file=sys.stderr)
+    load = Load(row.connections, row.partitions, 1.0, duration_s, row.operation)
     with (
         servers.data_directory(REPOSITORY) as directory,
         servers.muster(directory, partitions=50, topic_partitions=50, config=[], replication_factor=replicas) as server,
@@ -136,9 +135,7 @@ def profiled(
         found = shares(recorded)
     us = 1e6 / plain["commits_per_cpu_second"]
     return {
-        "load": ("" if operation == "commit" else f"{operation} ")
-        + f"{connections} x {partitions}"
-        + (f", {replicas} replicas" if replicas > 1 else ""),
+        "load": name,
         "us": us,
         "p50_ms": plain["p50_ms"],
         "stages": {name: share * us for name, share in found.items()},
@@ -163,7 +160,7 @@ def main() -> int:
     options = parser.parse_args()
     builds.tool("perf", "profiling needs perf: apt-get install linux-perf")
     generator = builds.loadgen()
-    rows = [profiled(generator, options.duration, *load) for load in LOADS]
+    rows = [profiled(generator, *load, options.duration) for load in LOADS]
     report = {"machine": machine(), "loads": rows}
     written = write("profile", report)
     print(json.dumps(report, indent=2) if options.json else table(rows))
