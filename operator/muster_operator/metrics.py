@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -12,6 +14,10 @@ class OperatorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        build = Gauge(
+            "muster_operator_build_info", "1, with the version of the operator.", ["version"], registry=self.registry
+        )
+        build.labels(version("muster")).set(1)
         self.elections = Counter(
             "muster_operator_elections", "Answers to election calls.", ["result"], registry=self.registry
         )
@@ -55,6 +61,11 @@ class OperatorMetrics:
             ["namespace", "cluster"],
             registry=self.registry,
         )
+
+    def forget(self, namespace: str, cluster: str) -> None:
+        """Take out the gauges of a cluster that is gone: alerts would go on with its last state."""
+        for gauge in (self.leaderless, self.certificates_end):
+            gauge.remove(namespace, cluster)
 
     def render(self) -> bytes:
         """The page for Prometheus, in its text format."""

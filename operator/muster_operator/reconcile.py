@@ -149,6 +149,7 @@ class Reconciler:
                 log.info("step", key=str(key), step=step.__name__, code=outcome.code, text=outcome.text, ms=took_ms)
         if seen.cluster is None and not seen.topics:
             del self._memory[key]
+            self._metrics.forget(*key)
 
     def _plan(self, seen: Observation, memory: Memory) -> tuple[Action, ...]:
         """The plan. What has changed in nothing since a plan that had no actions is not planned again: such looks, at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +13,7 @@ import yaml
 
 from muster_operator.api.models import CoordinatorCluster, OffsetsTopic
 from muster_operator.kube.gateway_manifests import READY_PORT, gateway_deployment, gateway_service
-from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT
-from muster_operator.metrics import OperatorMetrics
+from muster_operator.kube.manifests import API_PORT, METRICS_PORT, PEER_PORT, stateful_set
 
 REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts" / "muster"
@@ -146,19 +144,45 @@ def test_one_namespace_is_a_role_in_it_and_no_rights_elsewhere() -> None:
 
 
 @needs_helm
-def test_alert_asks_for_a_metric_that_there_is() -> None:
+def test_chart_has_the_alerts_of_the_kustomize_base_and_the_days_of_its_value() -> None:
     assert "PrometheusRule" not in {kind for kind, _ in helm_template()}
+    base = yaml.safe_load((REPOSITORY / "config" / "monitoring" / "alerts.yaml").read_text())
+    assert helm_template("--set", "alerts.enabled=true")["PrometheusRule", "muster-operator"]["spec"] == base["spec"]
     rendered = helm_template("--set", "alerts.enabled=true,alerts.certificateDays=30,alerts.labels.release=prometheus")
     rule = rendered["PrometheusRule", "muster-operator"]
-    (group,) = rule["spec"]["groups"]
-    (alert,) = group["rules"]
-    metrics = OperatorMetrics()
-    metrics.certificates_end.labels("ns", "c").set(1)
-    page = metrics.render().decode()
-    assert all(f"\n{name}{{" in page for name in re.findall(r"muster_\w+", alert["expr"]))
-    assert alert["expr"].endswith("< 30 * 86400")
+    rules = {each["alert"]: each for group in rule["spec"]["groups"] for each in group["rules"]}
+    assert rules["MusterCertificatesDue"]["expr"].endswith("< 30 * 86400")
     assert rule["metadata"]["labels"]["release"] == "prometheus"
-    assert "$labels.cluster" in alert["annotations"]["summary"]
+
+
+@needs_helm
+def test_chart_has_the_pod_monitors_of_the_kustomize_base() -> None:
+    assert "PodMonitor" not in {kind for kind, _ in helm_template()}
+    base = objects((REPOSITORY / "config" / "monitoring" / "pod-monitors.yaml").read_text())
+    rendered = helm_template("--set", "podMonitors.enabled=true,podMonitors.labels.release=prometheus")
+    for key, each in base.items():
+        assert rendered[key]["spec"] == each["spec"]
+        assert rendered[key]["metadata"]["labels"]["release"] == "prometheus"
+    watched = helm_template("--set", "podMonitors.enabled=true,operator.watchNamespace=teams")["PodMonitor", "muster"]
+    assert watched["spec"]["namespaceSelector"] == {"matchNames": ["teams"]}
+
+
+def test_pod_monitors_select_pods_and_ports_that_there_are() -> None:
+    monitors = objects((REPOSITORY / "config" / "monitoring" / "pod-monitors.yaml").read_text())
+    selector = monitors["PodMonitor", "muster"]["spec"]["selector"]
+    (names,) = selector["matchExpressions"]
+    declared = {"upstream": {"bootstrapServers": "k:1"}, "gateway": {"brokerIds": 2}}
+    cluster = msgspec.convert({"metadata": {"name": "a", "namespace": "ns"}, "spec": declared}, CoordinatorCluster)
+    for manifest, container in (
+        (gateway_deployment(cluster, "muster:1", {})[1], "gateway"),
+        (stateful_set(cluster, "muster:1"), "coordinator"),
+    ):
+        template = manifest["spec"]["template"]
+        labels = template["metadata"]["labels"]
+        assert labels[names["key"]] in names["values"]
+        assert selector["matchLabels"].items() <= labels.items()
+        (ports,) = [each["ports"] for each in template["spec"]["containers"] if each["name"] == container]
+        assert "metrics" in {port["name"] for port in ports}
 
 
 @needs_helm

@@ -1,0 +1,362 @@
+"""The alerts of Muster, with what a person on call does about each: one table for rules, chart and runbook.
+
+`hack/render_alerts.py` renders config/monitoring/alerts.yaml, charts/muster/files/alerts.yaml and docs/runbook.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CERTIFICATE_DAYS = "CERTIFICATE_DAYS"
+"""The placeholder of the chart's value `alerts.certificateDays`; elsewhere 6."""
+
+POD = "{{ $labels.namespace }}/{{ $labels.pod }}"
+CLUSTER = "{{ $labels.exported_namespace }}/{{ $labels.cluster }}"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert and its part of the runbook.
+
+    `expression` is PromQL, true while the fault lasts; `minutes` is for how long it must be true. `look` has commands
+    with $NAMESPACE, $CLUSTER and $POD.
+    """
+
+    name: str
+    expression: str
+    minutes: int
+    severity: str
+    summary: str
+    means: str
+    clients: str
+    look: tuple[str, ...]
+    do: str
+    over: str
+
+
+def increased(counter: str, window: str) -> str:
+    """PromQL that is true if `counter` rose within `window` or was born in it: a labelled counter of a pod first
+    appears with its first event, which increase() alone does not see."""
+    return f"increase({counter}[{window}]) > 0 or {counter} > 0 unless {counter} offset {window}"
+
+
+PARTITIONS = "kubectl -n $NAMESPACE get offsetspartitions"
+CONDITIONS = "kubectl -n $NAMESPACE describe coordinatorcluster $CLUSTER"
+POD_LOG = "kubectl -n $NAMESPACE logs $POD --tail=200"
+POD_EVENTS = "kubectl -n $NAMESPACE describe pod $POD"
+OPERATOR_LOG = "kubectl -n muster-system logs deployment/muster-operator --tail=200"
+GATEWAY_LOG = "kubectl -n $NAMESPACE logs -l app.kubernetes.io/name=muster-gateway --tail=200"
+
+LEADERSHIP = (
+    Alert(
+        "MusterPartitionsLeaderless",
+        "max by (namespace, exported_namespace, cluster) (muster_operator_leaderless_partitions) > 0",
+        1,
+        "critical",
+        "Cluster " + CLUSTER + " has offsets partitions without a leader.",
+        "Partitions had no active leader for a minute. A failover takes less than a second, so something keeps the "
+        "operator from electing one.",
+        "Groups of these partitions find no coordinator. They cannot commit, and their members cannot join.",
+        (PARTITIONS, CONDITIONS, OPERATOR_LOG),
+        "The condition `Leaderless` and the message of each OffsetsPartition name the missing pods and why. "
+        "Bring a majority of the replicas back. If it is lost for good, follow [the steps for a lost "
+        "majority](operations.md#when-a-majority-of-replicas-is-lost-for-good).",
+        "Every partition shows the state `Led`.",
+    ),
+    Alert(
+        "MusterPartitionFailed",
+        'muster_partitions{state="FAILED"} > 0',
+        1,
+        "critical",
+        "Pod " + POD + " leads a partition whose shard has failed.",
+        "The shard stopped because its log could not be read, replayed or written.",
+        "Groups of the partition get NOT_COORDINATOR until another replica leads it.",
+        (PARTITIONS, POD_LOG),
+        "The message of the OffsetsPartition has the reason. [Failures](failures.md#storage) says what each one needs.",
+        "`muster_partitions` of the state FAILED is 0.",
+    ),
+    Alert(
+        "MusterFailoversOften",
+        'sum by (namespace) (increase(muster_operator_failover_seconds_count{kind="lost"}[1h])) > 100',
+        0,
+        "warning",
+        "More than 100 leaderships were lost in an hour.",
+        "Pods die, hang or lose one another repeatedly. One dead pod costs a failover of each partition that it led.",
+        "Each failover interrupts the groups of its partition for a fraction of a second.",
+        (CONDITIONS, "kubectl -n $NAMESPACE get pods -o wide", POD_EVENTS),
+        "Find the pod that restarts: too little memory or CPU, a slow disk, or a node that fails.",
+        "No further failovers in `status.lastFailovers` of the CoordinatorCluster.",
+    ),
+    Alert(
+        "MusterPeerNotHeard",
+        "muster_peer_up == 0",
+        5,
+        "warning",
+        "Pod " + POD + " has not heard {{ $labels.peer }} for five minutes.",
+        "Two pods that share partitions are not connected, or one of them is away.",
+        "Nothing, as long as a majority of each partition's replicas hear one another.",
+        ("kubectl -n $NAMESPACE get pods -o wide", POD_LOG),
+        "If the pod runs, look at network and NetworkPolicies between the two (port 9641) and at their certificates.",
+        "`muster_peer_up` is 1 for every peer.",
+    ),
+    Alert(
+        "MusterReplicasDoubled",
+        increased('muster_peer_messages_dropped_total{reason=~"doubled|too_large"}', "10m")
+        + " or "
+        + increased('muster_peer_connection_errors_total{reason="replaced"}', "10m"),
+        0,
+        "critical",
+        "Pod " + POD + " has met another pod with its name or its replica, or a message that is too large.",
+        "Two processes have one pod name, a volume was copied, or `message.max.bytes` differs between pods.",
+        "Nothing yet. Both copies refuse to serve, so the partition may lose its majority.",
+        (PARTITIONS, POD_LOG),
+        "End the copy, and keep the volume that the OffsetsPartition names. `peer_replaced` in the log has the uids.",
+        "The counters no longer rise.",
+    ),
+    Alert(
+        "MusterReplicasBehind",
+        "muster_follower_lag > 100000 or muster_rebuilding_replicas > 0",
+        30,
+        "warning",
+        "Replicas at pod " + POD + " have been behind for half an hour.",
+        "A follower does not catch up, or a replica that has to be rebuilt is not complete.",
+        "Nothing. One more failure may cost the partition its majority.",
+        (PARTITIONS, POD_LOG),
+        "Look at disk and CPU of the pod that is behind, and at the network to it.",
+        "`muster_follower_lag` is small and `muster_rebuilding_replicas` is 0.",
+    ),
+)
+
+OPERATOR = (
+    Alert(
+        "MusterOperatorAway",
+        "absent(muster_operator_build_info)",
+        5,
+        "warning",
+        "No operator of Muster is seen by Prometheus.",
+        "The operator does not run, or is not scraped.",
+        "Nothing. Leaders serve on, and replicas nominate themselves when a leader dies, after `nominateAfter`.",
+        ("kubectl -n muster-system get pods", OPERATOR_LOG),
+        "Start it again. If it runs, look at its PodMonitor and at the NetworkPolicy for Prometheus.",
+        "`muster_operator_build_info` is there.",
+    ),
+    Alert(
+        "MusterReconcileFails",
+        "sum by (namespace, pod) "
+        '(increase(muster_operator_reconcile_seconds_count{result=~"failed|crashed"}[10m])) > 3',
+        5,
+        "warning",
+        "Reconciles of the operator fail.",
+        "The operator cannot read or write what it needs, or has a defect.",
+        "Nothing. Failovers may be late.",
+        (OPERATOR_LOG, CONDITIONS),
+        "`reconcile_failed` in its log has the error: rights, an API server that does not answer, or an invalid "
+        "object. A traceback is a defect, and ends the operator's process: report it with the log.",
+        "The counter no longer rises.",
+    ),
+    Alert(
+        "MusterCertificatesDue",
+        "(max by (namespace, exported_namespace, cluster) (muster_operator_certificates_end_timestamp_seconds) > 0) "
+        f"- time() < {CERTIFICATE_DAYS} * 86400",
+        0,
+        "critical",
+        "Certificates of " + CLUSTER + " are not renewed.",
+        "Less time is left than a renewed certificate ever has.",
+        "Nothing yet. When they end, pods no longer hear each other, and the partitions lose their leaders.",
+        (CONDITIONS, OPERATOR_LOG),
+        "The condition `CertificatesDue` says why. [Security](security.md) has the ways to renew.",
+        "The condition is gone.",
+    ),
+)
+
+STORAGE = (
+    Alert(
+        "MusterStorageNotWritable",
+        "muster_storage_writable == 0",
+        0,
+        "critical",
+        "The storage of pod " + POD + " takes no writes.",
+        "The volume is full, read-only, or has I/O errors.",
+        "Groups on the pod are served by other replicas. With one replica they get COORDINATOR_NOT_AVAILABLE.",
+        (POD_LOG, "kubectl -n $NAMESPACE exec $POD -- df -h /var/lib/muster", POD_EVENTS),
+        "Free or add space (`spec.storage.size` may grow). With I/O errors replace the volume.",
+        "`muster_storage_writable` is 1; the pod tries again every second.",
+    ),
+    Alert(
+        "MusterReplicaDamaged",
+        "muster_damaged_replicas > 0",
+        0,
+        "critical",
+        "Pod " + POD + " has a log that must not be served.",
+        "The log is damaged, or its replica stopped because of a contradiction.",
+        "Nothing with several replicas. With one, its groups get NOT_COORDINATOR.",
+        (PARTITIONS, "kubectl -n $NAMESPACE get events --field-selector reason=LogDamaged", POD_LOG),
+        "Follow [A damaged log](failures.md#a-damaged-log). Look at the disk.",
+        "`muster_damaged_replicas` is 0.",
+    ),
+    Alert(
+        "MusterLogNotCleaned",
+        "muster_uncleanable_logs > 0 or " + 'increase(muster_background_runs_total{outcome="failed"}[1h]) > 3',
+        10,
+        "warning",
+        "Cleaning, checkpoints or archiving fail on pod " + POD + ".",
+        "A log cannot be read by the cleaner, or there is no room for its copy, or the archive does not take segments.",
+        "Nothing. Logs grow, and loading takes longer.",
+        (POD_LOG, "kubectl -n $NAMESPACE exec $POD -- df -h /var/lib/muster"),
+        "`log_not_cleaned` and `segment_not_archived` in the log have the reason.",
+        "`muster_uncleanable_logs` is 0 and no run fails.",
+    ),
+    Alert(
+        "MusterArchiveBehind",
+        'muster_background_lag_bytes{kind="archive"} > 1073741824',
+        60,
+        "warning",
+        "More than 1 GiB of pod " + POD + " waits for the archive.",
+        "The archive is slow, full or away. The cleaner waits for it.",
+        "Nothing. Logs grow.",
+        (POD_LOG,),
+        "`segment_not_archived` in the log has the reason. Give the archive room.",
+        "`muster_background_lag_bytes` of the archive falls.",
+    ),
+)
+
+REQUESTS = (
+    Alert(
+        "MusterCommitsTimeOut",
+        "increase(muster_commit_timeouts_total[5m]) > 0",
+        0,
+        "critical",
+        "Commits at pod " + POD + " did not become durable in time.",
+        "The disk is stuck, or no majority of replicas takes the records.",
+        "Requests time out and are sent again. Nothing that was acknowledged is lost.",
+        (PARTITIONS, POD_LOG),
+        "Look for `journal_write_slow` in the log, at the other replicas' pods, and at the CPU request of the pods.",
+        "`muster_commit_timeouts_total` no longer rises.",
+    ),
+    Alert(
+        "MusterOperationErrors",
+        "increase(muster_operation_errors_total[15m]) > 0",
+        0,
+        "warning",
+        "A request failed by a defect at pod " + POD + ".",
+        "A handler raised an exception. The request was refused and nothing was changed.",
+        "One request got UNKNOWN_SERVER_ERROR.",
+        ("kubectl -n $NAMESPACE logs $POD --tail=-1 | grep operation_failed",),
+        "Report it with the log line.",
+        "The counter no longer rises.",
+    ),
+    Alert(
+        "MusterLoadsFail",
+        "increase(muster_load_failures_total[15m]) > 0",
+        0,
+        "critical",
+        "Pod " + POD + " could not load a partition.",
+        "A log could not be replayed: damage, or a record of an unknown version.",
+        "Groups of the partition get NOT_COORDINATOR until another replica leads.",
+        (PARTITIONS, POD_LOG),
+        "The message of the OffsetsPartition names file and offset. A log of a newer version needs a newer image.",
+        "The partition shows the state `Led`.",
+    ),
+    Alert(
+        "MusterClientsRefused",
+        " or ".join(
+            increased(f'muster_connection_errors_total{{reason="{reason}"}}', "5m")
+            for reason in ("too_many_connections", "too_many_of_address", "too_many_of_user", "too_many_bytes")
+        ),
+        0,
+        "warning",
+        "Pod " + POD + " closes connections because a limit is reached: {{ $labels.reason }}.",
+        "Clients hold more connections or bytes than the [limits](limits.md) allow.",
+        "Connections beyond the limit are closed. Others are served.",
+        ("kubectl -n $NAMESPACE logs $POD --tail=-1 | grep -E 'connection_(refused|closed)' | tail -n 20",),
+        "The log names the address or user. Mend the client, or give it a quota. Raise the limit if the load is meant.",
+        "The counter no longer rises.",
+    ),
+    Alert(
+        "MusterTransactionsHang",
+        "muster_transaction_markers_missing > 0",
+        5,
+        "critical",
+        "Decided transactions at pod " + POD + " have waited five minutes for their markers.",
+        "The pod that leads a group's partition cannot be reached from the transaction coordinator.",
+        "Fetches of stable offsets wait, so consumers of exactly-once applications do not start.",
+        (PARTITIONS, POD_LOG),
+        "Look for `pod_gave_no_answer` in the log: the network and certificates between the two pods.",
+        "`muster_transaction_markers_missing` is 0.",
+    ),
+)
+
+MIRROR_AND_GATEWAY = (
+    Alert(
+        "MusterMirrorStopped",
+        "muster_mirror_problems > 0",
+        1,
+        "critical",
+        "Pod " + POD + " cannot read groups from the Kafka cluster.",
+        "A partition of the upstream's `__consumer_offsets` cannot be read.",
+        "Groups of Muster's go on. What is shown of Kafka's groups is old, and transactional commits wait.",
+        ("muster mirror status", POD_LOG),
+        "The problem has the reason. [Failures](failures.md#a-mirror-of-a-kafka-cluster) says what each one needs.",
+        "`muster_mirror_problems` is 0.",
+    ),
+    Alert(
+        "MusterMirrorBypassed",
+        "increase(muster_mirror_records_left_out_total[5m]) > 0",
+        0,
+        "warning",
+        "A client commits at Kafka for a group that Muster coordinates.",
+        "The client still uses the brokers' own addresses.",
+        "The client goes on with offsets of its own, and reads records that others of its group have read.",
+        (CONDITIONS, POD_LOG),
+        "Find the client and give it the gateway's address.",
+        "The counter no longer rises.",
+    ),
+    Alert(
+        "MusterUpstreamRefusesLogin",
+        "increase(muster_mirror_connections_refused_total[5m]) > 0 or "
+        + increased("muster_gateway_connections_refused_total", "5m"),
+        5,
+        "critical",
+        "A login or certificate is refused between Muster and the Kafka cluster ({{ $labels.reason }}).",
+        "The Secret does not fit the brokers, or a certificate has ended.",
+        "Clients of the gateway may not get connections. Reads of the mirror are old.",
+        (POD_LOG, GATEWAY_LOG),
+        "Correct the Secret. Files are read again by themselves.",
+        "The counter no longer rises.",
+    ),
+    Alert(
+        "MusterGatewayCutOff",
+        "muster_gateway_reachable == 0",
+        1,
+        "critical",
+        "Gateway " + POD + " does not reach {{ $labels.cluster }}.",
+        "The cluster did not answer for a minute.",
+        "Without `upstream` clients get no data; without `muster` their group requests wait.",
+        (GATEWAY_LOG, "kubectl -n $NAMESPACE get pods,services"),
+        "Look at the network, the address in the gateway's settings, and the cluster itself.",
+        "`muster_gateway_reachable` is 1.",
+    ),
+    Alert(
+        "MusterGatewayRequestsWait",
+        "muster_gateway_group_requests_waiting > 0",
+        1,
+        "warning",
+        "Group requests have waited for a minute at gateway " + POD + ".",
+        "No leader takes them.",
+        "Commits and joins are late, and are given up after `park.ms`.",
+        (PARTITIONS, GATEWAY_LOG),
+        "Look at MusterPartitionsLeaderless, and at the network between gateway and pods.",
+        "`muster_gateway_group_requests_waiting` is 0.",
+    ),
+)
+
+GROUPS: dict[str, tuple[Alert, ...]] = {
+    "muster-leadership": LEADERSHIP,
+    "muster-operator": OPERATOR,
+    "muster-storage": STORAGE,
+    "muster-requests": REQUESTS,
+    "muster-mirror-and-gateway": MIRROR_AND_GATEWAY,
+}
+"""The alerts by the name of their group of rules."""
+
+ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS.values() for alert in group)
