@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.wire.codec import Reader, Writer
@@ -198,6 +199,8 @@ def _response(request: object, code: ErrorCode) -> object:
         return w.DeleteGroupsResponse(tuple([m.DeleteGroupResponse(each, int(code)) for each in request.group_ids]))
     if isinstance(request, w.OtherProtocolRequest):
         return w.OtherProtocolResponse(int(code), "")
+    if isinstance(request, c.ConsumerGroupHeartbeatRequest):
+        return c.ConsumerGroupHeartbeatResponse(int(code), "")
     return refusal(request, code)
 
 

@@ -205,11 +205,11 @@ class DeleteGroupsResponse(_Message, frozen=True):
     results: tuple[DeleteGroupResponse, ...]
 
 
-# -- ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76), StreamsGroupHeartbeat (88): always refused ----------------
+# -- ShareGroupHeartbeat (76), StreamsGroupHeartbeat (88): always refused ---------------------------------------------
 
 
 class OtherProtocolRequest(_Message, frozen=True):
-    """A member of a group with another protocol than the classic one."""
+    """A member of a share group or a Streams group."""
 
     group_id: str
     member_id: str

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import security as s
 
@@ -505,6 +506,40 @@ def describe_produce(r: Any) -> dict[str, Any]:
     }
 
 
+ASSIGNMENT = some(st.tuples(UUID, some(I32)))
+
+
+def consumer_heartbeat(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        c.ConsumerGroupHeartbeatRequest,
+        group_id=TEXT,
+        member_id=TEXT,
+        member_epoch=I32,
+        instance_id=MAYBE_TEXT,
+        rack_id=MAYBE_TEXT,
+        rebalance_timeout_ms=DURATION,
+        subscribed_topic_names=st.none() | some(TEXT),
+        subscribed_topic_regex=since(v >= 1, MAYBE_TEXT, None),
+        server_assignor=MAYBE_TEXT,
+        topic_partitions=st.none() | ASSIGNMENT,
+        client_id=st.just(CLIENT_ID),
+        client_host=st.just(CLIENT_HOST),
+        api_version=st.just(v),
+    )
+
+
+def by_id(assignment: Any) -> list[dict[str, Any]]:
+    return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in assignment]
+
+
+def describe_consumer_heartbeat(r: Any) -> dict[str, Any]:
+    fields = ("instance_id", "rack_id", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor")
+    return {name: getattr(r, name) for name in ("group_id", "member_id", "member_epoch", *fields)} | {
+        "rebalance_timeout": r.rebalance_timeout_ms,
+        "topic_partitions": None if r.topic_partitions is None else by_id(r.topic_partitions),
+    }
+
+
 def other_protocol(v: int) -> st.SearchStrategy[Any]:
     return st.builds(w.OtherProtocolRequest, group_id=TEXT, member_id=TEXT)
 
@@ -531,13 +566,9 @@ def describe_other_protocol(r: Any) -> dict[str, Any]:
         "member_id": r.member_id,
         "member_epoch": 7,
         "endpoint_information_epoch": 8,
-        "instance_id": "i" if full else None,
         "rack_id": None,
         "rebalance_timeout": 60_000,
         "subscribed_topic_names": ("t", "u") if full else None,
-        "subscribed_topic_regex": "t.*" if full else None,
-        "server_assignor": "uniform" if full else None,
-        "topic_partitions": [{"topic_id": b"0123456789abcdef", "partitions": (1, 2)}] if full else None,
         "topology": {"epoch": 3, "subtopologies": [subtopology]} if full else None,
         "active_tasks": task_ids if full else None,
         "standby_tasks": [],
@@ -662,7 +693,7 @@ REQUESTS: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[...,
         describe_alter_users,
     ),
     60: (describe_cluster, describe_describe_cluster),
-    68: (other_protocol, describe_other_protocol),
+    68: (consumer_heartbeat, describe_consumer_heartbeat),
     76: (other_protocol, describe_other_protocol),
     88: (other_protocol, describe_other_protocol),
 }

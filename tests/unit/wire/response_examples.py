@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.unit.wire.request_examples import (
+    ASSIGNMENT,
     BLOB,
     I16,
     I32,
@@ -16,6 +17,7 @@ from tests.unit.wire.request_examples import (
     TEXT,
     UUID,
     acl_fields,
+    by_id,
     key_of,
     some,
     topics,
@@ -23,6 +25,7 @@ from tests.unit.wire.request_examples import (
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as g
 from muster_coordinator.requests import security as s
 
@@ -419,6 +422,29 @@ def describe_produce(r: Any, v: int) -> Description:
     }
 
 
+def consumer_heartbeat(v: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        c.ConsumerGroupHeartbeatResponse,
+        error_code=ERROR,
+        error_message=MAYBE_TEXT,
+        member_id=MAYBE_TEXT,
+        member_epoch=I32,
+        heartbeat_interval_ms=I32,
+        assignment=st.none() | ASSIGNMENT,
+    )
+
+
+def describe_consumer_heartbeat(r: Any, v: int) -> Description:
+    return {
+        "error_code": r.error_code,
+        "error_message": r.error_message,
+        "member_id": r.member_id,
+        "member_epoch": r.member_epoch,
+        "heartbeat_interval": r.heartbeat_interval_ms,
+        "assignment": None if r.assignment is None else {"topic_partitions": by_id(r.assignment)},
+    }
+
+
 def other_protocol(v: int) -> st.SearchStrategy[Any]:
     return st.builds(w.OtherProtocolResponse, error_code=ERROR, error_message=MAYBE_TEXT)
 
@@ -602,7 +628,7 @@ RESPONSES: dict[int, tuple[Callable[[int], st.SearchStrategy[Any]], Callable[[An
         },
     ),
     60: (describe_cluster, describe_describe_cluster),
-    68: (other_protocol, describe_other_protocol(None)),
+    68: (consumer_heartbeat, describe_consumer_heartbeat),
     76: (other_protocol, describe_other_protocol(None)),
     88: (other_protocol, describe_other_protocol("")),
 }

@@ -13,11 +13,20 @@ from muster_coordinator.listener.audit import AuditLog
 from muster_coordinator.listener.exchange import ClientAnswer
 from muster_coordinator.listener.state import Handler
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import transactions as t
 from muster_coordinator.security.acls import Authorizer, Operation
 
-OPEN = frozenset({w.ApiVersionsRequest, w.OtherProtocolRequest, w.SaslHandshakeRequest, w.SaslAuthenticateRequest})
+OPEN = frozenset(
+    {
+        w.ApiVersionsRequest,
+        w.OtherProtocolRequest,
+        c.ConsumerGroupHeartbeatRequest,
+        w.SaslHandshakeRequest,
+        w.SaslAuthenticateRequest,
+    }
+)
 """Requests that need no right: what is served, and what is refused whoever asks."""
 
 

@@ -12,6 +12,7 @@ from muster_coordinator.partition_numbers import INTERNAL_TOPICS
 from muster_coordinator.pod.cluster_view import ClusterView, is_legal_topic_name
 from muster_coordinator.podapi.image import Broker
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from muster_coordinator.wire.apis import api_versions_response
 from muster_coordinator.wire.transaction_apis import ALL_APIS, TRANSACTION_FEATURES
 
@@ -99,6 +100,11 @@ class ClusterHandlers:
 
     def other_protocol(self, request: w.OtherProtocolRequest, exchange: ClientAnswer) -> None:
         exchange.answer(w.OtherProtocolResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
+
+    def consumer_protocol(self, request: ConsumerGroupHeartbeatRequest, exchange: ClientAnswer) -> None:
+        """Refused, as by a broker where the protocol is switched off; clients tell their application to use the classic
+        one. librdkafka waits for ever for a coordinator that does not have the API."""
+        exchange.answer(ConsumerGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_VERSION, _CLASSIC_ONLY))
 
     def find_coordinator(self, request: w.FindCoordinatorRequest, exchange: ClientAnswer) -> None:
         exchange.answer(

@@ -17,6 +17,7 @@ from muster_coordinator.listener.state import Handler
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.requests import cluster as w
+from muster_coordinator.requests import consumer_groups as c
 from muster_coordinator.requests import groups as m
 from muster_coordinator.requests import security as s
 from muster_coordinator.requests import transactions as t
@@ -50,6 +51,7 @@ def handler_table(
         w.DescribeClusterRequest: cluster.describe_cluster,
         w.FindCoordinatorRequest: cluster.find_coordinator,
         w.OtherProtocolRequest: cluster.other_protocol,
+        c.ConsumerGroupHeartbeatRequest: cluster.consumer_protocol,
         w.ListOffsetsRequest: topics.list_offsets,
         w.FetchRequest: topics.fetch,
         w.ProduceRequest: topics.produce,

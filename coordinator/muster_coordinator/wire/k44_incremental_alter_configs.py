@@ -1,0 +1,53 @@
+"""IncrementalAlterConfigs (44), versions 0 to 1, flexible from 1 (KIP-339).
+
+- v1: flexible
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.requests.configs import (
+    AlteredResource,
+    ConfigChange,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ResourceChanges,
+)
+from muster_coordinator.wire.api import Api, RequestHeader, guarded
+from muster_coordinator.wire.codec import Reader, Writer
+
+
+@guarded
+def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> IncrementalAlterConfigsRequest:
+    reader = Reader(frame, header.body_position, header.flexible)
+
+    def change() -> ConfigChange:
+        value = ConfigChange(reader.string(), reader.int8(), reader.nullable_string())
+        reader.tagged_fields()
+        return value
+
+    def resource() -> ResourceChanges:
+        value = ResourceChanges(reader.int8(), reader.string(), reader.array(change))
+        reader.tagged_fields()
+        return value
+
+    request = IncrementalAlterConfigsRequest(reader.array(resource), reader.boolean())
+    reader.tagged_fields()
+    return request
+
+
+def encode_response(version: int, response: IncrementalAlterConfigsResponse) -> bytes:
+    writer = Writer(API.flexible(version))
+
+    def resource(value: AlteredResource) -> None:
+        writer.int16(value.error_code)
+        writer.nullable_string(value.error_message)
+        writer.int8(value.resource_type)
+        writer.string(value.name)
+        writer.tagged_fields()
+
+    writer.int32(0)
+    writer.array(response.results, resource)
+    return writer.done()
+
+
+API = Api(44, "IncrementalAlterConfigs", 0, 1, 1, decode_request, encode_response)
