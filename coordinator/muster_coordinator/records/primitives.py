@@ -56,6 +56,10 @@ class Cursor:
     def int64(self) -> int:
         return int.from_bytes(self._take(8), "big", signed=True)
 
+    def fixed(self, size: int) -> bytes:
+        """So many bytes that no length precedes, as a uuid."""
+        return self._take(size)
+
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
