@@ -97,6 +97,10 @@ prove-members: $(STAMP) ## members of six clients with all assignors behind the 
 	@CLIENTS="$(or $(CLIENTS),java librdkafka franz sarama kafka-python aiokafka)" \
 	  $(BIN)/pytest -q -s tests/integration/test_gateway_members.py
 
+.PHONY: prove-assignors
+prove-assignors: $(STAMP) ## consumer groups drawn at random, ASSIGNMENTS=10000 for each assignor, beside Kafka's own (Java, Maven; 2 minutes)
+	@ASSIGNMENTS=$(or $(ASSIGNMENTS),10000) $(BIN)/pytest -q tests/conformance/test_assignors.py
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged frames, handshakes, logins and log files for SECONDS=60 seconds (saved in .cache/fuzz), then new examples for property tests
 	@$(BIN)/python -m tests.fuzz run --seconds $(or $(SECONDS),60)
