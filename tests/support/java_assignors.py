@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any
 
-from tests.support.kafka_broker import java
+from tests.support.java_lines import JavaLines
 
 from muster_coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
 
-SOURCE = Path(__file__).with_name("Assignors.java")
 
-
-class JavaAssignors:
+class JavaAssignors(JavaLines):
     """One JVM, a group after the other."""
 
-    def __enter__(self) -> JavaAssignors:
-        self._jvm = subprocess.Popen(
-            java(str(SOURCE)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        assert self._jvm.stdin is not None
-        assert self._jvm.stdout is not None
-        self._jvm.stdin.close()
-        self._jvm.stdout.close()
-        self._jvm.wait()
+    def __init__(self) -> None:
+        super().__init__("Assignors.java")
 
     def assign(self, name: str, spec: GroupSpec) -> dict[str, Assignment] | None:
         """The assignment of every member; None: Kafka refused."""
-        assert self._jvm.stdin is not None
-        assert self._jvm.stdout is not None
-        self._jvm.stdin.write(json.dumps(_group(name, spec)) + "\n")
-        self._jvm.stdin.flush()
-        answer = json.loads(self._jvm.stdout.readline())
+        answer = self.ask(_group(name, spec))
         if "" in answer:
             return None
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -47,6 +48,7 @@ class ConsumerGroupHeartbeatRequest(_Message, frozen=True):
     client_id: str
     client_host: str  # Java's InetAddress text: "/127.0.0.1"
     api_version: int  # v1+: the member makes its id (KIP-1082)
+    may_describe: Callable[[str], bool] | None = None  # a topic, by the rights of who asks; None: nobody is asked
 
 
 class ConsumerGroupHeartbeatResponse(_Message, frozen=True):
@@ -107,3 +109,27 @@ class DescribedConsumerGroup(_Message, frozen=True):
 class ConsumerGroupDescribeResponse(_Message, frozen=True):
     groups: tuple[DescribedConsumerGroup, ...]
     authorized_operations: int = -(2**31)  # not asked for
+
+
+# -- Regular expressions: what the coordinator asks of the pod, and what it learns ------------------------------------
+
+
+class RegexesToResolve(_Message, frozen=True):
+    """The topics that these expressions stand for are to be found (Kafka: TopicRegexResolver). `may_describe`: that of
+    the member whose heartbeat asks for it."""
+
+    group_id: str
+    regexes: tuple[str, ...]
+    may_describe: Callable[[str], bool] | None = None
+
+
+class RegexesResolved(_Message, frozen=True):
+    """An event: (expression, topics) each, sorted. `topics` None: nothing was found out, and may be asked for again.
+
+    `version`: of the topics that were looked through. `resolved_ms`: wall clock before that, ms since 1970.
+    """
+
+    group_id: str
+    topics: tuple[tuple[str, tuple[str, ...]], ...] | None
+    version: int = -1
+    resolved_ms: int = -1
