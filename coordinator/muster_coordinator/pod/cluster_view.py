@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -61,6 +62,11 @@ class ClusterView:
         self.has_transactions = True
         self._current: tuple[range, ...] = ()
         self._routes: dict[str, int] = {}
+        self._when_known: list[Callable[[], None]] = []
+
+    def when_known(self, then: Callable[[], None]) -> None:
+        """Call `then` once, with the first image, before anything else is asked of it."""
+        self._when_known.append(then)
 
     def update(self, image: MetadataImage) -> bool:
         """Take `image` unless it is older than the current one. Order: (token, version)."""
@@ -105,6 +111,9 @@ class ClusterView:
         if partitions != self.offsets_partitions:
             self.offsets_partitions = partitions
             self._routes.clear()
+        waiting, self._when_known = self._when_known, []
+        for then in waiting:
+            then()
 
     def _take_brokers(self, image: MetadataImage) -> None:
         self.brokers = {b.node_id: b for b in image.brokers}

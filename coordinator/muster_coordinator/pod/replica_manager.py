@@ -279,10 +279,10 @@ class ReplicaManager:
     def submit_early(self, partition: int, request: Any, answer: Answer) -> None:
         """A request for a partition that no shard leads here; one may be about to."""
         host = self.hosts.get(partition)
-        if host is not None and host.is_electing:
-            host.early.add(request, answer, self._clock.monotonic_ms())
-        else:
+        if host is None or self.health.why_idle(partition):
             answer.refuse(ErrorCode.NOT_COORDINATOR)
+        else:
+            host.submit_early(request, answer)
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
         """Who else gets the log of `partition` while this pod leads it. Does nothing if that is so already."""

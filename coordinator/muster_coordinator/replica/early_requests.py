@@ -1,8 +1,11 @@
-"""Requests for a partition whose replica here is being elected. They run right after the first record of its epoch, and
-are answered when that is committed: a client that is refused tries again only after its backoff, 100 ms in Kafka's own.
+"""Requests for a partition whose replica here is being elected, or hears no leader: clients may have been sent here by
+the image before the call to the election came. They run right after the first record of the epoch, and are answered
+when that is committed: a client that is refused tries again only after its backoff, 100 ms in Kafka's own, and
+librdkafka raises NOT_COORDINATOR from `committed()`.
 
 Kafka answers NOT_COORDINATOR until the load begins, and then COORDINATOR_LOAD_IN_PROGRESS (GroupCoordinatorService). A
-pod here does the same when an election takes long, because much has to be fetched or loaded.
+pod here does the same when another replica leads, when nobody does for long, and when an election takes long because
+much has to be fetched or loaded.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 
 PATIENCE_MS = 1_000
-"""Requests, and the callers of an election, wait this long for its end. Most elections end in a fraction of it, and
-clients wait for an answer for about 30 s before they give up."""
+"""Requests wait this long for a leader, or for the first image, and the callers of an election for its end. Most
+elections end in a fraction of it, and clients wait for an answer for about 30 s before they give up."""
 
 
 class EarlyRequests:
@@ -33,16 +36,14 @@ class EarlyRequests:
             self._since_ms = now_ms
         self._waiting.append((request, answer))
 
-    def settle(self, shard: Shard | None, *, electing: bool, now_ms: int) -> None:
+    def settle(self, shard: Shard | None, *, electing: bool, led_elsewhere: bool, now_ms: int) -> None:
         """After an event of the replica: submit the requests to `shard`, in order, or refuse them, if their wait is
-        over."""
+        over. `electing`: the replica here is. `led_elsewhere`: it hears a leader."""
         if shard is not None:  # it runs them, or refuses them while it loads
             for request, answer in self._taken():
                 shard.submit(request, answer)
-        elif not electing:
-            self.refuse(ErrorCode.NOT_COORDINATOR)
-        elif now_ms - self._since_ms >= PATIENCE_MS:
-            self.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        elif (led_elsewhere and not electing) or now_ms - self._since_ms >= PATIENCE_MS:
+            self.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if electing else ErrorCode.NOT_COORDINATOR)
 
     def refuse(self, code: ErrorCode) -> None:
         for _, answer in self._taken():

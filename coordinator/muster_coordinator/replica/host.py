@@ -45,7 +45,7 @@ from muster_coordinator.replication.log_state import LogState
 from muster_coordinator.replication.messages import Append, Batch, Message, Seal
 from muster_coordinator.replication.settings import ReplicationSettings
 from muster_coordinator.shard.metrics import CommitSample, ShardMetrics
-from muster_coordinator.shard.ports import Clock
+from muster_coordinator.shard.ports import Answer, Clock
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import FailureReason, ShardState
 from muster_coordinator.tuning.pacing import Urgency
@@ -303,6 +303,8 @@ class ReplicaHost:
         the new one may lack tombstones and markers, and replayed behind them the state would keep what they ended.
         """
         self._event(ReplicaCore.tick)
+        if self.core is None:
+            self._settle_early()
         core, work = self.core, self._work
         if core is None or not self.replica.is_open:
             return
@@ -351,6 +353,13 @@ class ReplicaHost:
     def _call_ended(self, ended: fx.CallEnded) -> None:
         self._calls.end(ended)
 
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    def submit_early(self, request: Any, answer: Answer) -> None:
+        """A request of a client while no shard is here that takes it."""
+        self.early.add(request, answer, self._clock.monotonic_ms())
+        self._settle_early()
+
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def _carry(self, effects: list[fx.Effect]) -> None:
@@ -378,9 +387,7 @@ class ReplicaHost:
         if shard is not None and core.leading_epoch < 0 and not core.is_candidate:
             self.role.end("the election failed")
             shard = None
-        if self.early:
-            now_ms = self._clock.monotonic_ms()
-            self.early.settle(shard, electing=core.is_candidate, now_ms=now_ms)
+        self._settle_early()
         if self.role.writer is not None:
             self.role.writer.core_changed()
         if core.is_electing != self._is_electing:  # an election that fails has no other effect
@@ -389,6 +396,15 @@ class ReplicaHost:
         if self._changed:
             self._changed = False
             self._events.partition_changed(self.partition)
+
+    def _settle_early(self) -> None:
+        """What becomes of the early requests in the state that the replica has now."""
+        if not self.early:
+            return
+        core = self.core
+        electing = core is not None and core.is_candidate
+        led_elsewhere = core is not None and bool(core.live_leader)
+        self.early.settle(self.shard, electing=electing, led_elsewhere=led_elsewhere, now_ms=self._clock.monotonic_ms())
 
     def _send(self, effect: fx.Send) -> None:
         self._peers.send(self.partition, effect.message)
@@ -463,7 +479,7 @@ class ReplicaHost:
         now_ms = clock.monotonic_ms()
         writer.append_leader_change(effect.epoch, effect.sets, clock.wall_ms())
         shard.open_epoch(effect.epoch)
-        self.early.settle(shard, electing=False, now_ms=now_ms)
+        self._settle_early()
         shard.drain(clock.wall_ms(), now_ms)
         self.end_turn()
         self._turns.write(Urgency.ELECTION)

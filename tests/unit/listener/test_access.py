@@ -404,7 +404,9 @@ def test_handlers_of_groups_take_what_guards_put_in_place_of_an_exchange() -> No
     def early(partition: int, request: Any, answer: Any) -> None:
         answer.answer(m.OffsetFetchResponse(request.group_id, 0))
 
-    handlers = GroupHandlers(cast(Any, SimpleNamespace(partition_of=lambda group_id: 7)), {}, early)
+    handlers = GroupHandlers(
+        cast(Any, SimpleNamespace(partition_of=lambda group_id: 7, when_known=lambda then: None)), {}, early
+    )
     groups = tuple(m.OffsetFetchRequest(group_id, None, -1, None, False) for group_id in ("g", "h"))
     request = w.OffsetFetchRequests(groups, False)
     answer = AnswerAlone(request)  # no Exchange

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.listener.asked import NO_PODS
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.handlers import routes
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
@@ -27,6 +29,21 @@ class Asked:
 
     def answer(self, response: Any) -> None:
         self.got.append(response)
+
+
+class Refusals:
+    """An answer that is a refusal."""
+
+    def __init__(self) -> None:
+        self.got: list[ErrorCode] = []
+        self.done = asyncio.Event()
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.got.append(code)
+        self.done.set()
+
+
+HEARTBEAT = m.HeartbeatRequest("g", 1, "m", None)
 
 
 def refuse_early(partition: int, request: Any, answer: Answer) -> None:
@@ -186,16 +203,28 @@ def test_fetch_never_puts_a_committed_offset_out_of_range() -> None:
     assert ask(view, w.FetchRequest(0, 1, 55, 1, (topic,))).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
+async def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
     view = ClusterView()
-    refusals: list[ErrorCode] = []
-
-    class Refused:
-        def refuse(self, code: ErrorCode) -> None:
-            refusals.append(code)
-
-    heartbeat = m.HeartbeatRequest("g", 1, "m", None)
-    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
     view.update(image())
-    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](heartbeat, Refused())  # type: ignore[arg-type]
-    assert refusals == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
+    asked = Refusals()
+    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
+    assert asked.got == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_request_before_the_first_image_is_routed_when_it_comes() -> None:
+    view, asked = ClusterView(), Refusals()
+    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
+    assert asked.got == []
+    view.update(image())
+    assert asked.got == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_request_before_the_first_image_is_refused_when_none_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "PATIENCE_MS", 10)
+    view, asked = ClusterView(), Refusals()
+    handlers = handler_table(view, {}, refuse_early, NO_PODS)
+    handlers[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
+    await asyncio.wait_for(asked.done.wait(), 10)
+    assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    view.update(image())
+    assert len(asked.got) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.transactions.harness import OFFSETS, MarkerWriter, Topics
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.handlers.transactions import TransactionHandlers
+from muster_coordinator.podapi.image import MetadataImage
 from muster_coordinator.records.partitioner import partition_for
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.requests.refusals import refusal
@@ -24,7 +26,11 @@ COUNT = 3
 
 
 class View:
+    image = MetadataImage(token=1, version=1, cluster_id="c", brokers=(), offsets_partitions=1, leaders=(), topics=())
     transaction_partitions = range(FIRST, FIRST + COUNT)
+
+    def when_known(self, then: Callable[[], None]) -> None:
+        """The image is known."""
 
     def partition_of_transactional_id(self, transactional_id: str) -> int | None:
         here = self.transaction_partitions

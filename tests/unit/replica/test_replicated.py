@@ -466,6 +466,46 @@ async def test_request_that_comes_during_an_election_is_answered_by_it(pods: Rep
     assert_equal_logs(pods)
 
 
+async def end_the_leader(pods: ReplicaPods) -> None:
+    """As the other pods see a killed one: its connections close."""
+    leader = pods[0].log_id()
+    await pods[0].kill()
+    for pod in (pods[1], pods[2]):
+        pod.up.disconnected(leader)
+
+
+async def test_request_that_comes_before_the_call_to_the_election_is_answered_by_it(pods: ReplicaPods) -> None:
+    """The image names the new leader at the moment of the call: clients may be faster."""
+    assert await pods[0].commit(5) == 0
+    await pods.caught_up()
+    await end_the_leader(pods)
+    early, read = pods[1].ask_early(6), pods[1].ask_early(None)
+    assert not early.done.done()
+    await pods.elect(1)
+    assert isinstance(await asyncio.wait_for(early.done, 10), m.OffsetCommitResponse)
+    assert (await asyncio.wait_for(read.done, 10)).topics[0][1][0][1] == 6
+
+
+async def test_request_to_a_replica_that_hears_no_leader_is_refused_when_another_one_leads(pods: ReplicaPods) -> None:
+    assert await pods[0].commit(5) == 0
+    await end_the_leader(pods)
+    early = pods[1].ask_early(6)
+    assert not early.done.done()
+    await pods.elect(2)
+    assert await asyncio.wait_for(early.done, 10) == ErrorCode.NOT_COORDINATOR
+    assert await pods[2].fetch() == 5
+
+
+async def test_request_to_a_replica_whose_log_is_not_open_yet_waits_no_longer_than_for_a_leader(
+    pods: ReplicaPods,
+) -> None:
+    host = pods[1].up.hosts[0]
+    host.give_up("as before its log is open")
+    early = pods[1].ask_early(6)
+    assert not early.done.done()
+    assert await asyncio.wait_for(early.done, 10) == ErrorCode.NOT_COORDINATOR
+
+
 async def test_request_that_comes_during_an_election_that_fails_is_refused(pods: ReplicaPods) -> None:
     assert await pods[0].commit(5) == 0
     pods.network.drop = lambda message: isinstance(message, Sealed)

@@ -17,7 +17,7 @@ from muster_coordinator.shard.shard import Shard
 
 class GroupHandlers(ShardRoutes):
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
-        super().__init__("group_id", view.partition_of, shards, submit_early)
+        super().__init__("group_id", view.partition_of, view, shards, submit_early)
         self._view = view
 
     def offset_fetch(self, request: w.OffsetFetchRequests, answer: Answer) -> None:

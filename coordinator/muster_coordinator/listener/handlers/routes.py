@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import Gather
+from muster_coordinator.podapi.image import MetadataImage
+from muster_coordinator.replica.early_requests import PATIENCE_MS
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import ShardState
@@ -18,21 +21,36 @@ SubmitEarly = Callable[[int, Any, Answer], None]
 _ASKED_STATES = (ShardState.ACTIVE, ShardState.LOADING)
 
 
+class ImageView(Protocol):
+    """`image`: None before the first one."""
+
+    @property
+    def image(self) -> MetadataImage | None: ...
+
+    def when_known(self, then: Callable[[], None]) -> None:
+        """Call `then` once, with the first image."""
+        ...
+
+
 class ShardRoutes:
     """`key`: the field of a request that decides its partition. `partition_of`: the partition of a key; None while the
-    partitions are not known."""
+    partitions are not known, or if there are none."""
 
     def __init__(
         self,
         key: str,
         partition_of: Callable[[str], int | None],
+        image_view: ImageView,
         shards: Mapping[int, Shard],
         submit_early: SubmitEarly,
     ) -> None:
         self._key_of = attrgetter(key)
         self._partition_of = partition_of
+        self._image_view = image_view
         self._shards = shards
         self._submit_early = submit_early
+        self._before_image: list[tuple[Any, Answer]] = []
+        image_view.when_known(self._end_wait)
 
     def route(self, request: Any, answer: Answer) -> None:
         """Hand the request to the shard of its key. Refuse it if this pod neither leads the partition nor is about
@@ -41,10 +59,28 @@ class ShardRoutes:
         shard = self._shards.get(partition) if partition is not None else None
         if shard is not None:
             shard.submit(request, answer)
-        elif partition is None:
-            answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
+        elif partition is not None:
             self._submit_early(partition, request, answer)
+        elif self._image_view.image is None:
+            self._wait_for_image(request, answer)
+        else:
+            answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _wait_for_image(self, request: Any, answer: Answer) -> None:
+        """A pod that has just started may be elected, and clients be sent here, before an operator has told it which
+        partition a group is in: the first image comes a moment later, and the request is routed then. The limits of the
+        connections bound how many wait."""
+        if not self._before_image:
+            asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, self._end_wait)
+        self._before_image.append((request, answer))
+
+    def _end_wait(self) -> None:
+        waiting, self._before_image = self._before_image, []
+        for request, answer in waiting:
+            if self._image_view.image is None:
+                answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            else:
+                self.route(request, answer)
 
     def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
         """Each request to its own shard."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import Gather
-from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
+from muster_coordinator.listener.handlers.routes import ImageView, ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.requests import transactions as m
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
@@ -16,7 +16,7 @@ from muster_coordinator.states import ShardState
 from muster_coordinator.transactions.description import unknown_states
 
 
-class TransactionView(Protocol):
+class TransactionView(ImageView, Protocol):
     """Where transactional ids live."""
 
     @property
@@ -31,7 +31,7 @@ class TransactionView(Protocol):
 
 class TransactionHandlers(ShardRoutes):
     def __init__(self, view: TransactionView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
-        super().__init__("transactional_id", view.partition_of_transactional_id, shards, submit_early)
+        super().__init__("transactional_id", view.partition_of_transactional_id, view, shards, submit_early)
         self._view = view
 
     def init_producer_id(self, request: m.InitProducerIdRequest, answer: Answer) -> None:
