@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
-from msgspec.structs import replace
 
 from muster_coordinator.security.roles import ANY_POD, Member, Role
 from muster_operator.certificates.issuing import Issued, expiry
@@ -16,14 +15,12 @@ from muster_operator.certificates.rotation import Authorities, announced, first_
 
 
 class ClusterCertificates(msgspec.Struct, frozen=True):
-    """`round`: how often a person has asked for another CA (spec.security.caRound). `given`: the uid of the cluster
-    whose Secrets have been made of this record; "": of none yet."""
+    """`round`: how often a person has asked for another CA (spec.security.caRound)."""
 
     authorities: Authorities
     pods: Issued
     reader: Issued
     round: int = 0
-    given: str = ""
 
     def __repr__(self) -> str:
         return f"ClusterCertificates({self.authorities!r})"
@@ -49,8 +46,7 @@ def due(present: ClusterCertificates | None, cluster: str, wanted_round: int, no
     pods, reader = (None, None) if present is None else (present.pods, present.reader)
     pods = leaf_for(authorities, Member(cluster, Role.POD, ANY_POD), (), pods, now)
     reader = leaf_for(authorities, Member(cluster, Role.READER), (), reader, now)
-    after = ClusterCertificates(authorities, pods, reader, done, "" if present is None else present.given)
-    return present if after == present else replace(after, given="")
+    return ClusterCertificates(authorities, pods, reader, done)
 
 
 def operators_leaf(record: ClusterCertificates, cluster: str, present: Issued | None, now: datetime) -> Issued:

@@ -50,6 +50,15 @@ def is_as_applied(live: Json | None, manifest: Json) -> bool:
     return live is not None and _covers(live, manifest)
 
 
+def has_generation(live: Json | None, generation: int, manifest: Json | None) -> bool:
+    """Whether an object is as it was applied: its generation tells, which rises with each change of its spec, and its
+    metadata, if there is a stamped manifest to compare it with.
+    """
+    if live is None or live["metadata"]["generation"] != generation:
+        return False
+    return manifest is None or _covers(live["metadata"], manifest["metadata"])
+
+
 def _covers(live: Any, wanted: Any) -> bool:
     """Whether `live` has all of `wanted`; it has defaults besides."""
     if isinstance(wanted, dict):

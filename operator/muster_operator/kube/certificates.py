@@ -2,9 +2,8 @@
 
 The operator keeps the record of each cluster (CA, leaves) in one Secret of the cluster's namespace, beside the Lease,
 written by compare-and-swap: whoever comes second reads what the first has made. The Secrets of pods and readers follow
-from the record: they are applied, and never read. The record says that it was done, so an operator that starts anew
-writes nothing. Where a person names Secrets, the operator makes none, and reads its
-own.
+from the record, and are kept as they follow from it (`MadeSecrets`). Where a person names Secrets, the operator makes
+none, and reads its own.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -26,13 +25,13 @@ import structlog
 
 from muster_coordinator.security.roles import Role, only
 from muster_coordinator.security.tls import AUTHORITIES, CERTIFICATE, KEY, Tls, TlsError, TlsFiles, client_context
-from muster_operator.api.conditions import ConditionType, condition_status
 from muster_operator.api.models import CoordinatorCluster, Security
 from muster_operator.certificates.folder import now_utc, write_leaf
 from muster_operator.certificates.issuing import Issued, expiry
 from muster_operator.certificates.record import ClusterCertificates, due, operators_leaf
-from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
+from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.made_secrets import MadeSecrets
 from muster_operator.kube.manifests import metadata_of, pod_secret_name, reader_secret_name
 from muster_operator.kube.objects import object_path
 from muster_operator.kube.record_secrets import ATTEMPTS, encoded, read_secret, secrets_path, swap_secret
@@ -54,7 +53,6 @@ class _Known:
     trouble: str = ""
     end: float = 0.0
     record: ClusterCertificates | None = None
-    applied_at: float = -inf
 
 
 class Certificates:
@@ -76,6 +74,7 @@ class Certificates:
         self._tls: dict[ClusterKey, Tls] = {}
         self._secrets: dict[str, tuple[float, Json | None]] = {}
         """By namespace: when the records were read, and what was found or written since."""
+        self._made = MadeSecrets(client)
         self._one_at_a_time = asyncio.Lock()
 
     def tls(self, key: ClusterKey) -> Tls | None:
@@ -119,58 +118,63 @@ class Certificates:
             async with self._one_at_a_time:
                 looked = await self._look(cluster, key, looked)
         except (StoreError, OSError, ValueError, TlsError) as error:
-            log.warning("certificates_not_kept", key=str(key), error=str(error))
+            if known is None or known.trouble != str(error):
+                log.warning("certificates_not_kept", key=str(key), error=str(error))
             looked = replace(looked, trouble=str(error))
         self._known[key] = looked
         return before != (self.trouble(key), self.end(key), self.tls(key))
 
+    async def drifted(self, is_there: Callable[[ClusterKey], bool]) -> set[ClusterKey]:
+        """The clusters, of those that are there, of which somebody has deleted or changed a Secret. Each is told of
+        once; the next `keep` looks.
+        """
+        found = {key for key in await self._made.drifted(is_there) if key in self._known and self._known[key].at > -inf}
+        for key in found:
+            self._secrets.pop(key.namespace, None)
+            self._known[key] = replace(self._known[key], at=-inf)
+        return found
+
     async def _look(self, cluster: CoordinatorCluster, key: ClusterKey, known: _Known) -> _Known:
         given = cluster.spec.security.operator_secret
         if given is not None:
+            self._made.forget(key)
             end = await self._take_given(key, given)
             return replace(known, end=end)
         record = await self._kept(key, cluster.spec.security.ca_round)
-        is_given = record.given == cluster.metadata.uid
-        # Nothing tells that somebody has changed a Secret: it may be why a cluster is not ready.
-        is_doubtful = known.at - known.applied_at >= RESYNC_S and not _is_ready(cluster)
-        if not is_given or is_doubtful:
-            await self._apply(cluster, record)
-            known = replace(known, applied_at=known.at)
-        if not is_given:
-            record = await self._note_given(key, record, cluster.metadata.uid)
+        for manifest in _secrets(cluster, record):
+            await self._made.keep(key, manifest)
         self._use_record(key, record)
         return replace(known, record=record, end=record.end.timestamp())
 
     # -- the record ---------------------------------------------------------------------------------------------------
 
     async def _kept(self, key: ClusterKey, wanted_round: int) -> ClusterCertificates:
-        """The record, with what is due, once it is stored. Raises StoreError, ValueError."""
+        """The record, with what is due, once it is stored. One that somebody has deleted or damaged is written as it
+        was: a new CA would shut out all pods for a while. Raises StoreError, ValueError.
+        """
+        known = self._known.get(key)
+        remembered = known.record if known is not None else None
         for _ in range(ATTEMPTS):
-            stored = _decoded(await self._read(key.namespace), key)
-            present = stored
-            if present is None and (known := self._known.get(key)) is not None:
-                present = known.record  # somebody has deleted it: a new CA would shut out all pods for a while
-            record = due(present, str(key), wanted_round, self._now())
-            if record == stored:
+            secret = await self._read(key.namespace)
+            try:
+                stored = _decoded(secret, key)
+            except ValueError:
+                if remembered is None:
+                    raise
+                stored = None
+            record = due(stored or remembered, str(key), wanted_round, self._now())
+            if record == stored and secret is not None:
+                self._made.note(key, secret)
                 return record
             try:
                 await self._store(key, record)
             except ConflictError:
                 del self._secrets[key.namespace]
                 continue
-            log.info("certificates_renewed", key=str(key), first=present is None, ends=record.end.isoformat())
+            first = stored is None and remembered is None
+            log.info("certificates_renewed", key=str(key), first=first, ends=record.end.isoformat())
             return record
         raise ConflictError(f"Secret {RECORDS} changes all the time")
-
-    async def _note_given(self, key: ClusterKey, record: ClusterCertificates, uid: str) -> ClusterCertificates:
-        """The record with the note that its Secrets are made. Raises StoreError."""
-        given = msgspec.structs.replace(record, given=uid)
-        try:
-            await self._store(key, given)
-        except ConflictError:
-            del self._secrets[key.namespace]  # of another operator, or about another cluster: the next look notes it
-            return record
-        return given
 
     async def _read(self, namespace: str) -> Json | None:
         """All clusters of a namespace together read it once in a while."""
@@ -188,7 +192,9 @@ class Certificates:
         if key.name not in data:
             data = await self._without_the_gone(data, key.namespace)
         data = {**data, key.name: encoded(record)}
-        self._secrets[key.namespace] = at, await swap_secret(self._client, key.namespace, RECORDS, present, data)
+        stored = await swap_secret(self._client, key.namespace, RECORDS, present, data)
+        self._secrets[key.namespace] = at, stored
+        self._made.note(key, stored)
 
     async def _without_the_gone(self, data: Json, namespace: str) -> Json:
         """The records of clusters that there are; looked at when a new one comes."""
@@ -201,22 +207,6 @@ class Certificates:
         return left
 
     # -- what follows from it -----------------------------------------------------------------------------------------
-
-    async def _apply(self, cluster: CoordinatorCluster, record: ClusterCertificates) -> None:
-        bundle = record.authorities.bundle
-        named = {pod_secret_name(cluster): record.pods, reader_secret_name(cluster): record.reader}
-        for name, leaf in named.items():
-            body = {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": metadata_of(cluster, name),
-                "type": "kubernetes.io/tls",
-                "data": {
-                    file: base64.b64encode(content).decode()
-                    for file, content in ((CERTIFICATE, leaf.certificate), (KEY, leaf.key), (AUTHORITIES, bundle))
-                },
-            }
-            await self._client.apply(f"{secrets_path(cluster.metadata.namespace)}/{name}", body)
 
     async def _take_given(self, key: ClusterKey, name: str) -> float:
         """Use the operator's certificate that a person has supplied; when it ends. Raises StoreError, ValueError."""
@@ -242,8 +232,18 @@ class Certificates:
             self._tls[key] = Tls(TlsFiles.of(directory), partial(client_context, check=check))
 
 
-def _is_ready(cluster: CoordinatorCluster) -> bool:
-    return condition_status(cluster.status.conditions, ConditionType.READY) == "True"
+def _secrets(cluster: CoordinatorCluster, record: ClusterCertificates) -> Iterator[Json]:
+    """Of pods and readers."""
+    bundle = record.authorities.bundle
+    for name, leaf in ((pod_secret_name(cluster), record.pods), (reader_secret_name(cluster), record.reader)):
+        files = ((CERTIFICATE, leaf.certificate), (KEY, leaf.key), (AUTHORITIES, bundle))
+        yield {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata_of(cluster, name),
+            "type": "kubernetes.io/tls",
+            "data": {file: base64.b64encode(content).decode() for file, content in files},
+        }
 
 
 def _about(cluster: CoordinatorCluster) -> tuple[str, Security]:

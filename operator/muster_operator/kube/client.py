@@ -85,6 +85,14 @@ class KubeClient:
         query = [("labelSelector", label_selector)] if label_selector else []
         return await self._request("GET", path, query)
 
+    async def look(self, path: str, *, metadata_only: bool = False) -> Json:
+        """One object, by the right to patch it: a merge patch of nothing, as a dry run, which changes nothing. Whoever
+        may not patch it is not shown it. NotFoundError if there is none.
+        """
+        form = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1" if metadata_only else ""
+        headers = {"Content-Type": "application/merge-patch+json", "Accept": f"application/json{form}"}
+        return await self._request("PATCH", path, [("dryRun", "All"), ("fieldManager", FIELD_MANAGER)], {}, headers)
+
     async def create(self, path: str, body: Json, timeout: float | None = None) -> Json:
         """Create; ConflictError if there is one of that name."""
         return await self._request("POST", path, [("fieldManager", FIELD_MANAGER)], body, timeout=timeout)

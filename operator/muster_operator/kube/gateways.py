@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec
-from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
+from muster_operator.kube.applying import belongs_to, has_generation, in_the_way, is_as_applied, stamped
 from muster_operator.kube.cache import Cache, take, take_list
 from muster_operator.kube.claims import REFUSALS, RESYNC_S
 from muster_operator.kube.client import Json, KubeClient, KubeError
@@ -39,7 +39,8 @@ class _Gateway:
     trouble: str = ""
     bootstrap: str = ""
     generation: int = 0
-    objects: list[Json] = field(default_factory=list)
+    objects: dict[str, Json] = field(default_factory=dict)
+    """What was applied, by kind."""
 
 
 class Gateways:
@@ -83,9 +84,15 @@ class Gateways:
         if key in self._known:
             self._known[key].at = NEVER
 
+    def wanted(self, key: ClusterKey, kind: str) -> Mapping[str, Json]:
+        """What was applied last of a kind, by name."""
+        known = self._known.get(key)
+        manifest = None if known is None else known.objects.get(kind)
+        return {} if manifest is None else {manifest["metadata"]["name"]: manifest}
+
     def _look_at(self, key: ClusterKey) -> None:
         known, live = self._known.get(key), self._deployment(key)
-        if known is not None and (live is None or live["metadata"]["generation"] != known.generation):
+        if known is not None and not has_generation(live, known.generation, known.objects.get("Deployment")):
             self.doubt(key)
         self._tell(key)
 
@@ -148,7 +155,7 @@ class Gateways:
                 gateway.trouble = in_the_way(cluster, kind, name)
                 return 0
         for (path, manifest), live in zip(first, present[:2], strict=True):
-            after, wrote = await self._apply(path, manifest, live)
+            after, wrote = await self._apply(gateway, path, manifest, live)
             written += wrote
             if manifest["kind"] == "Service":
                 self._took_service(after)
@@ -159,16 +166,17 @@ class Gateways:
             return written
         image = cluster.spec.image or self._default_image
         path, manifest = gateway_deployment(cluster, image, addresses)
-        if present[-1] is not None:
-            manifest = with_present_template(manifest, present[-1])
-        live, wrote = await self._apply(path, manifest, present[-1])
+        known = self._known.get(key_of(cluster))
+        applied = known.objects.get("Deployment") if known is not None and known.uid == gateway.uid else None
+        manifest = with_present_template(manifest, present[-1], applied)
+        live, wrote = await self._apply(gateway, path, manifest, present[-1])
         take(self._deployments, None, live)
         gateway.generation = int(live["metadata"].get("generation", 0))
         gateway.bootstrap = gateway_bootstrap(cluster, addresses)
         return written + wrote
 
-    async def _apply(self, path: str, manifest: Json, live: Json | None) -> tuple[Json, int]:
-        manifest = stamped(manifest)
+    async def _apply(self, gateway: _Gateway, path: str, manifest: Json, live: Json | None) -> tuple[Json, int]:
+        manifest = gateway.objects[manifest["kind"]] = stamped(manifest)
         if live is not None and is_as_applied(live, manifest):
             return live, 0
         return await self._client.apply(f"{path}/{manifest['metadata']['name']}", manifest), 1

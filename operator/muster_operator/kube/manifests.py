@@ -172,19 +172,33 @@ def _claim(name: str, storage: Storage | ArchiveStorage) -> Manifest:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def with_present_template(manifest: Manifest, live: Manifest, *, keep: bool = False) -> Manifest:
-    """The StatefulSet with the pod template of the `live` one if that was made of the same declaration, maybe by
-    another version of the operator, which is no reason to replace a pod; or if it is to be kept in any case.
+def with_present_template(
+    manifest: Manifest, live: Manifest | None, applied: Manifest | None = None, *, keep: bool = False
+) -> Manifest:
+    """The StatefulSet or Deployment with the pod template of the `live` one if that was made of the same declaration,
+    maybe by another version of the operator, which is no reason to replace a pod; or if it is to be kept in any case.
+
+    What this operator has `applied` of the same declaration counts in place of the live one: somebody may have edited
+    or deleted that.
     """
-    made_of = live["metadata"].get("annotations", {}).get(DECLARED, "")
+    if applied is not None and (live is None or _made_of(live) == _made_of(applied)):
+        live = applied
+    if live is None:
+        return manifest
+    made_of = _made_of(live)
     gains_certificates = _is_secured_set(manifest) and not _is_secured_set(live)
-    if not keep and (made_of != manifest["metadata"]["annotations"][DECLARED] or gains_certificates):
+    if not keep and (made_of != _made_of(manifest) or gains_certificates):
         return manifest
     return {
         **manifest,
         "metadata": {**manifest["metadata"], "annotations": {DECLARED: made_of}},
         "spec": {**manifest["spec"], "template": live["spec"]["template"]},
     }
+
+
+def _made_of(manifest: Manifest) -> str:
+    """The fingerprint of the declaration that the pod template was made of."""
+    return str(manifest["metadata"].get("annotations", {}).get(DECLARED, ""))
 
 
 def with_present_claims(manifest: Manifest, live: Manifest) -> Manifest:

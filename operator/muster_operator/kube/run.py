@@ -148,7 +148,13 @@ async def operate(
     log.info("loaded", keys=len(await store.clusters()), image=image)
     watch = around.new_watch(sources(store, workload), options.watch_namespace, again.set)
     watch.start()
-    background = (events.run(), _resync(load, again), _watch_what_comes(store, watch), workload.follow())
+    background = (
+        events.run(),
+        _resync(load, again),
+        _watch_what_comes(store, watch),
+        workload.follow(),
+        workload.look_at_secrets(),
+    )
     tasks = [asyncio.create_task(each) for each in background]
 
     def elector(namespace: str) -> Elector:

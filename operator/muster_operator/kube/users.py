@@ -2,7 +2,7 @@
 
 The operator keeps a record of each user (password, SCRAM credentials) in one Secret of the namespace, beside that of
 the certificates, written by compare-and-swap: whoever comes second reads what the first has made. The Secret that the
-user's client mounts follows from it: it is applied, and never read. A Secret that a person has named is read.
+user's client mounts follows from it, and is kept so (`MadeSecrets`). A Secret that a person has named is read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from math import inf
 
 import msgspec
 import structlog
@@ -22,8 +24,9 @@ from msgspec.structs import replace
 from muster_coordinator.security.scram import DEFAULT_ITERATIONS, HASHES, credential_of, write_credential
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, MusterUser
-from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
+from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import Json, KubeClient
+from muster_operator.kube.made_secrets import MadeSecrets
 from muster_operator.kube.objects import collection_path, owned_by
 from muster_operator.kube.record_secrets import ATTEMPTS, LABELS, encoded, read_secret, secrets_path, swap_secret
 from muster_operator.plan.access import AccessState, Credentials, Trouble, access_of
@@ -77,8 +80,9 @@ class KubeUsers:
         self._new_password = new_password
         self._known: dict[ClusterKey, _Known] = {}
         self._states: dict[ClusterKey, tuple[_Known, tuple[MusterUser, ...], AccessState]] = {}
-        self._applied: dict[ClusterKey, dict[str, tuple[UserRecord, float]]] = {}
-        """By name of the MusterUser: what its Secret was made of, and when."""
+        self._records: dict[str, Records] = {}
+        """By namespace: what was read or written last."""
+        self._made = MadeSecrets(client)
         self._one_at_a_time = asyncio.Lock()
 
     def access(self, cluster: CoordinatorCluster, users: Sequence[MusterUser]) -> AccessState | None:
@@ -113,45 +117,66 @@ class KubeUsers:
         before = (known.credentials, known.trouble) if known is not None else None
         return before != found
 
+    async def drifted(self, is_there: Callable[[ClusterKey], bool]) -> set[ClusterKey]:
+        """The clusters, of those that are there, of which somebody has deleted or changed the record or the Secret of a
+        user. Each is told of once; the next `keep` looks.
+        """
+        found = {key for key in await self._made.drifted(is_there) if key in self._known and self._known[key].at > -inf}
+        for key in found:
+            self._known[key] = with_fields(self._known[key], at=-inf)
+        return found
+
     async def _look(
         self, key: ClusterKey, users: tuple[MusterUser, ...]
     ) -> tuple[dict[str, Credentials], dict[str, Trouble]]:
         """(credentials, trouble). Raises StoreError, ValueError."""
         trouble: dict[str, Trouble] = {}
         mine = [each for each in users if each.has_password]
-        records = await self._recorded(key.namespace, mine, trouble)
-        for user in mine:
-            record = records.get(user.metadata.name)
-            if record is not None and not record.source:
-                await self._apply(user, record, self._applied.setdefault(key, {}), trouble)
-        names = {each.metadata.name for each in mine}
-        self._applied[key] = {name: each for name, each in self._applied.get(key, {}).items() if name in names}
+        records = await self._recorded(key, mine, trouble)
+        own = [(user, record) for user in mine if (record := records.get(user.metadata.name)) and not record.source]
+        self._made.forget(key, frozenset((USERS, *(user.secret for user, _ in own))))
+        for user, record in own:
+            try:
+                await self._made.keep(key, _secret(user, record))
+            except StoreError as error:
+                text = f"Secret {user.secret} cannot be written: {error}"
+                trouble[user.metadata.name] = Reason.PASSWORD_NOT_KEPT, text
         return {name: record.scram for name, record in records.items()}, trouble
 
     # -- the record ---------------------------------------------------------------------------------------------------
 
-    async def _recorded(self, namespace: str, users: Iterable[MusterUser], trouble: dict[str, Trouble]) -> Records:
-        """Those of `users` as they are stored. Raises StoreError, ValueError."""
+    async def _recorded(self, key: ClusterKey, users: Iterable[MusterUser], trouble: dict[str, Trouble]) -> Records:
+        """Those of `users` as they are stored. A record that somebody has deleted or damaged is written as it was:
+        other passwords would shut clients out. Raises StoreError, ValueError.
+        """
+        namespace = key.namespace
         for _ in range(ATTEMPTS):
-            secret = await read_secret(self._client, namespace, USERS)
-            stored = _decoded(secret)
+            secret, remembered = await read_secret(self._client, namespace, USERS), self._records.get(namespace, {})
+            stored, unreadable = _decoded(secret)
+            if lost := sorted(unreadable - remembered.keys()):
+                name = f"Secret {USERS}: {lost[0]}"
+                raise ValueError(f"{name} cannot be read: restore it, or delete this key of the Secret")
+            there = remembered if secret is None else {**stored, **{name: remembered[name] for name in unreadable}}
             wanted: Records = {}
             for user in users:
-                name, record = user.metadata.name, stored.get(user.metadata.name)
+                name, record = user.metadata.name, there.get(user.metadata.name)
                 present = record if record is not None and record.is_of(user) else None
                 made = await self._due(user, present, trouble)
                 if made is not None:
                     wanted[name] = made
-            changed = {name for name, each in wanted.items() if stored.get(name) != each}
-            if not changed:
-                return wanted
-            try:
-                data = {**await self._without_the_gone(stored, namespace), **wanted}
-                texts = {name: encoded(each) for name, each in data.items()}
-                await swap_secret(self._client, namespace, USERS, secret, texts)
-            except ConflictError:
-                continue
-            log.info("passwords_recorded", namespace=namespace, users=sorted(changed))
+            after = {**there, **wanted}
+            changed = {name for name, each in after.items() if stored.get(name) != each}
+            if changed:
+                after = {**await self._without_the_gone(there, namespace), **wanted}
+                texts = {name: encoded(each) for name, each in after.items()}
+                try:
+                    secret = await swap_secret(self._client, namespace, USERS, secret, texts)
+                except ConflictError:
+                    continue
+                log.info("passwords_recorded", namespace=namespace, users=sorted(changed))
+            self._records[namespace] = after
+            if secret is not None:
+                self._made.note(key, secret)
             return wanted
         raise ConflictError(f"Secret {USERS} changes all the time")
 
@@ -185,39 +210,22 @@ class KubeUsers:
         there = {each["metadata"]["name"] for each in listed["items"]}
         return {name: each for name, each in records.items() if name in there or each.retained}
 
-    # -- what follows from it -----------------------------------------------------------------------------------------
 
-    async def _apply(
-        self,
-        user: MusterUser,
-        record: UserRecord,
-        applied: dict[str, tuple[UserRecord, float]],
-        trouble: dict[str, Trouble],
-    ) -> None:
-        """The Secret for the user's client; deleted with the MusterUser, unless it is retained."""
-        meta, now = user.metadata, self._clock()
-        known = applied.get(meta.name)
-        if known is not None and known[0] == record and now - known[1] < RESYNC_S:
-            return
-        data = {"username": user.username, "password": record.password}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": user.secret,
-                "namespace": meta.namespace,
-                "labels": LABELS,
-                "ownerReferences": [] if record.retained else [owned_by(user)],
-            },
-            "type": "Opaque",
-            "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
-        }
-        try:
-            await self._client.apply(f"{secrets_path(meta.namespace)}/{user.secret}", body)
-        except StoreError as error:
-            trouble[meta.name] = Reason.PASSWORD_NOT_KEPT, f"Secret {user.secret} cannot be written: {error}"
-        else:
-            applied[meta.name] = record, now
+def _secret(user: MusterUser, record: UserRecord) -> Json:
+    """For the user's client; deleted with the MusterUser, unless it is retained."""
+    meta, data = user.metadata, {"username": user.username, "password": record.password}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": user.secret,
+            "namespace": meta.namespace,
+            "labels": LABELS,
+            "ownerReferences": [] if record.retained else [owned_by(user)],
+        },
+        "type": "Opaque",
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
+    }
 
 
 async def _credentials(password: bytes) -> dict[str, str]:
@@ -243,13 +251,12 @@ def _password_of(secret: Json) -> bytes:
     return password
 
 
-def _decoded(secret: Json | None) -> Records:
-    """Raises ValueError for what cannot be read: new passwords would shut clients out that have the old ones."""
-    found: Records = {}
+def _decoded(secret: Json | None) -> tuple[Records, set[str]]:
+    """The records, and the names of those that cannot be read."""
+    found, unreadable = Records(), set[str]()
     for name, entry in ((secret or {}).get("data") or {}).items():
         try:
             found[name] = msgspec.msgpack.decode(base64.b64decode(entry), type=UserRecord)
         except (msgspec.MsgspecError, binascii.Error):
-            text = f"Secret {USERS}: {name} cannot be read: restore it, or delete this key of the Secret"
-            raise ValueError(text) from None
-    return found
+            unreadable.add(name)
+    return found, unreadable

@@ -16,7 +16,7 @@ import structlog
 from muster_coordinator.security.tls import Tls
 from muster_operator.api.crds import SCHEMA, fingerprints
 from muster_operator.api.models import CoordinatorCluster, CoordinatorClusterSpec, MusterUser
-from muster_operator.kube.applying import belongs_to, in_the_way, is_as_applied, stamped
+from muster_operator.kube.applying import belongs_to, has_generation, in_the_way, is_as_applied, stamped
 from muster_operator.kube.cache import Cache, name_of, take, take_list
 from muster_operator.kube.certificates import Certificates
 from muster_operator.kube.claims import LOOK_EVERY_S, REFUSALS, RESYNC_S, Claims
@@ -91,6 +91,8 @@ class KubeWorkload:
         self._infos: dict[ClusterKey, tuple[PodInfo, ...]] = {}
         """What `pods` answers, until something that it is made from changes."""
         self._applied: dict[ClusterKey, _Applied] = {}
+        self._made: dict[tuple[ClusterKey, str], Json] = {}
+        """By cluster and its uid: the StatefulSet as it was applied last, whatever others have done to it since."""
         self._changed_by_others: Counter[ClusterKey] = Counter()
         """How often what was applied became doubtful, also while it is being applied."""
         self._stateful_sets = StatefulSets()
@@ -160,7 +162,7 @@ class KubeWorkload:
             self._tell(cluster_of(raw))
 
     def deliver_stateful_set(self, event: str | None, raw: Json) -> None:
-        """Take a watch event of a StatefulSet. If another writer has changed its spec, ours is applied again.
+        """Take a watch event of a StatefulSet. If another writer has changed it, ours is applied again.
 
         Its update revision says which pods have an older template (ADR 5).
         """
@@ -184,9 +186,11 @@ class KubeWorkload:
         self._tell(key)
 
     def _look_at_generation(self, key: ClusterKey) -> None:
-        """If it is not the one that was applied, or another writer has changed its spec, it is applied again."""
+        """If it is not the one that was applied, or another writer has changed it, it is applied again."""
         applied, live = self._applied.get(key), self._stateful_sets.get(key)
-        if applied is not None and (live is None or live["metadata"]["generation"] != applied.generation):
+        if applied is not None and not has_generation(
+            live, applied.generation, applied.objects.get(("StatefulSet", key.name))
+        ):
             self._doubt(key)
             self._tell(key)
 
@@ -210,7 +214,8 @@ class KubeWorkload:
     def _wanted(self, key: ClusterKey, kind: str) -> Mapping[str, Json]:
         applied = self._applied.get(key)
         objects = {} if applied is None else applied.objects
-        return {name: manifest for (each, name), manifest in objects.items() if each == kind}
+        of_pods = {name: manifest for (each, name), manifest in objects.items() if each == kind}
+        return {**of_pods, **self.gateways.wanted(key, kind)}
 
     def _doubt(self, key: ClusterKey) -> None:
         self.gateways.doubt(key)
@@ -267,8 +272,10 @@ class KubeWorkload:
         generation, written = 0, 0
         applied: dict[tuple[str, str], Json] = {}
         for (path, manifest), live in zip(objects, present, strict=True):
-            if manifest["kind"] == "StatefulSet" and live is not None:
-                manifest = with_present_template(with_present_claims(manifest, live), live, keep=keep_template)
+            if manifest["kind"] == "StatefulSet":
+                made = self._made.get((key, uid))
+                manifest = with_present_claims(manifest, live) if live is not None else manifest
+                manifest = with_present_template(manifest, live, made, keep=keep_template)
             manifest = stamped(manifest)
             applied[manifest["kind"], manifest["metadata"]["name"]] = manifest
             if live is None or not is_as_applied(live, manifest):
@@ -285,6 +292,8 @@ class KubeWorkload:
         self._refusals.pop(key, None)
         written += await self._delete_surplus(key, cluster)
         # The StatefulSet comes last, so this is its generation.
+        self._made = {each: made for each, made in self._made.items() if each[0] != key}
+        self._made[key, uid] = applied["StatefulSet", key.name]
         if self._changed_by_others[key] == changes:
             self._applied[key] = _Applied(uid, cluster.spec, keep_template, generation, now, applied)
         if not written:
@@ -446,6 +455,19 @@ class KubeWorkload:
             return known
         self._unreadable.discard(name)
         return node_of(raw)
+
+    async def look_at_secrets(self) -> None:
+        """Every LOOK_EVERY_S, until it is cancelled, look at the Secrets that were made: nothing watches them."""
+        while True:
+            found = await self._users.drifted(self._is_there)
+            if self._certificates is not None:
+                found |= await self._certificates.drifted(self._is_there)
+            for key in found:
+                self._tell(key)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _is_there(self, key: ClusterKey) -> bool:
+        return self._stateful_sets.get(key) is not None
 
     def bootstrap(self, cluster: CoordinatorCluster, pods: tuple[PodInfo, ...]) -> str:
         """The bootstrap Service; with PodIP the pods themselves, because such clients have no cluster DNS."""

@@ -101,7 +101,7 @@ class ApiObjects:
     def handle(self, method: str, path: str, query: dict[str, str], body: Json | None) -> Answer:
         """As the API server answers when it is well."""
         target = Target.of(path)
-        if method == "GET":
+        if method == "GET" or (method == "PATCH" and "dryRun" in query and not body):
             return self._read(target, query.get("labelSelector", ""))
         if method == "DELETE":
             return self._delete(target, body or {})

@@ -220,9 +220,13 @@ class Site:
         self.api = RefusingApi()
         self.told: list[ClusterKey] = []
         self.now = 0.0
+        self._seen = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """As an operator that starts."""
         self.workload = KubeWorkload(self.api.as_client(), "muster:1", clock=lambda: self.now)
         self.workload.watch(self.told.append)
-        self._seen = 0
 
     def deliver(self) -> None:
         takers = {each.plural: each.deliver for each in sources(KubeStore(self.api.as_client(), int), self.workload)}
@@ -321,28 +325,31 @@ async def test_deployment_waits_for_the_addresses_of_services() -> None:
 
 @pytest.mark.parametrize(("plural", "name"), OBJECTS)
 async def test_object_of_the_gateway_that_is_deleted_or_changed_is_as_declared_again(plural: str, name: str) -> None:
-    """The budget, of which no watch tells here, with the next look at everything."""
     subject = fronted()
     site = await Site().settled(subject)
-    before = site.found(plural, name)
     site.api.objects.remove((plural, NAMESPACE, name))
     site.deliver()
-    site.now += 400
+    assert KEY in site.told
     assert await site.writes(subject) >= 1
-    after = site.found(plural, name)
-    assert before is not None
-    assert after is not None
-    site.give_addresses()
-    site.deliver()
+    await site.settled(subject)
     wanted = site.found(plural, name)
     assert wanted is not None
-    site.put(plural, name, spec={**wanted["spec"], "selector": {"app": "mine"}})
-    site.deliver()
-    site.now += 400
-    assert await site.writes(subject) >= 1
-    found = site.found(plural, name)
-    assert found is not None
-    assert found["spec"]["selector"] == wanted["spec"]["selector"]
+    for changes in (
+        {"spec": {**wanted["spec"], "selector": {"app": "mine"}}},
+        {"metadata": {**wanted["metadata"], "labels": {**wanted["metadata"]["labels"], "app.kubernetes.io/name": "x"}}},
+    ):
+        now = site.found(plural, name)
+        assert now is not None
+        changes.get("metadata", {})["resourceVersion"] = now["metadata"]["resourceVersion"]
+        site.put(plural, name, **changes)
+        site.deliver()
+        assert KEY in site.told
+        assert await site.writes(subject) >= 1
+        found = site.found(plural, name)
+        assert found is not None
+        assert found["spec"]["selector"] == wanted["spec"]["selector"]
+        assert found["metadata"]["labels"] == wanted["metadata"]["labels"]
+        await site.settled(subject)
 
 
 @pytest.mark.parametrize(("plural", "name"), OBJECTS)
@@ -394,6 +401,7 @@ async def test_number_of_gateway_pods_and_another_version_of_the_operator_make_n
     assert made is not None
     template = {**made["spec"]["template"], "made-by": "an older operator"}
     site.put("deployments", spec={**made["spec"], "template": template})
+    site.begin()
     site.deliver()
     more = fronted(gateway={"replicas": 5}, image="muster:1")
     await site.settled(more)

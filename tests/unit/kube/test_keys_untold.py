@@ -45,6 +45,8 @@ async def test_keys_are_told_nowhere(tmp_path: Path, wrong: str) -> None:
             assert found is not None
             cut = base64.b64encode(base64.b64decode(found["data"]["a"])[:-9]).decode()
             site.api.objects.handle("PUT", RECORD, {}, {**found, "data": {"a": cut}})
+            certificates = site.operator()  # one that remembers the record writes it again
+            workload = KubeWorkload(site.api.as_client(), "muster:1", certificates=certificates)
         elif wrong != "nothing":
             declared = asking(pod_secret="pods", operator_secret="mine")
             data = {each: base64.b64encode(site.secret("a-pod-tls")[each]).decode() for each in ("tls.crt", "tls.key")}

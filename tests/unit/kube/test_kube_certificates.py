@@ -24,14 +24,15 @@ from muster_operator.api.models import CoordinatorCluster, Security
 from muster_operator.certificates.issuing import expiry, signed_by
 from muster_operator.certificates.rotation import AUTHORITY_LIFETIME, LEAF_LIFETIME, SETTLE
 from muster_operator.kube.certificates import RECORDS, Certificates
-from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
+from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import Json, KubeError
 from muster_operator.kube.manifests import is_secured
 from muster_operator.kube.workload import KubeWorkload
 from muster_operator.store.port import ClusterKey
 
 KEY = ClusterKey("ns", "a")
-RECORD = f"/api/v1/namespaces/{NAMESPACE}/secrets/{RECORDS}"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+RECORD = f"{SECRETS}/{RECORDS}"
 
 
 class Broken(StormApi):
@@ -234,42 +235,93 @@ async def test_a_record_that_somebody_deletes_is_written_again(site: Site) -> No
     assert site.secret("a-pod-tls") == before
 
 
-async def test_a_secret_that_somebody_deletes_or_changes_is_back_at_a_cluster_that_is_not_ready(site: Site) -> None:
+async def drifted(certificates: Certificates, *, gone: bool = False) -> set[ClusterKey]:
+    return await certificates.drifted(lambda _: not gone)
+
+
+@pytest.mark.parametrize("name", ["a-pod-tls", "a-reader-tls", RECORDS])
+@pytest.mark.parametrize("how", ["deleted", "changed", "damaged"])
+async def test_secret_that_somebody_deletes_or_changes_is_noticed_by_a_look_and_back_with_the_next_reconcile(
+    site: Site, name: str, how: str
+) -> None:
+    """Also at a cluster that is ready, and without a moment's rest between two looks."""
     certificates = site.operator()
-    await certificates.keep(cluster())
-    before = site.secret("a-pod-tls")
+    await certificates.keep(ready())
+    before = {each: site.secret(each) for each in site.names()}
+    assert await drifted(certificates) == set()
+    if how == "deleted":
+        site.api.objects.remove(("secrets", NAMESPACE, name))
+    else:
+        found = site.api.objects.get("secrets", NAMESPACE, name)
+        assert found is not None
+        file = "a" if name == RECORDS else "tls.crt"
+        data = {**found["data"], file: "AAAA"} if how == "damaged" else {"mine": "AAAA"}
+        site.api.objects.handle("PUT", f"{SECRETS}/{name}", {}, {**found, "data": data})
+    assert await drifted(certificates) == {KEY}
+    assert await drifted(certificates) == set(), "told once, whether or not somebody reconciles"
+    await certificates.keep(ready())
+    now = {each: site.secret(each) for each in site.names()}
+    assert {each: {**now[each], **files} for each, files in before.items()} == now, "and nobody gets another CA"
+    settled = site.api.objects.revision
+    assert await drifted(certificates) == set()
+    site.later()
+    await certificates.keep(ready())
+    assert site.api.objects.revision == settled
+
+
+async def test_secret_that_cannot_be_made_again_is_told_and_tried_again_until_it_is_there(site: Site) -> None:
+    certificates = site.operator()
+    await certificates.keep(ready())
     site.api.objects.remove(("secrets", NAMESPACE, "a-pod-tls"))
-    site.later(timedelta(seconds=RESYNC_S - 1))
-    await certificates.keep(cluster())
-    assert "a-pod-tls" not in site.names()
-    site.later()
-    await certificates.keep(cluster())
-    assert site.secret("a-pod-tls") == before
+    site.api.refused = "a-pod-tls"
+    for _ in range(2):
+        assert await drifted(certificates) == {KEY}
+        await certificates.keep(ready())
+        assert "403 forbidden" in certificates.trouble(KEY)
+    site.api.refused = ""
+    assert await drifted(certificates) == {KEY}
+    await certificates.keep(ready())
+    assert certificates.trouble(KEY) == ""
+    assert "a-pod-tls" in site.names()
 
 
-async def test_a_secret_that_somebody_deletes_is_back_with_the_next_renewal(site: Site) -> None:
+async def test_secrets_of_a_cluster_that_is_gone_and_those_of_a_person_are_not_looked_at(site: Site) -> None:
     certificates = site.operator()
-    await certificates.keep(ready())
-    site.api.objects.remove(("secrets", NAMESPACE, "a-reader-tls"))
-    site.later(LEAF_LIFETIME / 2)
-    await certificates.keep(ready())
-    assert "a-reader-tls" in site.names()
-
-
-async def test_operator_that_starts_at_a_ready_cluster_writes_nothing(site: Site) -> None:
-    await site.operator().keep(ready())
-    site.api.refused = "-tls"
-    second = site.operator()
-    await second.keep(ready())
+    await certificates.keep(cluster())
+    site.api.objects.remove(("secrets", NAMESPACE, "a-pod-tls"))
+    site.api.refused = "a-pod-tls"  # a look would say so
+    assert await drifted(certificates, gone=True) == set()
     site.later()
-    await second.keep(ready())
+    await certificates.keep(asking(pod_secret="mine", operator_secret="theirs"))
+    assert await drifted(certificates) == set()
+
+
+async def test_what_another_operator_has_written_is_taken_over(site: Site) -> None:
+    first, second = site.operator(), site.operator()
+    await first.keep(cluster())
+    await second.keep(asking(ca_round=1))
+    assert await drifted(first) == {KEY}
+    revision = site.api.objects.revision
+    await first.keep(asking(ca_round=1))
+    assert site.api.objects.revision == revision
+    assert await drifted(first) == set()
+
+
+async def test_operator_that_starts_writes_nothing_where_all_is_as_it_was(site: Site) -> None:
+    await site.operator().keep(cluster())
+    revision, second = site.api.objects.revision, site.operator()
+    for _ in range(2):
+        await second.keep(cluster())
+        site.later()
+        assert await drifted(second) == set()
     assert second.trouble(KEY) == ""
+    assert site.api.objects.revision == revision
 
 
-async def test_operator_that_starts_at_a_cluster_that_is_not_ready_applies_its_secrets(site: Site) -> None:
-    await site.operator().keep(cluster())
+async def test_operator_that_starts_makes_a_secret_that_was_deleted_while_none_ran(site: Site) -> None:
+    await site.operator().keep(ready())
     site.api.objects.remove(("secrets", NAMESPACE, "a-pod-tls"))
-    await site.operator().keep(cluster())
+    await site.operator().keep(ready())
     assert "a-pod-tls" in site.names()
 
 

@@ -10,7 +10,7 @@ from tests.unit.kube.test_manifests import Applying, cluster, pod
 
 from muster_operator.api.crds import SCHEMA, definitions
 from muster_operator.api.models import PodTemplate
-from muster_operator.kube.applying import APPLIED
+from muster_operator.kube.applying import APPLIED, stamped
 from muster_operator.kube.client import KubeClient, KubeError
 from muster_operator.kube.manifests import DECLARED, own_labels, stateful_set
 from muster_operator.kube.pod_info import pod_info
@@ -75,7 +75,7 @@ async def test_pod_with_our_name_and_label_that_another_made_is_no_coordinator()
 
 def live(subject: Any, image: str, *, observed: int = 1, extra: str = "", version: int = 5) -> dict[str, Any]:
     """The StatefulSet as the API server has it. `extra`: what another version of the operator put into the template."""
-    manifest = stateful_set(subject, image)
+    manifest = stamped(stateful_set(subject, image))
     template = {**manifest["spec"]["template"], **({"made-by": extra} if extra else {})}
     return {
         "metadata": {**manifest["metadata"], "uid": "set", "generation": 1, "resourceVersion": str(version)},

@@ -18,7 +18,7 @@ from muster_coordinator.security.scram import HASHES, credential_of, read_creden
 from muster_operator.api.conditions import Reason
 from muster_operator.api.models import CoordinatorCluster, MusterUser
 from muster_operator.kube import users as kube_users
-from muster_operator.kube.claims import LOOK_EVERY_S, RESYNC_S
+from muster_operator.kube.claims import LOOK_EVERY_S
 from muster_operator.kube.client import KubeClient
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.users import USERS, KubeUsers
@@ -27,6 +27,7 @@ from muster_operator.store.port import ClusterKey
 
 CLUSTER: CoordinatorCluster = cluster(access={"musterUsers": True})
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+OF_A_PERSON = {"secret": "mine"}
 MUSTER_USERS = f"/apis/muster.dev/v1alpha1/namespaces/{NAMESPACE}/musterusers"
 
 
@@ -236,14 +237,42 @@ async def test_secret_that_cannot_be_written_is_told(site: Site) -> None:
     assert known(users, billing).trouble == {}
 
 
-async def test_secret_of_a_user_that_was_deleted_by_somebody_comes_back(site: Site) -> None:
+@pytest.mark.parametrize("name", ["billing-muster-user", USERS])
+@pytest.mark.parametrize("how", ["deleted", "changed"])
+async def test_secret_that_was_deleted_or_changed_by_somebody_is_noticed_by_a_look_and_comes_back(
+    site: Site, name: str, how: str
+) -> None:
+    """With the password that clients have. What is made of it, and what of a user that is retained, as well."""
     users, billing = site.operator(), await site.declare("billing")
-    await users.keep(CLUSTER, (billing,))
+    await site.put_password("mine", "pencil")
+    old, other = await site.declare("old", reclaimPolicy="Retain"), await site.declare("o", authentication=OF_A_PERSON)
+    await users.keep(CLUSTER, (billing, old, other))
+    await site.api.delete(f"{MUSTER_USERS}/old", old.metadata.uid)
+    site.later()
+    await users.keep(CLUSTER, (billing, other))
+    before, state = site.secret(name), known(users, billing, other)
+    assert await users.drifted(lambda _: True) == set()
+    secret = await site.api.get(f"{SECRETS}/{name}")
+    if how == "deleted":
+        await site.api.delete(f"{SECRETS}/{name}", secret["metadata"]["uid"])
+    else:
+        changed = {"billing": "AAAA"} if name == USERS else {"password": "AAAA"}
+        await site.api.replace(f"{SECRETS}/{name}", {**secret, "data": {**secret["data"], **changed}})
+    assert await users.drifted(lambda _: True) == {ClusterKey(NAMESPACE, "a")}
+    await users.keep(CLUSTER, (billing, other))
+    assert site.secret(name) == before
+    assert known(users, billing, other).fingerprint == state.fingerprint
+    assert await users.drifted(lambda _: True) == set()
+
+
+async def test_secret_of_a_user_who_is_gone_is_not_looked_for(site: Site) -> None:
+    users, billing, other = site.operator(), await site.declare("billing"), await site.declare("other")
+    await users.keep(CLUSTER, (billing, other))
+    await site.api.delete(f"{MUSTER_USERS}/billing", billing.metadata.uid)
+    await users.keep(CLUSTER, (other,))
     secret = await site.api.get(f"{SECRETS}/billing-muster-user")
     await site.api.delete(f"{SECRETS}/billing-muster-user", secret["metadata"]["uid"])
-    site.now += RESYNC_S
-    await users.keep(CLUSTER, (billing,))
-    assert site.secret("billing-muster-user")["password"] == "password-0"
+    assert await users.drifted(lambda _: True) == set()
 
 
 async def test_while_the_record_cannot_be_read_nothing_is_given_and_no_password_is_made(site: Site) -> None:

@@ -92,6 +92,50 @@ async def test_object_that_somebody_has_changed_is_as_declared_at_once(plural: s
     assert await watched.writes() == 1
 
 
+@pytest.mark.parametrize(("plural", "name"), OBJECTS)
+async def test_object_of_which_somebody_has_changed_a_label_is_as_declared_at_once(plural: str, name: str) -> None:
+    """A generation does not tell of it."""
+    watched = await Watched().settled()
+    found = watched.api.objects.get(plural, NAMESPACE, name)
+    assert found is not None
+    labels = {**found["metadata"]["labels"], "app.kubernetes.io/instance": "mine"}
+    path = f"{GROUPS[plural]}/namespaces/{NAMESPACE}/{plural}/{name}"
+    watched.api.objects.handle("PUT", path, {}, {**found, "metadata": {**found["metadata"], "labels": labels}})
+    watched.deliver()
+    assert KEY in watched.told
+    assert await watched.writes() == 1
+    found = watched.api.objects.get(plural, NAMESPACE, name)
+    assert found is not None
+    assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "a"
+
+
+async def test_pod_template_that_somebody_has_edited_or_deleted_is_as_it_was_also_if_another_version_made_it() -> None:
+    watched = await Watched().settled()
+    found = watched.api.objects.get("statefulsets", NAMESPACE, "a")
+    assert found is not None
+    path = f"{GROUPS['statefulsets']}/namespaces/{NAMESPACE}/statefulsets/a"
+    template = {**found["spec"]["template"], "made-by": "an older operator"}
+    watched.api.objects.handle("PUT", path, {}, {**found, "spec": {**found["spec"], "template": template}})
+    watched.workload = KubeWorkload(watched.api.as_client(), "muster:1", clock=lambda: 0.0)
+    watched.workload.watch(watched.told.append)
+    await watched.settled()
+    for how in ("edited", "deleted"):
+        found = watched.api.objects.get("statefulsets", NAMESPACE, "a")
+        assert found is not None
+        if how == "edited":
+            mine = {**template, "spec": {**template["spec"], "terminationGracePeriodSeconds": 1}}
+            watched.api.objects.handle("PUT", path, {}, {**found, "spec": {**found["spec"], "template": mine}})
+        else:
+            watched.api.objects.remove(("statefulsets", NAMESPACE, "a"))
+        watched.deliver()
+        assert KEY in watched.told
+        assert await watched.writes() == 1
+        found = watched.api.objects.get("statefulsets", NAMESPACE, "a")
+        assert found is not None
+        assert found["spec"]["template"] == template
+        await watched.settled()
+
+
 async def test_older_stateful_set_of_a_restored_store_counts_and_is_as_declared_again() -> None:
     """Its resourceVersion is lower than the known one, so it was ignored until the next list, and by that too."""
     watched = await Watched().settled()

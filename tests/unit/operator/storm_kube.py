@@ -42,6 +42,9 @@ class StormApi:
     async def apply(self, path: str, body: Json) -> Json:
         return self._ask("PATCH", path, body)
 
+    async def look(self, path: str, *, metadata_only: bool = False) -> Json:
+        return self._ask("GET", path)
+
     async def create(self, path: str, body: Json) -> Json:
         return self._ask("POST", path, body)
 

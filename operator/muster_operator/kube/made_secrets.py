@@ -1,0 +1,111 @@
+"""The Secrets that the operator has made: one that is deleted or changed is noticed, and made again.
+
+Nothing watches them. A right to list, watch or get Secrets cannot be narrowed to ours in a role, because their names
+come with clusters, and whoever has it reads the Secrets of everybody. So each is looked at again and again by the right
+to patch it, which a policy narrows to ours (ADR 42): its metadata is asked for, and the resourceVersion tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from muster_operator.kube.applying import is_as_applied
+from muster_operator.kube.cache import Name, name_of
+from muster_operator.kube.client import Json, KubeClient, is_refused
+from muster_operator.kube.record_secrets import secrets_path
+from muster_operator.store.port import ClusterKey, NotFoundError, StoreError
+
+log = structlog.get_logger(__name__)
+
+LOOKS_PER_S = 50
+"""Most looks at Secrets in a second. With more than 250 of them it takes longer until each was looked at again."""
+
+
+UNKNOWN = "unknown"
+"""No resourceVersion."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """A Secret as it was left. `manifest` {}: a record, of which nobody but its keeper knows what is to be in it."""
+
+    version: str
+    manifest: Json = field(default_factory=dict)
+    of: set[ClusterKey] = field(default_factory=set)
+
+
+class MadeSecrets:
+    """`pause` is awaited with the seconds between two looks."""
+
+    def __init__(self, client: KubeClient, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._client = client
+        self._pause = pause
+        self._left: dict[Name, _Left] = {}
+
+    async def keep(self, key: ClusterKey, manifest: Json) -> None:
+        """Have this Secret, for this cluster; nothing is written if it is as it was left. Raises StoreError."""
+        name = name_of(manifest)
+        path, left = f"{secrets_path(name[0])}/{name[1]}", self._left.get(name)
+        version = left.version if left is not None and left.manifest == manifest else UNKNOWN
+        self._put(key, name, UNKNOWN, manifest)  # looked for until this has succeeded
+        live = await self._look(path)
+        if live is None or (live["metadata"]["resourceVersion"] != version and not is_as_applied(live, manifest)):
+            live = await self._client.apply(path, manifest)
+            log.info("secret_applied", namespace=name[0], name=name[1])
+        self._put(key, name, live["metadata"]["resourceVersion"], manifest)
+
+    def note(self, key: ClusterKey, record: Json) -> None:
+        """A record that this cluster needs is as it was read or written just now."""
+        self._put(key, name_of(record), record["metadata"]["resourceVersion"])
+
+    def _put(self, key: ClusterKey, name: Name, version: str, manifest: Json | None = None) -> None:
+        of = self._left[name].of if name in self._left else set[ClusterKey]()
+        self._left[name] = _Left(version, manifest or {}, {*of, key})
+
+    def forget(self, key: ClusterKey, keep: frozenset[str] = frozenset()) -> None:
+        """The cluster needs none of the Secrets that were noted for it but those of these names."""
+        for name, left in [*self._left.items()]:
+            if name[1] not in keep:
+                left.of.discard(key)
+                if not left.of:
+                    del self._left[name]
+
+    async def drifted(self, is_there: Callable[[ClusterKey], bool]) -> set[ClusterKey]:
+        """The clusters, of those that are there, of which a Secret is not as it was left. What cannot be asked now is
+        asked the next time.
+        """
+        found = set[ClusterKey]()
+        for name, left in [*self._left.items()]:
+            keys = {key for key in left.of if is_there(key)}
+            if not keys:
+                continue
+            try:
+                version = await self._version(name)
+            except StoreError as error:
+                log.warning("secrets_not_looked_at", name=name[1], error=str(error))
+                break
+            if version != left.version and self._left.get(name) is left:  # else it was written meanwhile
+                log.info("secret_changed_by_others", namespace=name[0], name=name[1], deleted=not version)
+                found |= keys
+            await self._pause(1 / LOOKS_PER_S)
+        return found
+
+    async def _version(self, name: Name) -> str:
+        """Its resourceVersion; "": it is gone, or it is ours no longer. Raises StoreError."""
+        try:
+            live = await self._look(f"{secrets_path(name[0])}/{name[1]}", metadata_only=True)
+        except StoreError as error:
+            if not is_refused(error):
+                raise
+            return ""
+        return "" if live is None else str(live["metadata"]["resourceVersion"])
+
+    async def _look(self, path: str, *, metadata_only: bool = False) -> Json | None:
+        try:
+            return await self._client.look(path, metadata_only=metadata_only)
+        except NotFoundError:
+            return None
