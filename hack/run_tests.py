@@ -193,7 +193,8 @@ def go_missing() -> list[str]:
 def run_kubernetes(outcome: Outcome) -> None:
     try:
         with machine.running_cluster(kafka=fetch_kafka()) as environment:
-            pytest(outcome, "-m", "kubernetes", f"--ignore={ON_NODES}", "tests", environment=environment)
+            whole = {**environment, "MUSTER_TEST_WHOLE": "1"}
+            pytest(outcome, "-m", "kubernetes", f"--ignore={ON_NODES}", "tests", environment=whole)
     except machine.ClusterError as error:
         outcome.error = str(error)
 

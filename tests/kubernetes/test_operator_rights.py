@@ -35,7 +35,7 @@ from muster_operator.kube.events import EventRecorder
 from muster_operator.kube.run import sources
 from muster_operator.kube.store import KubeStore
 from muster_operator.kube.workload import DEFINITIONS, KubeWorkload
-from muster_operator.store.port import ClusterKey
+from muster_operator.store.port import ClusterKey, NotFoundError
 from muster_operator.watch.watcher import Watcher
 
 __all__ = ["custom_resources", "namespace"]
@@ -255,8 +255,47 @@ async def test_operator_writes_no_secret_but_its_own(operator_namespace: str, op
             while not (refusal := await refused(operator_client.apply(f"{path}/{name}", tried))):
                 await asyncio.sleep(0.2)  # the API server reads policies every second or so
         assert "s3cret" not in refusal
+    for name in ("mine", "x-pod-tls", "x-muster-user"):  # nor is it shown what is there
+        for metadata_only in (False, True):
+            refusal = await refused(operator_client.look(f"{path}/{name}", metadata_only=metadata_only))
+            assert f"the operator of Muster writes no Secret {name}" in refusal or "was not made by" in refusal
     token = body("t-pod-tls", "kubernetes.io/service-account-token")
     assert await refused(operator_client.create(path, token))
+
+
+async def test_operator_looks_at_a_secret_of_its_own_without_a_right_to_read_it(
+    operator_namespace: str, operator_client: KubeClient
+) -> None:
+    """Also when somebody has taken its label; and nothing is written."""
+    path = f"/api/v1/namespaces/{operator_namespace}/secrets/a-pod-tls"
+    owner = kubectl("get", "coordinatorcluster", "a", "-n", operator_namespace, "-o", "jsonpath={.metadata.uid}").stdout
+    named = {"apiVersion": "muster.dev/v1alpha1", "kind": "CoordinatorCluster", "name": "a", "uid": owner}
+    ours = {"app.kubernetes.io/managed-by": "muster-operator"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "a-pod-tls", "labels": ours, "ownerReferences": [{**named, "controller": True}]},
+        "type": "kubernetes.io/tls",
+        "data": {"tls.crt": "", "tls.key": ""},
+    }
+    made = await operator_client.apply(path, body)
+    for taken in (False, True):
+        if taken:
+            admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"], "-n", operator_namespace)
+            kubectl(*admin, "label", "secret", "a-pod-tls", "app.kubernetes.io/managed-by-")
+        version = version_of_the_secret(operator_namespace)
+        assert (await operator_client.look(path))["data"] == made["data"]
+        looked = await operator_client.look(path, metadata_only=True)
+        assert looked["metadata"]["resourceVersion"] == version == version_of_the_secret(operator_namespace)
+        assert "data" not in looked
+    with pytest.raises(NotFoundError):
+        await operator_client.look(path.replace("a-pod-tls", "b-pod-tls"))
+
+
+def version_of_the_secret(namespace: str) -> str:
+    admin = ("--kubeconfig", os.environ["MUSTER_TEST_KUBECONFIG"])
+    path = "jsonpath={.metadata.resourceVersion}"
+    return kubectl(*admin, "-n", namespace, "get", "secret", "a-pod-tls", "-o", path).stdout
 
 
 async def test_operator_deletes_no_claim_but_those_of_its_pods(

@@ -31,11 +31,15 @@ class AuditedRequests:
         return Counter((each["verb"], _resource(each)) for each in self._events())
 
     def writes(self) -> list[str]:
-        """Verb, resource and name of each request that may have changed something, but for those about Leases."""
+        """Verb, resource and name of each request that may have changed something, but for those about Leases. A dry
+        run changes nothing.
+        """
         return [
             f"{each['verb']} {_resource(each)} {each['objectRef'].get('name', '')}"
             for each in self._events()
-            if each["verb"] not in READS and each["objectRef"]["resource"] != "leases"
+            if each["verb"] not in READS
+            and each["objectRef"]["resource"] != "leases"
+            and "dryRun=All" not in each["requestURI"]
         ]
 
     def table(self) -> str:

@@ -25,7 +25,7 @@ LOOK_EVERY_S = 5.0
 """Volumes that are to grow are read this often, in seconds; so are the nodes of pods, and kinds that are not there."""
 
 RESYNC_S = 300.0
-"""Everything is read and applied again after this time, which repairs what no watch tells (Services, claims)."""
+"""Everything is read and applied again after this time, which repairs what no watch tells (claims)."""
 
 REFUSALS = (400, 403, 422)
 """HTTP statuses of the API server that say: not like this."""

@@ -21,8 +21,8 @@ from muster_operator.store.port import ClusterKey, NotFoundError, StoreError
 
 log = structlog.get_logger(__name__)
 
-LOOKS_PER_S = 50
-"""Most looks at Secrets in a second. With more than 250 of them it takes longer until each was looked at again."""
+MOST_LOOKS_A_SECOND = 50
+"""A bound on what the API server is asked. With more than 250 of them it takes longer until each was looked at again."""
 
 
 UNKNOWN = "unknown"
@@ -91,7 +91,7 @@ class MadeSecrets:
             if version != left.version and self._left.get(name) is left:  # else it was written meanwhile
                 log.info("secret_changed_by_others", namespace=name[0], name=name[1], deleted=not version)
                 found |= keys
-            await self._pause(1 / LOOKS_PER_S)
+            await self._pause(1 / MOST_LOOKS_A_SECOND)
         return found
 
     async def _version(self, name: Name) -> str:
