@@ -22,7 +22,7 @@ from muster_operator.store.port import ClusterKey, NotFoundError, StoreError
 log = structlog.get_logger(__name__)
 
 MOST_LOOKS_A_SECOND = 50
-"""A bound on what the API server is asked. With more than 250 of them it takes longer until each was looked at again."""
+"""A bound on what the API server is asked. With more than 250 of them it takes longer until all were looked at."""
 
 
 UNKNOWN = "unknown"
