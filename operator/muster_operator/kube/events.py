@@ -2,12 +2,15 @@
 
 The operator posts an event when the reason of a Ready condition changes to one that lasts, when a pod finds damage in a
 log, and when certificates cannot be renewed. Passing states (placing, electing, moving) are only in the operator's log.
+What is intended and goes on is Normal; a Warning is for what nobody wants. What was said last of an object is not said
+again, also if passing states were in between; a deferral is told once, whatever is waited for meanwhile.
 Posting is best effort, and one event at a time, so that it leaves the connections to a failover's writes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from datetime import UTC, datetime
 
 import structlog
@@ -27,7 +30,8 @@ PENDING_EVENTS = 200
 NOTE_LIMIT = 1024
 """Characters of a note: the API server's limit."""
 
-_NORMAL = ((ConditionType.READY, "True"), (ConditionType.REBALANCING, "True"))
+REMEMBERED = 10_000
+"""Objects and kinds of conditions of which it is known what was said last."""
 
 PASSING = frozenset(
     {
@@ -41,18 +45,48 @@ PASSING = frozenset(
 )
 
 
-def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
-    """The condition to post as an event: damage or trouble with certificates that is new, else Ready if its reason
+INTENDED = frozenset(
+    {
+        Reason.SUSPENDED,
+        Reason.HIBERNATED,
+        Reason.CREATING_PODS,
+        Reason.ROLLING_OUT,
+        Reason.ROLLOUT_PAUSED,
+        Reason.ROLLOUT_WAITS,
+        Reason.AWAITING_ADDRESSES,
+        Reason.GROWING_VOLUMES,
+        Reason.SCALING_DOWN,
+        Reason.CHANGING_REPLICAS,
+        Reason.WAITS_FOR_RESHARD,
+        Reason.RESHARD_PREPARING,
+        Reason.RESHARD_FENCING,
+        Reason.RESHARD_COPYING,
+        Reason.RESHARD_OPENING,
+        Reason.RESHARD_ABORTING,
+        Reason.RETIRED,
+        Reason.GIVING,
+        Reason.MOVING_REPLICAS,
+        Reason.REBALANCE_DEFERRED,
+    }
+)
+"""Why an object is not ready, or not as it will be, by what somebody has asked for: no reason to warn."""
+
+DEFERRALS = frozenset({Reason.ROLLOUT_WAITS, Reason.REBALANCE_DEFERRED})
+
+
+def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The conditions to post as events: damage and trouble with certificates that is new, and Ready if its reason
     changed to one that lasts."""
+    found = []
     for kind in (ConditionType.DAMAGED, ConditionType.CERTIFICATES_DUE):
         trouble, known = (find_condition(each, kind) for each in (after, before))
         if trouble is not None and (known is None or known.message != trouble.message):
-            return trouble
+            found.append(trouble)
     now = find_condition(after, ConditionType.READY)
     was = find_condition(before, ConditionType.READY)
-    if now is None or now.reason in PASSING or (was is not None and was.reason == now.reason):
-        return None
-    return now
+    if now is not None and now.reason not in PASSING and (was is None or was.reason != now.reason):
+        found.append(now)
+    return tuple(found)
 
 
 def rebalance_news(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
@@ -66,6 +100,11 @@ def rebalance_news(before: tuple[Condition, ...], after: tuple[Condition, ...]) 
     return Condition(ConditionType.READY, "True", Reason.REBALANCED, "every pod has its share of the replicas")
 
 
+def is_normal(condition: Condition) -> bool:
+    """Ready, or on the way to what somebody has asked for."""
+    return (condition.type, condition.status) == (ConditionType.READY, "True") or condition.reason in INTENDED
+
+
 class EventRecorder:
     """Takes events with `put`; `run` posts them."""
 
@@ -73,6 +112,8 @@ class EventRecorder:
         self._client = client
         self._clock = clock
         self._instance = instance
+        self._said: OrderedDict[tuple[str, str], Condition] = OrderedDict()
+        """By uid of the object and type of the condition: what was said last."""
         self._queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue(PENDING_EVENTS)
 
     @property
@@ -81,12 +122,26 @@ class EventRecorder:
         return self._queue.qsize()
 
     def put(self, kind: str, meta: ObjectMeta, condition: Condition) -> None:
-        """Have an event about this object of this kind posted."""
+        """Have an event about this object of this kind posted, unless it was said last."""
+        if self._was_said(meta.uid, condition):
+            return
         path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
         try:
             self._queue.put_nowait((path, self._event(kind, meta, condition)))
         except asyncio.QueueFull:
             log.warning("event_dropped", name=meta.name, reason=condition.reason)
+
+    def _was_said(self, uid: str, condition: Condition) -> bool:
+        """Notes it as well."""
+        rebalance = condition.reason == Reason.REBALANCED  # said of the condition that has ended
+        key = (uid, ConditionType.REBALANCING if rebalance else condition.type)
+        last = self._said.pop(key, None)
+        self._said[key] = condition
+        if len(self._said) > REMEMBERED:
+            self._said.popitem(last=False)
+        if last is None or last.reason != condition.reason:
+            return False
+        return condition.reason in DEFERRALS or last.message == condition.message
 
     async def run(self) -> None:
         """Post until cancelled."""
@@ -112,7 +167,7 @@ class EventRecorder:
                 "namespace": meta.namespace,
                 "uid": meta.uid,
             },
-            "type": "Normal" if (condition.type, condition.status) in _NORMAL else "Warning",
+            "type": "Normal" if is_normal(condition) else "Warning",
             "action": "Reconcile",
             "reason": condition.reason,
             "note": condition.message[:NOTE_LIMIT],

@@ -226,7 +226,7 @@ class KubeStore:
     def _tell_people(
         self, resource: type[T], seen: T, before: tuple[Condition, ...], after: tuple[Condition, ...]
     ) -> None:
-        for condition in (noteworthy(before, after), rebalance_news(before, after)):
+        for condition in (*noteworthy(before, after), rebalance_news(before, after)):
             if condition is not None and self._events is not None:
                 self._events.put(resource.__name__, seen.metadata, condition)
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from muster_operator.api.conditions import Condition
-from muster_operator.kube.events import PENDING_EVENTS, EventRecorder, noteworthy
+from muster_operator.api.conditions import Condition, Reason
+from muster_operator.api.models import ObjectMeta
+from muster_operator.kube.events import PASSING, PENDING_EVENTS, EventRecorder, is_normal, noteworthy
 from muster_operator.kube.store import KubeStore
 from muster_operator.store.port import ClusterKey, StoreError
 
@@ -117,17 +118,24 @@ def ready(status: str, reason: str, message: str = "") -> tuple[Condition, ...]:
     return (Condition("Ready", status, reason, message),)  # type: ignore[arg-type]  # a literal by construction
 
 
+def told(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Condition | None:
+    """The one that is told of, if any."""
+    found = noteworthy(before, after)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
 def test_event_is_for_a_new_reason_that_lasts() -> None:
     led = ready("True", "Led")
-    assert noteworthy(ready("False", "Electing"), led) == led[0]
-    assert noteworthy((), led) == led[0]
-    assert noteworthy(led, led) is None
-    assert noteworthy(led, ready("False", "Electing")) is None
-    assert noteworthy(led, ready("True", "Moving")) is None
-    assert noteworthy(ready("True", "Moving"), led) == led[0]
-    assert noteworthy(led, ready("False", "PodDown")) is not None
+    assert told(ready("False", "Electing"), led) == led[0]
+    assert told((), led) == led[0]
+    assert told(led, led) is None
+    assert told(led, ready("False", "Electing")) is None
+    assert told(led, ready("True", "Moving")) is None
+    assert told(ready("True", "Moving"), led) == led[0]
+    assert told(led, ready("False", "PodDown")) is not None
     accepted = ready("False", "DataLossAllowed", "what only the others had is lost")
-    assert noteworthy(ready("False", "NoMajority"), accepted) == accepted[0]
+    assert told(ready("False", "NoMajority"), accepted) == accepted[0]
 
 
 def test_event_is_for_damage_that_was_not_known() -> None:
@@ -135,11 +143,51 @@ def test_event_is_for_damage_that_was_not_known() -> None:
         return (*ready("True", "Led"), Condition("Damaged", "True", "LogDamaged", message))
 
     once, again = damaged("pod c-1: at byte 7"), damaged("pod c-1: at byte 7; pod c-2: at byte 9")
-    assert noteworthy(ready("True", "Led"), once) == once[1]
-    assert noteworthy(once, again) == again[1]
-    assert noteworthy(again, again) is None
-    assert noteworthy(once, ready("True", "Led")) is None
-    assert noteworthy(once, (*ready("False", "PodDown"), once[1])) == ready("False", "PodDown")[0]
+    assert told(ready("True", "Led"), once) == once[1]
+    assert told(once, again) == again[1]
+    assert told(again, again) is None
+    assert told(once, ready("True", "Led")) is None
+    assert told(once, (*ready("False", "PodDown"), once[1])) == ready("False", "PodDown")[0]
+    both = noteworthy(ready("True", "Led"), (*ready("False", "PodDown"), once[1]))
+    assert both == (once[1], ready("False", "PodDown")[0]), "neither hides the other"
+
+
+def test_progress_that_somebody_has_asked_for_is_normal_and_trouble_is_a_warning() -> None:
+    normal = {each for each in Reason if is_normal(ready("False", each)[0])}
+    assert {"CreatingPods", "ScalingDown", "ChangingReplicas", "RollingOut", "RebalanceDeferred"} <= normal
+    warnings = {"RolloutHalted", "PodsNotReady", "PartitionsLeaderless", "PodDown", "NoTopic", "UnderReplicated"}
+    assert not warnings & normal
+    assert is_normal(ready("True", "AllPartitionsLed")[0])
+    assert not is_normal(Condition("Damaged", "True", "LogDamaged"))
+    assert not normal & PASSING, "those are no events"
+
+
+def test_what_was_said_last_is_not_said_again_and_a_deferral_once_whatever_it_waits_for(
+    client: RecordingClient,
+) -> None:
+    recorder = EventRecorder(client, "operator-0")  # type: ignore[arg-type]  # the part that it uses
+
+    def put(condition: Condition, uid: str = "u") -> bool:
+        """Whether it is news."""
+        pending = recorder.pending
+        recorder.put("CoordinatorCluster", ObjectMeta("c", "ns", uid), condition)
+        return recorder.pending > pending
+
+    def waits(why: str) -> Condition:
+        return Condition("Rebalancing", "True", "RebalanceDeferred", why)
+
+    led = ready("True", "AllPartitionsLed", "all led")[0]
+    assert put(led)
+    assert not put(led), "an election was in between, which is no event"
+    assert put(led, "another object")
+    assert put(waits("a rollout"))
+    assert not put(waits("a re-shard")), "told once"
+    assert not put(led)
+    assert put(Condition("Ready", "True", "Rebalanced", "all even"))
+    assert put(waits("a rollout")), "the next one is told again"
+    assert put(ready("False", "PodDown", "c-1")[0])
+    assert put(ready("False", "PodDown", "c-2")[0])
+    assert put(led)
 
 
 async def test_events_are_posted_in_order_and_a_failure_does_not_end_the_posting(
@@ -171,8 +219,8 @@ async def test_events_beyond_the_limit_are_dropped(client: RecordingClient, stor
     store.seen.deliver("coordinatorclusters", None, raw("c", 1, {}))
     cluster = (await store.observe(ClusterKey("ns", "c"))).cluster
     assert cluster is not None
-    for _ in range(PENDING_EVENTS + 5):
-        recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "Led")[0])
+    for number in range(PENDING_EVENTS + 5):
+        recorder.put("CoordinatorCluster", cluster.metadata, ready("True", "Led", f"in epoch {number}")[0])
     assert recorder.pending == PENDING_EVENTS
 
 

@@ -287,8 +287,8 @@ def test_certificates_that_cannot_be_renewed_are_told_and_take_nothing_away(mode
     assert ready(status).status == "True", "those in force are good until they end"
     before = cluster_status(seen).conditions
     assert find_condition(before, "CertificatesDue") is None
-    assert noteworthy(before, status.conditions) == told, "an event says so"
-    assert noteworthy(status.conditions, status.conditions) is None
+    assert noteworthy(before, status.conditions) == (told,), "an event says so"
+    assert noteworthy(status.conditions, status.conditions) == ()
 
 
 def test_cluster_is_not_ready_while_its_volumes_grow_and_pods_serve_on(model: Model) -> None:
