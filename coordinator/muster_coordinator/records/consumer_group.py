@@ -7,8 +7,8 @@ flexible.
 | 3 ConsumerGroupMetadata | epoch i32; tag 0 metadataHash i64 |
 | 4 ConsumerGroupPartitionMetadata | read past: since 4.1 it is only ever removed (KIP-1101) |
 | 5 ConsumerGroupMemberMetadata | instanceId, rackId nstr, clientId, clientHost str, subscribedTopicNames [str],
-  subscribedTopicRegex nstr, rebalanceTimeoutMs i32, serverAssignor nstr; tag 0: of a classic member, i8 1 (not null),
-  sessionTimeoutMs i32, supportedProtocols [name str, metadata bytes] |
+  subscribedTopicRegex nstr, rebalanceTimeoutMs i32, serverAssignor nstr; tag 0: i8 0 for null, the member is
+  no classic one, or i8 1, sessionTimeoutMs i32, supportedProtocols [name str, metadata bytes] |
 | 6 ConsumerGroupTargetAssignmentMetadata | assignmentEpoch i32; tag 0 assignmentTimestamp i64 (4.3, KIP-1263) |
 | 7 ConsumerGroupTargetAssignmentMember | [topicId uuid, partitions [i32]] |
 | 8 ConsumerGroupCurrentMemberAssignment | memberEpoch, previousMemberEpoch i32, state i8, assignedPartitions and
@@ -47,12 +47,13 @@ _NAMES = {
     CURRENT_TYPE: "ConsumerGroupCurrentMemberAssignment",
     REGEX_TYPE: "ConsumerGroupRegularExpression",
 }
+TYPES = frozenset(_NAMES)
 _WITH_NAME = frozenset({MEMBER_TYPE, TARGET_MEMBER_TYPE, CURRENT_TYPE, REGEX_TYPE})
 _VERSION = INT16.pack(0)
 _NO_TAGS = b"\x00"
 _NULL = b"\x00"
 _TAG = 0  # every value has one tagged field at most
-_PRESENT = 1
+_ABSENT, _PRESENT = 0, 1  # the first byte of a tagged structure that may be null
 _UUID_BYTES = 16
 
 TopicPartitions: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
@@ -71,6 +72,10 @@ class ClassicMemberMetadata(msgspec.Struct, frozen=True, gc=False):
 
     session_timeout_ms: int
     supported_protocols: tuple[tuple[str, bytes], ...]
+
+
+_DEFAULT_CLASSIC = ClassicMemberMetadata(0, ())
+"""What a value says without the tagged field: null is written, the default is not."""
 
 
 class ConsumerGroupMemberValue(msgspec.Struct, frozen=True, gc=False):
@@ -198,8 +203,10 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
 
 
 def _encode_member(value: ConsumerGroupMemberValue) -> bytes:
-    classic = None
-    if value.classic is not None:
+    classic: bytes | None = _NULL
+    if value.classic == _DEFAULT_CLASSIC:
+        classic = None
+    elif value.classic is not None:
         protocols = [
             _compact(name) + encode_unsigned(len(metadata) + 1) + metadata + _NO_TAGS
             for name, metadata in value.classic.supported_protocols
@@ -293,11 +300,10 @@ def _decode_member(cursor: Cursor, what: str) -> ConsumerGroupMemberValue:
     names = tuple([cursor.string() for _ in range(cursor.array_length())])
     regex, timeout_ms, assignor = cursor.nullable_string(), cursor.int32(), cursor.nullable_string()
     tagged = cursor.tagged_fields().get(_TAG)
-    classic = None
+    classic: ClassicMemberMetadata | None = _DEFAULT_CLASSIC
     if tagged is not None:
         inner = Cursor(tagged, 0, f"{what}: classicMemberMetadata", flexible=True)
-        if inner.int8() >= 0:
-            classic = _decode_classic(inner)
+        classic = _decode_classic(inner) if inner.int8() != _ABSENT else None
     return ConsumerGroupMemberValue(
         instance_id, rack_id, client_id, client_host, names, regex, timeout_ms, assignor, classic
     )

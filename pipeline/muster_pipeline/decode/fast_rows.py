@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from muster_coordinator.records import group_metadata, offset_commit, transaction_log
+from muster_coordinator.records import consumer_group, group_metadata, offset_commit, transaction_log
 from muster_pipeline.decode.columns import Ints, Mask, Source, number_array, same_text, text_array, texts
 from muster_pipeline.decode.schema import SCHEMA, Kind
 from muster_pipeline.decode.structure import CONTROL, MAX_INT_BYTES, TRANSACTIONAL, Records, Window
@@ -30,6 +30,7 @@ _UNKNOWN_EPOCH = -1
 _NO_TIMESTAMP = -1
 _MARKER_VALUE_BYTES = 6
 _ABORT_TYPE, _COMMIT_TYPE = 0, 1
+_CONSUMER_GROUP_TYPES = sorted(consumer_group.TYPES)
 _EMPTY_ID_BYTES = 4  # of a key: its version, and the length of the empty transactional id
 
 KIND_NAMES = [
@@ -44,13 +45,17 @@ KIND_NAMES = [
     Kind.TRANSACTION_STATE,
     Kind.TRANSACTION_TOMBSTONE,
     Kind.PRODUCER_IDS,
+    Kind.CONSUMER_GROUP,
+    Kind.CONSUMER_GROUP_TOMBSTONE,
 ]
 _KIND_TEXTS = texts(KIND_NAMES)
 _ONLY_SLOW = SCHEMA.names[SCHEMA.names.index("protocol_type") :]
 """Columns that no row has which numpy reads."""
 _COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE, _TXN_COMMIT, _TXN_ABORT, _CONTROL, _UNKNOWN = range(8)
-_TRANSACTION, _TRANSACTION_TOMBSTONE, _PRODUCER_IDS = range(8, 11)
-_HAS_GROUP = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE, _GROUP, _GROUP_TOMBSTONE])
+_TRANSACTION, _TRANSACTION_TOMBSTONE, _PRODUCER_IDS, _CONSUMER, _CONSUMER_TOMBSTONE = range(8, 13)
+_OF_GROUPS = [_GROUP, _CONSUMER, _CONSUMER_TOMBSTONE]
+_HAS_GROUP = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE, _GROUP_TOMBSTONE, *_OF_GROUPS])
+_IS_SLOW = np.isin(np.arange(len(KIND_NAMES)), _OF_GROUPS)
 _HAS_TOPIC = np.isin(np.arange(len(KIND_NAMES)), [_COMMIT, _OFFSET_TOMBSTONE])
 
 
@@ -114,7 +119,7 @@ def parse_records(window: Window, records: Records, *, of_transactions: bool = F
         slow |= (kind != _UNKNOWN) & ~control
     else:
         kind = _kinds(record_type, records.value_end < 0)
-        slow |= (kind == _GROUP) & ~control
+        slow |= _IS_SLOW[kind] & ~control
     if control.any():
         record_type, kind, wrong = _control_kinds(source, records, control, record_type, kind)
         slow |= wrong
@@ -160,6 +165,9 @@ def _kinds(record_type: Ints, null: Mask) -> NDArray[np.int8]:
     kind[is_offset & null] = _OFFSET_TOMBSTONE
     kind[is_group] = _GROUP
     kind[is_group & null] = _GROUP_TOMBSTONE
+    is_consumer_group = np.isin(record_type, _CONSUMER_GROUP_TYPES)
+    kind[is_consumer_group] = _CONSUMER
+    kind[is_consumer_group & null] = _CONSUMER_TOMBSTONE
     return kind
 
 

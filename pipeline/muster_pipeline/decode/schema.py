@@ -16,6 +16,10 @@ class Kind:
     OFFSET_TOMBSTONE = "offset_tombstone"
     GROUP_METADATA = "group_metadata"
     GROUP_TOMBSTONE = "group_tombstone"
+    CONSUMER_GROUP = "consumer_group"
+    """A record of a group of the consumer protocol (KIP-848): the group, a member, an assignment or an expression;
+    `record_type` says which."""
+    CONSUMER_GROUP_TOMBSTONE = "consumer_group_tombstone"
     TRANSACTION_STATE = "transaction_state"
     """State of a transactional id; of `__transaction_state`, as the next two."""
     TRANSACTION_TOMBSTONE = "transaction_tombstone"
@@ -79,6 +83,14 @@ _MEMBER = pa.struct(
     ]
 )
 
+_ASSIGNED = pa.struct(
+    [
+        pa.field("topic_id", pa.binary()),  # 16 bytes
+        pa.field("partition", pa.int32()),
+        pa.field("assignment_epoch", pa.int32()),  # null in targets, and where a broker before 4.3 wrote it
+    ]
+)
+
 SCHEMA = pa.schema(
     [
         pa.field("file", pa.string()),
@@ -108,6 +120,23 @@ SCHEMA = pa.schema(
         pa.field("leader", pa.string()),  # member id
         pa.field("state_timestamp_ms", pa.int64()),  # -1 unknown
         pa.field("members", pa.list_(_MEMBER)),
+        # of the consumer protocol
+        pa.field("member_id", pa.string()),
+        pa.field("epoch", pa.int32()),  # of the group (3), its assignment (6) or a member (8)
+        pa.field("previous_epoch", pa.int32()),  # of the member
+        pa.field("assignment_ms", pa.int64()),  # when the assignment was computed; 0 unknown
+        pa.field("member_state", pa.string()),  # Kafka's name: STABLE, UNREVOKED_PARTITIONS, ...
+        pa.field("owned", pa.list_(_ASSIGNED)),  # what a member has (8), or is meant to have (7)
+        pa.field("pending_revocation", pa.list_(_ASSIGNED)),
+        pa.field("group_instance_id", pa.string()),
+        pa.field("rack_id", pa.string()),
+        pa.field("client_id", pa.string()),
+        pa.field("client_host", pa.string()),
+        pa.field("subscribed_topics", pa.list_(pa.string())),  # of a member, or what an expression stands for (16)
+        pa.field("subscribed_regex", pa.string()),  # of a member, or the expression itself (16)
+        pa.field("rebalance_timeout_ms", pa.int32()),
+        pa.field("assignor", pa.string()),
+        pa.field("classic_protocols", pa.list_(pa.string())),  # of a member of the classic protocol; null of others
         pa.field("transactional_id", pa.string()),
         pa.field("transaction_state", pa.string()),  # Kafka's name: Ongoing, PrepareCommit, ...
         pa.field("transaction_partitions", pa.list_(_TOPIC_PARTITION)),  # to be marked at the end

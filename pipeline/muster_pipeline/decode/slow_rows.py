@@ -1,5 +1,5 @@
-"""Decodes the rows that need the plain decoder: group metadata, states of transactions, offsets with tagged fields
-that are not known yet, and damaged records.
+"""Decodes the rows that need the plain decoder: group metadata, records of consumer groups, states of transactions,
+offsets with tagged fields that are not known yet, and damaged records.
 
 It is the coordinator's own decoder, so what a load would refuse is refused here for the same reason.
 """
@@ -12,6 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from muster_coordinator.records import consumer_group
+from muster_coordinator.records.consumer_group import (
+    ConsumerGroupCurrentValue,
+    ConsumerGroupMemberValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegexValue,
+    ConsumerGroupTargetMemberValue,
+    ConsumerGroupTargetMetadataValue,
+    OwnedPartitions,
+    decode_consumer_group_record,
+)
 from muster_coordinator.records.control import decode_control
 from muster_coordinator.records.decode import decode_record
 from muster_coordinator.records.errors import RecordDecodeError, UnsupportedValueVersionError
@@ -100,6 +111,8 @@ def _control_fields(key: bytes | None, value: bytes | None) -> Row:
 
 
 def _record_fields(key: bytes | None, value: bytes | None) -> Row:
+    if key is not None and _leading_int16(key) in consumer_group.TYPES:
+        return _consumer_group_fields(key, value)
     change = decode_record(key, value)
     assert not isinstance(change, UnknownRecord), "records of unknown types are read by numpy"
     common: Row = {"record_type": _leading_int16(key), "value_version": _leading_int16(value)}
@@ -120,6 +133,67 @@ def _offset_fields(change: OffsetCommitRecord) -> Row:
         "metadata": value.metadata,
         "commit_timestamp_ms": value.commit_timestamp_ms,
         "expire_timestamp_ms": value.expire_timestamp_ms,
+    }
+
+
+def _consumer_group_fields(key: bytes, value: bytes | None) -> Row:
+    record = decode_consumer_group_record(key, value)
+    is_regex = record.type == consumer_group.REGEX_TYPE
+    fields: Row = {
+        "kind": Kind.CONSUMER_GROUP_TOMBSTONE if value is None else Kind.CONSUMER_GROUP,
+        "record_type": record.type,
+        "value_version": _leading_int16(value),
+        "group": record.group_id,
+        "member_id": None if is_regex or not record.name else record.name,
+        "subscribed_regex": record.name if is_regex else None,
+    }
+    match record.value:
+        case ConsumerGroupMetadataValue(epoch, _):
+            return fields | {"epoch": epoch}
+        case ConsumerGroupTargetMetadataValue(epoch, timestamp_ms):
+            return fields | {"epoch": epoch, "assignment_ms": timestamp_ms}
+        case ConsumerGroupTargetMemberValue(topics):
+            return fields | {"owned": _owned([OwnedPartitions(*each) for each in topics])}
+        case ConsumerGroupCurrentValue() as current:
+            return fields | {
+                "epoch": current.member_epoch,
+                "previous_epoch": current.previous_member_epoch,
+                "member_state": _MEMBER_STATES.get(current.state, "UNKNOWN"),
+                "owned": _owned(current.assigned),
+                "pending_revocation": _owned(current.pending_revocation),
+            }
+        case ConsumerGroupMemberValue() as member:
+            return fields | _consumer_member_fields(member)
+        case ConsumerGroupRegexValue(topics_found, _, _):
+            return fields | {"subscribed_topics": list(topics_found)}
+    return fields
+
+
+_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+
+
+def _owned(topics: Sequence[OwnedPartitions]) -> list[Row]:
+    return [
+        {"topic_id": topic.topic_id, "partition": partition, "assignment_epoch": epoch}
+        for topic in topics
+        for partition, epoch in zip(
+            topic.partitions, topic.assignment_epochs or [None] * len(topic.partitions), strict=True
+        )
+    ]
+
+
+def _consumer_member_fields(member: ConsumerGroupMemberValue) -> Row:
+    classic = member.classic
+    return {
+        "group_instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topics": list(member.subscribed_topic_names),
+        "subscribed_regex": member.subscribed_topic_regex,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "assignor": member.server_assignor,
+        "classic_protocols": None if classic is None else [name for name, _ in classic.supported_protocols],
     }
 
 

@@ -1,8 +1,9 @@
 """Which records of a log are carried over, and to which partition of the new topic.
 
-Carried are offsets and group metadata with their tombstones, each group to the partition that Kafka's hash gives it; of
-the transaction topic the states of transactional ids with their tombstones, each id likewise. The record of reserved
-producer ids is not: a new partition has a range of its own, and nobody hands out those of the old one (ADR 25).
+Carried are offsets, group metadata and the records of consumer groups (KIP-848), with their tombstones, each group to
+the partition that Kafka's hash gives it; of the transaction topic the states of transactional ids with their
+tombstones, each id likewise. The record of reserved producer ids is not: a new partition has a range of its own, and
+nobody hands out those of the old one (ADR 25).
 A transactional offset is carried, without its transaction, where the next marker of its producer is COMMIT: replay
 counts the record with the highest offset, so its own place in the log is the right one. Markers, aborted offsets and
 records of the leadership have no meaning in the new logs. What cannot be carried is counted, never passed over: it is
@@ -35,7 +36,9 @@ LEFT_OUT_KINDS = (Kind.DAMAGED, Kind.UNREADABLE, Kind.UNKNOWN, OPEN_TRANSACTION)
 """Kinds of records that are refused unless the caller allows to leave them out."""
 
 _OF_IDS = (Kind.TRANSACTION_STATE, Kind.TRANSACTION_TOMBSTONE)
-_CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE, *_OF_IDS)
+_OF_CONSUMER_GROUPS = (Kind.CONSUMER_GROUP, Kind.CONSUMER_GROUP_TOMBSTONE)
+_OF_GROUPS = (Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE, *_OF_CONSUMER_GROUPS)
+_CARRIED = (Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, *_OF_GROUPS, *_OF_IDS)
 _IS_CARRIED = np.array([name in _CARRIED for name in KIND_NAMES])
 
 

@@ -6,6 +6,7 @@
 | tombstones | removed offset or group: expiry or deletion, the log does not say which |
 | transactions | marker that ends a transaction |
 | generations | group metadata record: generation, protocol, members and their assignments |
+| consumer_groups | record of a group of the consumer protocol: epochs, members, targets, assignments, expressions |
 | transaction_states | state of a transactional id, as it was written, and its removal; of `__transaction_state` |
 | quality | record or stretch of bytes that could not be read |
 | current_offsets | group, topic and partition with an offset now (derived) |
@@ -45,6 +46,11 @@ COLUMNS: dict[str, list[str]] = {
         *_PLACE,
         *("group", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms", "members"),
     ],
+    "consumer_groups": [
+        *(*_PLACE, "kind", "record_type", "group", "member_id", "epoch", "previous_epoch", "assignment_ms"),
+        *("member_state", "owned", "pending_revocation", "group_instance_id", "rack_id", "client_id", "client_host"),
+        *("subscribed_topics", "subscribed_regex", "rebalance_timeout_ms", "assignor", "classic_protocols"),
+    ],
     "transaction_states": [
         *("transaction_partition", "offset", "timestamp_ms", "kind", "transactional_id"),
         *("producer_id", "producer_epoch", "transaction_state", "transaction_partitions", "transaction_timeout_ms"),
@@ -61,6 +67,7 @@ KINDS_OF: dict[str, list[str]] = {
     "tombstones": [Kind.OFFSET_TOMBSTONE, Kind.GROUP_TOMBSTONE],
     "transactions": [Kind.TXN_COMMIT, Kind.TXN_ABORT],
     "generations": [Kind.GROUP_METADATA],
+    "consumer_groups": [Kind.CONSUMER_GROUP, Kind.CONSUMER_GROUP_TOMBSTONE],
     "transaction_states": [Kind.TRANSACTION_STATE, Kind.TRANSACTION_TOMBSTONE],
     "quality": [Kind.DAMAGED, Kind.UNREADABLE],
 }

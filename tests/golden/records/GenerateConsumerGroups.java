@@ -35,13 +35,13 @@ public class GenerateConsumerGroups {
         key("partition-metadata", new ConsumerGroupPartitionMetadataKey().setGroupId("group-ä"));
         value("partition-metadata", new ConsumerGroupPartitionMetadataValue().setTopics(List.of(new ConsumerGroupPartitionMetadataValue.TopicMetadata().setTopicId(T).setTopicName("t").setNumPartitions(3).setPartitionMetadata(List.of()))));
         key("member", new ConsumerGroupMemberMetadataKey().setGroupId("group-ä").setMemberId("member-1"));
-        ConsumerGroupMemberMetadataValue member = new ConsumerGroupMemberMetadataValue().setInstanceId("instance").setRackId("rack").setClientId("client").setClientHost("/10.0.0.1").setSubscribedTopicNames(List.of("bar", "foo")).setSubscribedTopicRegex("foo.*").setRebalanceTimeoutMs(300_000).setServerAssignor("uniform");
+        ConsumerGroupMemberMetadataValue member = new ConsumerGroupMemberMetadataValue().setInstanceId("instance").setRackId("rack").setClientId("client").setClientHost("/10.0.0.1").setSubscribedTopicNames(List.of("bar", "foo")).setSubscribedTopicRegex("foo.*").setRebalanceTimeoutMs(300_000).setServerAssignor("uniform").setClassicMemberMetadata(null);
         value("member", member);
         value("member-classic", member.duplicate().setInstanceId(null).setRackId(null).setServerAssignor(null).setSubscribedTopicRegex("").setClassicMemberMetadata(
             new ConsumerGroupMemberMetadataValue.ClassicMemberMetadata().setSessionTimeoutMs(45_000).setSupportedProtocols(List.of(
                 new ConsumerGroupMemberMetadataValue.ClassicProtocol().setName("range").setMetadata(new byte[]{0, 1, 2}),
                 new ConsumerGroupMemberMetadataValue.ClassicProtocol().setName("cooperative-sticky").setMetadata(new byte[200])))));
-        value("member-bare", new ConsumerGroupMemberMetadataValue().setInstanceId(null).setRackId(null).setClientId("").setClientHost("").setSubscribedTopicNames(List.of()).setSubscribedTopicRegex(null).setRebalanceTimeoutMs(-1).setServerAssignor(null));
+        value("member-bare", new ConsumerGroupMemberMetadataValue().setInstanceId(null).setRackId(null).setClientId("").setClientHost("").setSubscribedTopicNames(List.of()).setSubscribedTopicRegex(null).setRebalanceTimeoutMs(-1).setServerAssignor(null).setClassicMemberMetadata(null));
         key("target-metadata", new ConsumerGroupTargetAssignmentMetadataKey().setGroupId("group-ä"));
         value("target-metadata", new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(3).setAssignmentTimestamp(1700000000123L));
         value("target-metadata-plain", new ConsumerGroupTargetAssignmentMetadataValue().setAssignmentEpoch(3));

@@ -98,7 +98,7 @@ def test_topics_of_a_broker_before_4_1_are_read_past() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["metadata-plain", "member", "member-bare", "target-metadata-plain", "target-member", "current", "regex"]
+    "name", ["metadata-plain", "target-metadata-plain", "target-member", "current", "current-before-4.3", "regex"]
 )
 def test_tagged_field_of_a_later_release_is_dropped(name: str) -> None:
     key, value = VALUES[name]
@@ -115,6 +115,17 @@ def test_value_of_another_version_is_refused_and_a_cut_one_too(key: str, value: 
     for end in range(2 if name == "partition-metadata" else len(value)):
         with pytest.raises(RecordDecodeError):
             r.decode_consumer_group_record(own, value[:end])
+
+
+def test_member_without_the_tagged_field_is_a_classic_one_as_kafka_reads_it() -> None:
+    """ConsumerGroupMemberMetadataValue has an empty structure for a default, and not null."""
+    golden = GOLDEN["member-bare-value"]
+    assert golden.endswith(b"\x01\x00\x01\x00")
+    without = golden[:-4] + b"\x00"
+    value = r.decode_consumer_group_record(GOLDEN["member-key"], without).value
+    assert isinstance(value, r.ConsumerGroupMemberValue)
+    assert value.classic == r.ClassicMemberMetadata(0, ())
+    assert r.encode_consumer_group_value(value) == without
 
 
 def test_epochs_that_are_not_as_many_as_partitions_are_none() -> None:

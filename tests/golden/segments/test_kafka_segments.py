@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import urlsafe_b64decode
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def _content(text: str) -> Row:
     payload = None if parts[2] == "<DELETE>" else json.loads(parts[2])
     record_type = int(key["type"])
     if record_type > 2:
-        return {"kind": "unknown", "record_type": record_type}
+        return {"record_type": record_type} | _consumer_group(record_type, key["data"], payload)
     group = {"group": key["data"]["group"]}
     if record_type == 2:
         return group | ({"kind": "group_tombstone"} if payload is None else _group(payload["data"]))
@@ -66,6 +67,50 @@ def _content(text: str) -> Row:
         "metadata": data["metadata"],
         "commit_timestamp_ms": data["commitTimestamp"],
     }
+
+
+def _consumer_group(record_type: int, key: Row, payload: Row | None) -> Row:
+    row = {"group": key["groupId"], "member_id": key.get("memberId")}
+    if payload is None:
+        return row | {"kind": "consumer_group_tombstone", "value_version": None}
+    data = payload["data"]
+    row |= {"kind": "consumer_group", "value_version": int(payload["version"])}
+    match record_type:
+        case 3:
+            return row | {"epoch": data["epoch"]}
+        case 5:
+            return row | {
+                "group_instance_id": data["instanceId"],
+                "rack_id": data["rackId"],
+                "client_id": data["clientId"],
+                "client_host": data["clientHost"],
+                "subscribed_topics": data["subscribedTopicNames"],
+                "subscribed_regex": data["subscribedTopicRegex"],
+                "rebalance_timeout_ms": data["rebalanceTimeoutMs"],
+                "assignor": data["serverAssignor"],
+                "classic_protocols": None,
+            }
+        case 6:
+            return row | {"epoch": data["assignmentEpoch"], "assignment_ms": 0}
+        case 7:
+            return row | {"owned": _owned(data["topicPartitions"])}
+        case 8:
+            return row | {
+                "epoch": data["memberEpoch"],
+                "previous_epoch": data["previousMemberEpoch"],
+                "member_state": {0: "STABLE"}[data["state"]],
+                "owned": _owned(data["assignedPartitions"]),
+                "pending_revocation": _owned(data["partitionsPendingRevocation"]),
+            }
+    raise AssertionError(f"a record of type {record_type}")
+
+
+def _owned(topics: list[Row]) -> list[Row]:
+    return [
+        {"topic_id": urlsafe_b64decode(topic["topicId"] + "=="), "partition": partition, "assignment_epoch": None}
+        for topic in topics
+        for partition in topic["partitions"]
+    ]
 
 
 def _group(data: Row) -> Row:
@@ -113,5 +158,5 @@ def test_golden_segments_hold_every_kind_that_a_broker_writes() -> None:
     kinds = {row["kind"] for path in SEGMENTS for row in dumped(path)}
     assert kinds == {
         *("offset_commit", "offset_tombstone", "group_metadata", "group_tombstone"),
-        *("txn_commit", "txn_abort", "unknown"),
+        *("txn_commit", "txn_abort", "consumer_group", "consumer_group_tombstone"),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from muster_coordinator.records import consumer_group
 from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataValue
 from muster_coordinator.records.structs import OffsetCommitValue
 
@@ -38,6 +39,9 @@ def _comparable(row: Row) -> Row:
         out["problem"] = row["problem"]
     elif kind == "unknown":
         out["record_type"] = row["record_type"]
+    elif kind.startswith("consumer_group"):
+        own = row["subscribed_regex"] if row["record_type"] == consumer_group.REGEX_TYPE else row["member_id"]
+        out |= {"record_type": row["record_type"], "name": own or ""}
     elif kind == "offset_commit":
         out["offset_value"] = OffsetCommitValue(
             row["committed_offset"],

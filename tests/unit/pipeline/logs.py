@@ -10,6 +10,14 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 
 from muster_coordinator.records.batch import HEADER_BYTES, encode_batch
+from muster_coordinator.records.consumer_group import (
+    TYPES,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegexValue,
+    ConsumerGroupTargetMemberValue,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
 from muster_coordinator.records.control import (
     EndTxnMarker,
     LeaderChange,
@@ -101,14 +109,24 @@ def mangled(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> bytes:
     return draw(st.sampled_from([data[:cut], data + b"\x07", replaced]))
 
 
+consumer_group_keys = st.builds(encode_consumer_group_key, st.sampled_from(sorted(TYPES)), names, names)
+consumer_group_values = st.builds(
+    encode_consumer_group_value,
+    st.builds(ConsumerGroupMetadataValue, int32s, int64s)
+    | st.builds(ConsumerGroupTargetMemberValue, st.just(((bytes(16), (1, 2)), (b"i" * 16, (0,)))))
+    | st.builds(ConsumerGroupRegexValue, st.lists(names, max_size=2).map(tuple), int64s, int64s),
+)  # most are values of other types than their keys'
+
 right_records = (
     st.tuples(offset_keys, values_written | st.none())
     | st.tuples(group_keys, group_values | st.none())
-    | st.tuples(st.just(b"\0\x03\0\x01g"), st.binary(max_size=5))
+    | st.tuples(st.just(b"\0\x0b\0\x01g"), st.binary(max_size=5))
+    | st.tuples(consumer_group_keys, st.none())
 )
 any_records = (
     right_records
     | st.tuples(offset_keys, old_and_new_values())
+    | st.tuples(consumer_group_keys | mangled(consumer_group_keys), consumer_group_values)
     | st.tuples(mangled(offset_keys | group_keys), mangled(values_written | group_values | old_and_new_values()))
     | st.tuples(st.none() | st.binary(max_size=12), st.none() | st.binary(max_size=12))
 )

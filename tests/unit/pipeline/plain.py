@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from muster_coordinator.records import consumer_group
 from muster_coordinator.records.batch import HEADER_BYTES, CorruptBatchError, RecordBatch, read_batch
 from muster_coordinator.records.compression import decompress
 from muster_coordinator.records.control import EndTxnMarker, decode_control
@@ -121,6 +122,11 @@ def control_items(key: bytes | None, value: bytes | None) -> Iterator[tuple[str,
 
 
 def record_items(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, Any]]:
+    if key is not None and int.from_bytes(key[:2], "big", signed=True) in consumer_group.TYPES and len(key) >= 2:
+        record = consumer_group.decode_consumer_group_record(key, value)
+        yield from {"group": record.group_id, "record_type": record.type, "name": record.name}.items()
+        yield "kind", "consumer_group_tombstone" if value is None else "consumer_group"
+        return
     change = decode_record(key, value)
     if isinstance(change, UnknownRecord):
         yield from {"kind": "unknown", "record_type": change.type}.items()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.logs import commit, raw_batch, record_bytes, segments
 
+from muster_coordinator.records import consumer_group as c
 from muster_coordinator.records.batch import encode_batch, iter_batches
 from muster_coordinator.records.control import EndTxnMarker, LeaderChange, encode_end_txn_marker, encode_leader_change
 from muster_coordinator.records.decode import decode_record
@@ -35,7 +36,10 @@ Entry = tuple[int, bytes, bytes | None]  # timestamp, key, value
 OLD = 4
 GROUPS = [f"group-{number}" for number in range(12)] + ["gruppe-ä😀", ""]
 FIRST = f"{0:020d}.log"
-CARRIED = {Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE}
+CARRIED = {
+    *(Kind.OFFSET_COMMIT, Kind.OFFSET_TOMBSTONE, Kind.GROUP_METADATA, Kind.GROUP_TOMBSTONE),
+    *(Kind.CONSUMER_GROUP, Kind.CONSUMER_GROUP_TOMBSTONE),
+}
 
 
 class Log:
@@ -78,6 +82,30 @@ def group_record(group: str, generation: int) -> Record:
     return encode_group_metadata_key(group), encode_group_metadata_value(value)
 
 
+def consumer_group_records(group: str, number: int) -> list[Record]:
+    """One of each type, and a tombstone."""
+    owned = (c.OwnedPartitions(bytes(16), (number % 7,), (number,)),)
+    values: dict[int, c.ConsumerGroupValue] = {
+        c.METADATA_TYPE: c.ConsumerGroupMetadataValue(number, number),
+        c.MEMBER_TYPE: c.ConsumerGroupMemberValue(None, "r", "c", "/h", ("t",), "", 1, None),
+        c.TARGET_METADATA_TYPE: c.ConsumerGroupTargetMetadataValue(number, 7),
+        c.TARGET_MEMBER_TYPE: c.ConsumerGroupTargetMemberValue(((bytes(16), (number % 7,)),)),
+        c.CURRENT_TYPE: c.ConsumerGroupCurrentValue(number, number, 0, owned, ()),
+        c.REGEX_TYPE: c.ConsumerGroupRegexValue(("t",), 1, 2),
+    }
+    written: list[Record] = [
+        (c.encode_consumer_group_key(kind, group, "m"), c.encode_consumer_group_value(value))
+        for kind, value in values.items()
+    ]
+    return [*written, (c.encode_consumer_group_key(c.PARTITION_METADATA_TYPE, group), None)]
+
+
+def group_of(key: bytes) -> str:
+    if int.from_bytes(key[:2], "big") in c.TYPES:
+        return c.decode_consumer_group_record(key, None).group_id
+    return decode_record(key, None).group_id  # type: ignore[union-attr, return-value]
+
+
 def contents(root: Path) -> tuple[dict[str, list[Entry]], dict[str, int]]:
     """(each group's records in order, its partition), by the coordinator's own reader; offsets must be dense."""
     found: dict[str, list[Entry]] = defaultdict(list)
@@ -92,7 +120,7 @@ def contents(root: Path) -> tuple[dict[str, list[Entry]], dict[str, int]]:
                     assert record.offset == end
                     assert record.key is not None
                     end += 1
-                    group = decode_record(record.key, None).group_id  # type: ignore[union-attr]
+                    group = group_of(record.key)
                     found[group].append((record.timestamp_ms, record.key, record.value))
                     assert home.setdefault(group, number) == number
                 assert batch.end_offset == end
@@ -104,7 +132,9 @@ def contents(root: Path) -> tuple[dict[str, list[Entry]], dict[str, int]]:
 steps = st.lists(
     st.tuples(
         st.sampled_from(GROUPS),
-        st.sampled_from(["offset", "tombstone", "metadata", "group tombstone", "commit txn", "abort txn"]),
+        st.sampled_from(
+            ["offset", "tombstone", "metadata", "group tombstone", "consumer group", "commit txn", "abort txn"]
+        ),
         st.integers(0, 10**6),
         st.integers(1, 4),
     ),
@@ -121,6 +151,7 @@ def write(logs: list[Log], what: list[tuple[str, str, int, int]]) -> dict[str, l
             "tombstone": [(commit(group, "t", 1, 1)[0], None)],
             "metadata": [group_record(group, number)],
             "group tombstone": [(encode_group_metadata_key(group), None)],
+            "consumer group": consumer_group_records(group, number),
         }.get(kind) or [commit(group, f"topic-{each}", each, number) for each in range(count)]
         in_transaction = "txn" in kind
         log.add(records, producer_id=number % 3 if in_transaction else -1, time_ms=number)
@@ -230,7 +261,7 @@ def damaged(log: Log) -> None:
 
 
 def unknown(log: Log) -> None:
-    log.add([(b"\0\x03\0\x01g", b"x")])
+    log.add([(b"\0\x0b\0\x01g", b"x")])  # of a share group
 
 
 def unreadable(log: Log) -> None:
