@@ -16,6 +16,7 @@ import yaml
 from msgspec.structs import replace
 from tests.kubernetes.test_operator_rights import declared, installed, operator_client, posted_event, told_by_watch
 from tests.support.kube import REPOSITORY, custom_resources, kubectl, namespace, node_is_gone
+from tests.support.rights import Right, granted
 
 from muster_operator.api.conditions import Condition
 from muster_operator.api.listener_security import Access
@@ -50,9 +51,6 @@ BUILT_HELM = REPOSITORY / ".cache" / "bin" / "helm"
 HELM = str(BUILT_HELM) if BUILT_HELM.exists() else shutil.which("helm")
 EVERYWHERE, ONE = "all namespaces", "one namespace"
 
-Right = tuple[str, str, str, str]
-"""Group, resource, verb, name of the object ("": any)."""
-
 if not AUDIT:
     pytest.skip("needs the audit log of an API server: hack/localkube, or MUSTER_TEST_AUDIT", allow_module_level=True)
 
@@ -80,19 +78,6 @@ def rights(mode: str, namespace: str) -> list[Json]:
 def operator_namespace(rights: list[Json], namespace: str) -> Iterator[str]:
     with installed(namespace, rights):
         yield namespace
-
-
-def granted(rights: list[Json]) -> set[Right]:
-    return {
-        (group, resource, verb, name)
-        for each in rights
-        if each["kind"] in ("Role", "ClusterRole")
-        for rule in each["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        for name in rule.get("resourceNames", [""])
-    }
 
 
 def used(namespace: str) -> set[Right]:

@@ -44,7 +44,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     assert done.returncode == 0, done.stderr
     assert "offset_commit" in done.stdout
     assert "1 problems" in done.stdout
-    assert re.search(r"^ +[1-9]\d*  unknown$", done.stdout, re.MULTILINE)  # of groups of the consumer protocol
+    assert re.search(r"^ +[1-9]\d*  consumer_group$", done.stdout, re.MULTILINE)
     return root / "tables"
 
 

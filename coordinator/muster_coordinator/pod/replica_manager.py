@@ -34,7 +34,7 @@ from muster_coordinator.pod.storage_upkeep import SegmentFlush, StorageRecovery
 from muster_coordinator.pod.ticks import Ticks
 from muster_coordinator.pod.turns import Turns
 from muster_coordinator.pod.workers import PodWorkers
-from muster_coordinator.replica.early_requests import PATIENCE_MS
+from muster_coordinator.replica.early_requests import PATIENCE_MS, may_wait
 from muster_coordinator.replica.host import HostSettings, ReplicaHost
 from muster_coordinator.replica.load_turns import LoadTurns
 from muster_coordinator.replica.log_reads import LogReads
@@ -279,10 +279,10 @@ class ReplicaManager:
     def submit_early(self, partition: int, request: Any, answer: Answer) -> None:
         """A request for a partition that no shard leads here; one may be about to."""
         host = self.hosts.get(partition)
-        if host is None or self.health.why_idle(partition):
-            answer.refuse(ErrorCode.NOT_COORDINATOR)
-        else:
+        if host is not None and (host.is_electing or (may_wait(request) and not self.health.why_idle(partition))):
             host.submit_early(request, answer)
+        else:
+            answer.refuse(ErrorCode.NOT_COORDINATOR)
 
     def set_learners(self, partition: int, log_ids: tuple[str, ...]) -> None:
         """Who else gets the log of `partition` while this pod leads it. Does nothing if that is so already."""

@@ -11,6 +11,7 @@ from tests.unit.listener.asked import NO_PODS
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.handlers import routes
+from muster_coordinator.listener.handlers.groups import GroupHandlers
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.pod.cluster_view import ClusterView, topic_id
 from muster_coordinator.podapi.image import Broker, DeclaredTopic, MetadataImage, PartitionLeader
@@ -44,6 +45,7 @@ class Refusals:
 
 
 HEARTBEAT = m.HeartbeatRequest("g", 1, "m", None)
+FETCH = m.OffsetFetchRequest("g", None, -1, None, False)
 
 
 def refuse_early(partition: int, request: Any, answer: Answer) -> None:
@@ -211,19 +213,20 @@ async def test_groups_are_refused_where_the_pod_does_not_lead_them() -> None:
     assert asked.got == [ErrorCode.NOT_COORDINATOR]
 
 
-async def test_request_before_the_first_image_is_routed_when_it_comes() -> None:
-    view, asked = ClusterView(), Refusals()
-    handler_table(view, {}, refuse_early, NO_PODS)[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
-    assert asked.got == []
+async def test_fetch_before_the_first_image_is_routed_when_it_comes_and_a_write_is_refused() -> None:
+    view, asked, written = ClusterView(), Refusals(), Refusals()
+    groups = GroupHandlers(view, {}, refuse_early)
+    groups.route(FETCH, asked)  # type: ignore[arg-type]
+    groups.route(HEARTBEAT, written)  # type: ignore[arg-type]
+    assert (asked.got, written.got) == ([], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
     view.update(image())
     assert asked.got == [ErrorCode.NOT_COORDINATOR]
 
 
-async def test_request_before_the_first_image_is_refused_when_none_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_before_the_first_image_is_refused_when_none_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "PATIENCE_MS", 10)
     view, asked = ClusterView(), Refusals()
-    handlers = handler_table(view, {}, refuse_early, NO_PODS)
-    handlers[m.HeartbeatRequest](HEARTBEAT, asked)  # type: ignore[arg-type]
+    GroupHandlers(view, {}, refuse_early).route(FETCH, asked)  # type: ignore[arg-type]
     await asyncio.wait_for(asked.done.wait(), 10)
     assert asked.got == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     view.update(image())

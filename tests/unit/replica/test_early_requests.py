@@ -7,6 +7,9 @@ from tests.unit.shard.fake_world import Asked, Read, World, Write
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.replica.early_requests import PATIENCE_MS, EarlyRequests
+from muster_coordinator.requests.groups import OffsetFetchRequest
+
+FETCH = OffsetFetchRequest("g", None, -1, None, False)
 
 
 def waiting(*requests: object, now_ms: int = 1_000) -> tuple[EarlyRequests, list[Asked]]:
@@ -33,10 +36,10 @@ def test_they_are_refused_when_another_replica_leads() -> None:
     assert [asked.got for asked in answers] == [[ErrorCode.NOT_COORDINATOR]] * 2
 
 
-def test_while_nobody_leads_they_wait_for_a_leader_and_then_no_longer() -> None:
-    early, (asked,) = waiting(Read())
+def test_while_nobody_leads_a_fetch_waits_for_a_leader_and_then_no_longer() -> None:
+    early, (asked, written) = waiting(FETCH, Write(("a",)))
     early.settle(None, electing=False, led_elsewhere=False, now_ms=1_000 + PATIENCE_MS - 1)
-    assert (asked.got, bool(early)) == ([], True)
+    assert (asked.got, written.got, bool(early)) == ([], [ErrorCode.NOT_COORDINATOR], True)
     early.settle(None, electing=False, led_elsewhere=False, now_ms=1_000 + PATIENCE_MS)
     assert (asked.got, bool(early)) == ([ErrorCode.NOT_COORDINATOR], False)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.listener.gather import Gather
 from muster_coordinator.podapi.image import MetadataImage
-from muster_coordinator.replica.early_requests import PATIENCE_MS
+from muster_coordinator.replica.early_requests import PATIENCE_MS, may_wait
 from muster_coordinator.shard.ports import Answer
 from muster_coordinator.shard.shard import Shard
 from muster_coordinator.states import ShardState
@@ -61,7 +61,7 @@ class ShardRoutes:
             shard.submit(request, answer)
         elif partition is not None:
             self._submit_early(partition, request, answer)
-        elif self._image_view.image is None:
+        elif self._image_view.image is None and may_wait(request):
             self._wait_for_image(request, answer)
         else:
             answer.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
