@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster_gateway.caller import Address
-from muster_gateway.errors import ClientError
 from muster_gateway.group_lane import GroupLane, Request
 from muster_gateway.muster import Muster
-from muster_gateway.passed_login import PassedLogin
+from muster_gateway.passed_login import NOBODY, PassedLogin
 from muster_gateway.requests import RequestHead
 from muster_gateway.settings import GatewaySettings
 from muster_gateway.slots import Slot
@@ -45,10 +44,10 @@ class AtMuster:
         """At its broker, which is the only one that knows of it."""
         return self._login is not None and self._login.begun
 
-    def read_login(self, head: RequestHead, frame: bytes) -> None:
-        """SaslHandshake or SaslAuthenticate on its way to the broker. Raises ClientError."""
-        if self._login is not None:
-            self._login.read(head, frame)
+    def read_login(self, head: RequestHead, frame: bytes) -> Callable[[bytes], None] | None:
+        """SaslHandshake or SaslAuthenticate on its way to the broker. Returns who is to see the broker's answer. Raises
+        ClientError."""
+        return self._login.read(head, frame) if self._login is not None else None
 
     def when_known(self, go_on: Callable[[], None]) -> None:
         """Not before the broker says that it knows the client, where that is the broker's to say."""
@@ -74,10 +73,9 @@ class AtMuster:
         if self._closed:
             return
         if self._lane is None:
-            user = self._named() if self._settings.muster_act_for_clients else ""
-            if user is None:
-                self._fail("client_not_named", ClientError("client_not_named", "its login does not tell its name"))
-                return
+            user = ""
+            if self._settings.muster_act_for_clients:
+                user = (self._login.user if self._login is not None else self._user()) or NOBODY
             self._lane = GroupLane(
                 self._muster,
                 self._address_of,
@@ -87,6 +85,3 @@ class AtMuster:
                 broken=lambda error: self._fail("muster_failed", error),
             )
         self._lane.submit(request)
-
-    def _named(self) -> str | None:
-        return (self._login.user if self._login is not None else self._user()) or None

@@ -233,8 +233,9 @@ class ClientConnection(asyncio.Protocol):
     def _sasl(self, head: RequestHead, frame: bytes) -> None:
         if self._shared.settings.asks_clients:  # it has logged in before, and its broker knows the gateway
             raise ClientError("sasl_state", f"{head.rule.name} of a client that is known")
-        self._at_muster.read_login(head, frame)
-        self._ask_broker(Slot(head), frame)
+        learn = self._at_muster.read_login(head, frame)
+        slot = Slot(head) if learn is None else Slot(head, partial(self._login_answered, learn), held=len(frame))
+        self._ask_broker(slot, frame)
 
     # -- answers that are read ----------------------------------------------------------------------------------------
 
@@ -244,6 +245,10 @@ class ClientConnection(asyncio.Protocol):
             self._answered(slot, framed(answer))
         else:
             self._later(slot, answer)
+
+    def _login_answered(self, learn: Callable[[bytes], None], slot: Slot, frame: bytes) -> None:
+        learn(frame)
+        self._answered(slot, framed(frame))
 
     # -- slots --------------------------------------------------------------------------------------------------------
 

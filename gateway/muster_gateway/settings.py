@@ -140,7 +140,7 @@ class GatewaySettings:
     muster_act_for_clients: int = _number("muster.act.for.clients", 0, 0, 1)
     """1: groups at Muster are asked for on behalf of the client's user, so that ACLs of Muster are about clients:
     Muster needs the gateway's user in its `muster.gateway.users`. A client whose name the gateway cannot know (a login
-    by GSSAPI or a delegation token that passes) is refused then. 0: as the gateway's own user."""
+    by GSSAPI or a delegation token that passes) is `User:ANONYMOUS` then. 0: as the gateway's own user."""
 
     sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", "sub")
     """Which claim of a token of OAUTHBEARER that brokers have taken has the user's name; as at the brokers."""

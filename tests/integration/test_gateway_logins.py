@@ -132,6 +132,8 @@ async def test_nobody_becomes_another_user_on_the_same_connection(site: Site) ->
     assert not (await log_in(client, "bob", PASSWORDS["bob"])).error_code
     assert (await client.call(described())).groups[0].error_code == 0
     assert (await log_in(client, "alice", PASSWORDS["alice"])).error_code == 34  # ILLEGAL_SASL_STATE
+    stray = schema("sasl_authenticate", 1).SaslAuthenticateRequest(auth_bytes=b"\0alice\0pencil")
+    assert (await client.call(stray)).error_code == 34  # the same
     answer = await client.call(described(f"{GUARDED_GROUPS}x"))
     assert answer.groups[0].error_code == 30  # GROUP_AUTHORIZATION_FAILED
     await client.close()

@@ -55,7 +55,7 @@ class OAuthBearerServer:
             raise SaslError(self._refused, INVALID_TOKEN if token == b"\x01" else None)
         if self._token is not None:
             raise SaslError("a token after the last one")
-        authorization_id, text = _parsed(token)
+        authorization_id, text = claimed_token(token)
         try:
             found = self._verify(text)
         except TokenError as error:
@@ -67,13 +67,8 @@ class OAuthBearerServer:
         return b""
 
 
-def claimed_token(message: bytes) -> str:
-    """The provider's token in a client's first message. Raises SaslError."""
-    return _parsed(message)[1]
-
-
-def _parsed(token: bytes) -> tuple[str, str]:
-    """(authorization id, the token of the provider)."""
+def claimed_token(token: bytes) -> tuple[str, str]:
+    """(authorization id, the provider's token) in a client's first message. Raises SaslError."""
     message = _FIRST.fullmatch(token.decode(errors="replace"))
     if message is None:
         raise SaslError("the first message is not of OAUTHBEARER")

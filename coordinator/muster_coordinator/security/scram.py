@@ -141,11 +141,12 @@ class ScramServer:
 
 
 def claimed_by_scram(token: bytes) -> str:
-    """Whom a client's first message names; "" for a delegation token, whose name is no user's, and other messages."""
+    """Whom a client's first message names; "" for a delegation token, whose name is no user's (Kafka takes its
+    `tokenauth=TRUE` as well), for a login on behalf of somebody else, and for other messages."""
     message = _CLIENT_FIRST.fullmatch(token.decode("ascii", errors="replace"))
-    if message is None or "tokenauth=true" in message["extensions"]:
+    if message is None or "tokenauth=" in message["extensions"].lower():
         return ""
-    return _plain_name(message["name"])
+    return _plain_name(message["name"]) if message["authzid"] in (None, message["name"]) else ""
 
 
 OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorization id that is different from username"

@@ -99,7 +99,41 @@ def test_gateway_logs_in_on_behalf_of_another_user_only_where_it_may(mechanism: 
 def test_name_that_a_first_token_claims_is_read(mechanism: str) -> None:
     assert claimed_name(mechanism, client(mechanism).first()) == NAME
     assert claimed_name(mechanism, b"biws") == ""
-    assert claimed_name("SCRAM-SHA-256", b"n,,n=token,r=x,tokenauth=true") == ""
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token"),
+    [
+        ("SCRAM-SHA-256", b"n,,n=token,r=x,tokenauth=true"),
+        ("SCRAM-SHA-256", b"n,,n=token,r=x,tokenauth=TRUE"),  # Boolean.parseBoolean takes it
+        ("SCRAM-SHA-512", b"n,,n=token,r=x,a=b,tokenauth=True"),
+        ("SCRAM-SHA-512", b"n,a=admin,n=alice,r=x"),
+        ("SCRAM-SHA-512", b"n,,n=alic\xc3\xa9,r=x"),
+        ("PLAIN", b"admin\0alice\0secret"),
+        ("PLAIN", b"\0adm\xffin\0secret"),
+        ("PLAIN", b"\0alice\0secret\0admin"),
+        ("OAUTHBEARER", b"n,a=admin,\x01auth=Bearer e30.eyJzdWIiOiJjYXJvbCJ9.s\x01\x01"),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer e30.eyJzdWIiOiJjYXJvbCJ9.s\x01auth=Bearer opaque\x01\x01"),
+        ("GSSAPI", b"\0alice\0secret"),
+        ("", b"\0alice\0secret"),
+    ],
+)
+def test_first_token_that_does_not_say_one_name_for_all_who_read_it_names_nobody(mechanism: str, token: bytes) -> None:
+    assert claimed_name(mechanism, token) == ""
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        b'{"sub": "admin", "sub": "mallory"}',
+        b'{"sub": "admin\xc2\xa0"}',
+        b'{"sub": "a\\u0000b"}',
+        b'{"sub": "\\ud800"}',
+    ],
+)
+def test_claims_that_do_not_say_one_name_for_all_who_read_them_name_nobody(claims: bytes) -> None:
+    token = f"e30.{base64.urlsafe_b64encode(claims).rstrip(b'=').decode()}.sig"
+    assert claimed_name("OAUTHBEARER", sasl_client("OAUTHBEARER", Account(token=token), "", KeyCache()).first()) == ""
 
 
 CLAIMS = base64.urlsafe_b64encode(b'{"sub": "carol", "who": ["x"], "preferred": "dan "}').rstrip(b"=").decode()
