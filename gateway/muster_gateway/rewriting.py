@@ -232,7 +232,11 @@ class Announced:
 
 
 def _limited(features: tuple[tuple[str, int, int], ...]) -> tuple[tuple[str, int, int], ...]:
-    return tuple((name, low, min(high, _FEATURE_LIMITS.get(name, high))) for name, low, high in features)
+    """A finalized feature has one level, its lowest and highest: clients refuse a lowest above the highest."""
+    limits = [_FEATURE_LIMITS.get(name, high) for name, _, high in features]
+    return tuple(
+        (name, min(low, limit), min(high, limit)) for (name, low, high), limit in zip(features, limits, strict=True)
+    )
 
 
 @guarded

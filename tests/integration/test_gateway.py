@@ -215,7 +215,7 @@ async def test_aiokafka_gets_records(site: Site) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_kafkas_own_tools_work_as_at_a_broker(site: Site, tmp_path: Path) -> None:
-    """Java's producer and consumer, and the tool for groups."""
+    """Java's producer and consumer, and the tools for groups and features."""
     group, lines = f"{AT_MUSTER}console", [f"console-{number}" for number in range(50)]
     produced = tmp_path / "lines"
     produced.write_text("".join(f"{line}\n" for line in lines))
@@ -232,6 +232,13 @@ async def test_kafkas_own_tools_work_as_at_a_broker(site: Site, tmp_path: Path) 
     )
     assert code == 0, output
     assert any(line in lines for line in output.splitlines())
+    code, output = await run_tool(
+        "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", site.bootstrap, "describe"
+    )
+    (line,) = [each for each in output.splitlines() if "transaction.version" in each]
+    assert code == 0, output
+    assert "SupportedMaxVersion: 1" in line.replace("\t", " "), line
+    assert "FinalizedVersionLevel: 1" in line.replace("\t", " "), line
     code, output = await run_tool(*group_command(site.bootstrap, ["--describe", "--group", group]))
     assert code == 0, output
     assert TOPIC in output

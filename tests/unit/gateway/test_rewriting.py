@@ -117,9 +117,8 @@ def test_versions_are_the_lower_of_both_and_transaction_version_2_is_hidden(vers
         (18, 0, 4),
     ]
     if version >= 3:
-        assert [(each.name, each.max_version_level) for each in after.finalized_features] == [
-            ("transaction.version", 1)
-        ]
+        finalized = [(each.name, each.min_version_level, each.max_version_level) for each in after.finalized_features]
+        assert finalized == [("transaction.version", 1, 1)]
         assert after.finalized_features_epoch == 9
 
 
