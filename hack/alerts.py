@@ -261,7 +261,10 @@ REQUESTS = (
         "MusterClientsRefused",
         " or ".join(
             increased(f'muster_connection_errors_total{{reason="{reason}"}}', "5m")
-            for reason in ("too_many_connections", "too_many_of_address", "too_many_of_user", "too_many_bytes")
+            for reason in (
+                *("too_many_connections", "too_many_of_address", "too_many_of_user", "too_many_bytes"),
+                "no_descriptors",
+            )
         ),
         0,
         "warning",

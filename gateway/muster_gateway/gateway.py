@@ -8,7 +8,8 @@ from collections import Counter
 import structlog
 
 from muster_coordinator.outgoing.connector import Connector
-from muster_coordinator.security.handshakes import Listening, listen
+from muster_coordinator.security.handshakes import Door, Listening, listen
+from muster_coordinator.tuning.descriptors import descriptor_shares
 from muster_gateway.caller import Address
 from muster_gateway.client import ClientConnection
 from muster_gateway.coordinators import Coordinators
@@ -101,9 +102,13 @@ class Gateway:
 
     async def _listen(self, role: Role, port: int) -> int:
         name = f"{role.kind.value} {role.number}"
-        server, port = await listen(lambda: self._client(role), self.settings.listen_host, port, self._tls, name)
+        host, door = self.settings.listen_host, Door(descriptor_shares().relayed, self._no_descriptor)
+        server, port = await listen(lambda: self._client(role), host, port, self._tls, name, door)
         self._servers.append(server)
         return port
+
+    def _no_descriptor(self, host: str) -> None:
+        self.ended["no_descriptors"] += 1
 
     def _client(self, role: Role) -> asyncio.Protocol:
         """What a new connection begins with."""

@@ -18,7 +18,7 @@ pytest.importorskip("cryptography")
 from tests.support.certificates import CLUSTER, HOUR, Authority, operator, pod, reader, unchecked_context
 from tests.support.peers import until
 
-from muster_coordinator.security.handshakes import HandshakeLimits, TlsListener
+from muster_coordinator.security.handshakes import HandshakeLimits, PortListener
 from muster_coordinator.security.roles import Role, only
 from muster_coordinator.security.tls import Tls, TlsError, TlsFiles, client_context, server_context
 
@@ -36,9 +36,9 @@ def tls_of(files: TlsFiles, *roles: Role) -> Tls:
 
 
 @asynccontextmanager
-async def serving(tls: Tls, handshakes_max: int = 100) -> AsyncIterator[tuple[TlsListener, int]]:
+async def serving(tls: Tls, handshakes_max: int = 100) -> AsyncIterator[tuple[PortListener, int]]:
     listening = socket.create_server(("127.0.0.1", 0), backlog=200)
-    listener = TlsListener(Echo, listening, tls, "test", HandshakeLimits(number=handshakes_max))
+    listener = PortListener(Echo, [listening], tls, "test", HandshakeLimits(number=handshakes_max))
     try:
         yield listener, listener.port
     finally:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+import structlog
 
 from muster_coordinator.listener.connection import KafkaConnection, nobody
 from muster_coordinator.listener.entrance import Entrance
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.session import Session
 from muster_coordinator.listener.state import Handler, ServerState
-from muster_coordinator.security.handshakes import Listening, listen
+from muster_coordinator.security.handshakes import Door, Listening, listen
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.security.quotas import Quotas
 from muster_coordinator.security.tls import Tls
 from muster_coordinator.settings import ListenerSettings
 from muster_coordinator.shard.ports import Clock
+from muster_coordinator.tuning.descriptors import DescriptorShares, lowest_free_descriptor
+
+logger = structlog.get_logger(__name__)
 
 HOUSEKEEPING_MS = 1000
 """How often idle connections are looked for: an idle time is exact to this."""
@@ -56,11 +62,12 @@ class Known(Protocol):
 
 
 class KafkaListeners:
-    """`state` is what connections and metrics share."""
+    """`state` is what connections and metrics share. `descriptors`: what of them is whose."""
 
-    def __init__(self, settings: ListenerSettings, clock: Clock, known: Known) -> None:
+    def __init__(self, settings: ListenerSettings, clock: Clock, known: Known, descriptors: DescriptorShares) -> None:
         self.state = ServerState(settings, clock, known.quotas_of)
         self._known = known
+        self._descriptors = descriptors
         self._servers: list[Listening] = []
         self._housekeeping: asyncio.TimerHandle | None = None
 
@@ -74,7 +81,9 @@ class KafkaListeners:
 
         `handlers` maps the type of a decoded request to what carries it out.
         """
-        server, port = await listen(lambda: self._client(handlers, security), host, port, security.tls, "kafka")
+        share = self._descriptors.clients
+        door = Door(share, lambda host: self.state.no_descriptor(host, share))
+        server, port = await listen(lambda: self._client(handlers, security), host, port, security.tls, "kafka", door)
         self._servers.append(server)
         if self._housekeeping is None:
             self._housekeep()
@@ -140,4 +149,23 @@ class KafkaListeners:
                 connection.close()
             else:
                 connection.look(state.now_ms)
+        self._make_room()
         self._housekeeping = asyncio.get_running_loop().call_later(HOUSEKEEPING_MS / 1000, self._housekeep)
+
+    def _make_room(self) -> None:
+        """Files and other pods have begun to use what is kept back for them: as many clients have to go. Those that
+        have been silent for longest: they lose least."""
+        inner = self._descriptors.inner
+        missing = lowest_free_descriptor(self._descriptors.limit) + 1 - inner
+        if missing <= 0:
+            return
+        state = self.state
+        going = heapq.nsmallest(
+            missing,
+            (each for each in state.connections if each.closing_since_ms is None),
+            key=lambda each: each.last_active_ms,
+        )
+        for connection in going:
+            state.connection_errors["no_descriptors"] += 1
+            connection.close()
+        logger.warning("connections_closed", reason="no_descriptors", count=len(going), limit=inner)

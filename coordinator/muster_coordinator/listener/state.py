@@ -129,11 +129,18 @@ class ServerState:
         for principal in [each for each, load in self._loads.items() if load.is_at_rest(now_ms)]:
             del self._loads[principal]
 
+    def no_descriptor(self, host: str, limit: int) -> None:
+        """A connection was closed as it came: `limit` descriptors are in use, those left are kept back."""
+        self._refused(host, "no_descriptors", limit)
+
     def _one_too_many(self, connection: Connection, host: str, reason: str, limit: int, principal: str = "") -> None:
+        self._refused(host, reason, limit, principal)
+        connection.close()
+
+    def _refused(self, host: str, reason: str, limit: int, principal: str = "") -> None:
         self.connection_errors[reason] += 1
         named = {"principal": principal[:LONGEST_NAME]} if principal else {}
         self.audit.tell("connection_refused", host, reason=reason, limit=limit, **named)
-        connection.close()
 
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -2,22 +2,34 @@
 
 Everything that is written goes through a `Disk`, so that a simulation can lose, tear or refuse writes. Calls block;
 results are checked here: a write that comes back short is carried on, and one that makes no progress is an error.
+A file that cannot be opened because no descriptor is left is tried again: that is no failure of the disk.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import structlog
 
 from muster_coordinator.log.direct import DirectWriter
-from muster_coordinator.tuning.pacing import Rest
+from muster_coordinator.tuning.descriptors import NO_DESCRIPTOR, SpareDescriptors
+from muster_coordinator.tuning.pacing import POLL_S, Rest
 from muster_coordinator.tuning.write_back import begin_write_back
 
+logger = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
 _ZEROS = bytes(1 << 20)
+DESCRIPTOR_WAIT_S = 30.0
+"""How long a thread waits for a descriptor before the disk counts as failed and another replica may lead: closed
+connections give theirs back within milliseconds."""
 GENTLE = Rest(1 / 3, longest_s=1.0)
 """Of `fill_with_zeros`, for the writes of other processes to the same disk."""
 
@@ -91,20 +103,46 @@ class Disk(Protocol):
 
 
 class OsDisk:
-    """The operating system's files."""
+    """The operating system's files. `spares`: what is given to files when no descriptor is left; then threads wait for
+    one, but not the main thread, whose event loop closes connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, spares: SpareDescriptors | None = None) -> None:
         self._direct: dict[int, DirectWriter] = {}
+        self._spares = spares
 
     def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        descriptor = self._with_descriptor(lambda: os.open(path, flags, 0o644))
         if direct:
             self._direct[descriptor] = DirectWriter(descriptor)
         return descriptor
 
+    def _with_descriptor(self, opens: Callable[[], Result]) -> Result:
+        """What `opens` returns; again when there was no descriptor for it. Raises OSError."""
+        until_s = 0.0
+        while True:
+            try:
+                result = opens()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                if self._spares is not None and self._spares.give():
+                    continue
+                now_s = monotonic()
+                if not until_s:
+                    logger.warning("no_descriptor_left", error=str(error))
+                    until_s = now_s + DESCRIPTOR_WAIT_S
+                if now_s >= until_s or threading.current_thread() is threading.main_thread():
+                    raise
+                sleep(POLL_S)
+            else:
+                return result
+
     def close(self, descriptor: int) -> None:
         self._direct.pop(descriptor, None)
         os.close(descriptor)
+        if self._spares is not None and not self._spares.are_full:
+            self._spares.fill()
 
     def size(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_size
@@ -143,7 +181,7 @@ class OsDisk:
         path.mkdir(parents=True, exist_ok=True)
 
     def listdir(self, path: Path) -> list[str]:
-        return os.listdir(path)
+        return self._with_descriptor(lambda: os.listdir(path))
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
@@ -152,11 +190,12 @@ class OsDisk:
         os.unlink(path)
 
     def fsync_dir(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self._with_descriptor(lambda: os.open(path, flags))
         try:
             os.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            self.close(descriptor)
 
     def free_bytes(self, path: Path) -> int:
         stat = os.statvfs(path)

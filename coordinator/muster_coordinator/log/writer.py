@@ -25,6 +25,7 @@ import structlog
 from muster_coordinator.log.journal.journal import Journal, JournalFile, Staged
 from muster_coordinator.log.segments.partition_log import PartitionLog
 from muster_coordinator.log.segments.sync import WriteBack
+from muster_coordinator.tuning.descriptors import NO_DESCRIPTOR
 
 logger = structlog.get_logger(__name__)
 
@@ -277,7 +278,8 @@ class JournalWriter:
                 await asyncio.to_thread(log.begin_sync().run)
             except OSError as exc:
                 logger.error("log_sync_failed", partition=partition, error=str(exc))
-                self._on_failed(exc)
+                if exc.errno not in NO_DESCRIPTOR or log.failed is not None:  # else it is tried again in a second
+                    self._on_failed(exc)
                 return False
         return True
 

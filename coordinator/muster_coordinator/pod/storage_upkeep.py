@@ -43,7 +43,7 @@ class SegmentFlush:
             for host in self._hosts.values():
                 log = host.open_log
                 if log is not None and log.has_pending:
-                    log.flush_segment()
+                    log.relieve()
         except OSError as error:
             self._storage_failed(error)
         self.start()

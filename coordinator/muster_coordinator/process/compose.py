@@ -66,6 +66,7 @@ from muster_coordinator.settings import parse_prefixes
 from muster_coordinator.shard.fencing import Fencing
 from muster_coordinator.state_machine import StateMachine
 from muster_coordinator.transactions.coordinator import TransactionCoordinator
+from muster_coordinator.tuning.descriptors import DescriptorShares, SpareDescriptors, descriptor_shares
 
 if TYPE_CHECKING:
     from muster_coordinator.process.options import ProcessOptions
@@ -118,10 +119,12 @@ async def _start(
     connections = PodConnections(network, 2 * settings.shard.offsets_commit_timeout_ms / 1000)
     stack.callback(connections.stop)
     markers = MarkerWriter(view, partitions.shards, connections)
+    descriptors = _descriptor_shares(settings)
+    disk = OsDisk(SpareDescriptors())
     manager = ReplicaManager(
         partitions,
         options.data_dir,
-        OsDisk(),
+        disk,
         _manager_settings(settings, boot_id),
         clock,
         network,
@@ -140,9 +143,9 @@ async def _start(
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
-    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access))
+    listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors)
     advertised = "{}:{}".format(*options.advertise)
-    last_image = LastImage(OsDisk(), options.data_dir)
+    last_image = LastImage(disk, options.data_dir)
     health = MirrorHealth()
     pod = Pod(
         PodIdentity(options.pod, options.node_id, options.uid, boot_id, version, advertised),
@@ -178,7 +181,7 @@ async def _start(
 
     pods = PodCallers(settings.listener, clock, handlers(""))
     stack.callback(pods.stop)
-    serve = partial(ports.serve, api, pod, metrics, stack)
+    serve = partial(ports.serve, api, pod, metrics, stack, descriptors.inner)
     await _listen(options, stack, manager, network, pods.connection, serve)
     await _serve_clients(options, stack, listeners, access, handlers)
     pod.listening()
@@ -196,6 +199,20 @@ async def _start(
         compiled=not str(records_batch.__file__).endswith(".py"),  # ADR 13
     )
     return pod
+
+
+def _descriptor_shares(settings: CoordinatorSettings) -> DescriptorShares:
+    shares = descriptor_shares()
+    wanted = settings.listener.max_connections
+    log = logger.info if shares.clients > wanted else logger.warning
+    log(
+        "descriptors",
+        limit=shares.limit,
+        for_clients=shares.clients,
+        kept_back=shares.limit - shares.clients,
+        max_connections=wanted,
+    )
+    return shares
 
 
 def _mirror(

@@ -15,7 +15,7 @@ from muster_coordinator.peers.endpoint import PeerEndpoint
 from muster_coordinator.podapi.access import CALLERS
 from muster_coordinator.podapi.control import PodControl
 from muster_coordinator.podapi.side_ports import metrics_app, probe_app
-from muster_coordinator.security.handshakes import listen
+from muster_coordinator.security.handshakes import Door, listen
 from muster_coordinator.security.roles import Role, only
 from muster_coordinator.security.tls import Tls, TlsFiles, client_context, server_context
 from muster_coordinator.security.watched_file import WatchedFile
@@ -61,29 +61,39 @@ class InnerPorts:
         return any(changed)
 
     async def serve(
-        self, api: web.Application, pod: PodControl, render: Callable[[], bytes], stack: AsyncExitStack
+        self,
+        api: web.Application,
+        pod: PodControl,
+        render: Callable[[], bytes],
+        stack: AsyncExitStack,
+        descriptors: int,
     ) -> None:
         """The pod API; probes and metrics, where they have a port of their own. `render`: the text of the metrics.
-        Raises OSError when an address cannot be had."""
+        `descriptors`: connections get those below. Raises OSError when an address cannot be had."""
         options, token = self._options, self._token
-        await _serve(api, options.api_listen, self._api, "api", stack)
+        await _serve(api, options.api_listen, self._api, "api", stack, descriptors)
         if options.probe_listen is not None:
-            await _serve(probe_app(pod), options.probe_listen, None, "probes", stack)
+            await _serve(probe_app(pod), options.probe_listen, None, "probes", stack, descriptors)
         if options.metrics_listen is not None:
             app = metrics_app(render, None if token is None else lambda: token.value)
             tls = None if options.metrics_plain else self._metrics
-            await _serve(app, options.metrics_listen, tls, "metrics", stack)
+            await _serve(app, options.metrics_listen, tls, "metrics", stack, descriptors)
 
 
 async def _serve(
-    app: web.Application, address: tuple[str, int], tls: Tls | None, name: str, stack: AsyncExitStack
+    app: web.Application,
+    address: tuple[str, int],
+    tls: Tls | None,
+    name: str,
+    stack: AsyncExitStack,
+    descriptors: int,
 ) -> None:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     server = runner.server
     assert server is not None
-    listening, _ = await listen(server, *address, tls, name)
+    listening, _ = await listen(server, *address, tls, name, Door(descriptors))
     stack.callback(listening.close)
 
 

@@ -1,7 +1,8 @@
-"""Accepts TLS connections: a protocol gets its connection after the handshake. Handshakes are bounded: number and time.
+"""Accepts connections of ports that anybody may reach: by TLS, or where descriptors have to be kept back from them.
 
-Each handshake uses `Tls.context` as it is then, so that certificates and CAs change without a new listener. asyncio's
-own TLS server has one context for its life, and no bound on connections that do not finish their handshake.
+A protocol gets its connection after the handshake. Handshakes are bounded: number and time. Each of them uses
+`Tls.context` as it is then, so that certificates and CAs change without a new listener. asyncio's own TLS server has
+one context for its life, and no bound on connections that do not finish their handshake.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +39,15 @@ class HandshakeLimits:
 Factory = Callable[[], asyncio.Protocol]
 
 
+@dataclass(frozen=True)
+class Door:
+    """Of a port that keeps descriptors back: a connection whose own is not below `descriptors` is closed at once
+    (`tuning.descriptors`), and `full` is told the other host; None: the port logs it, ever more rarely."""
+
+    descriptors: int
+    full: Callable[[str], None] | None = None
+
+
 class Listening(Protocol):
     """A port that is listened on."""
 
@@ -45,46 +55,59 @@ class Listening(Protocol):
         """Accept nothing more. Connections that are open stay open."""
 
 
-async def listen(factory: Factory, host: str, port: int, tls: Tls | None, name: str) -> tuple[Listening, int]:
-    """The port's listener, and the port that it has; without `tls` a plain one. `name`: of the port, for logs. Raises
-    OSError when the address cannot be had."""
+async def listen(
+    factory: Factory, host: str, port: int, tls: Tls | None, name: str, door: Door | None = None
+) -> tuple[Listening, int]:
+    """The port's listener, and the port that it has; without `tls` a plain one. `name`: of the port, for logs. Without
+    `door` and `tls` whoever comes is let in. Raises OSError when the address cannot be had."""
     loop = asyncio.get_running_loop()
-    if tls is not None:
-        [(family, _, _, _, address), *_] = await loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        listener = TlsListener(factory, socket.create_server(address[:2], family=family, backlog=BACKLOG), tls, name)
-        return listener, listener.port
-    server = await loop.create_server(factory, host, port, backlog=BACKLOG)
-    return server, int(server.sockets[0].getsockname()[1])
+    if tls is None and door is None:
+        server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+        return server, int(server.sockets[0].getsockname()[1])
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = dict.fromkeys((family, address[:2]) for family, _, _, _, address in found)
+    listening: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            listening.append(socket.create_server(address, family=family, backlog=BACKLOG))
+    except OSError:
+        for each in listening:
+            each.close()
+        raise
+    listener = PortListener(factory, listening, tls, name, door=door)
+    return listener, listener.port
 
 
-class TlsListener:
-    """`refused`: handshakes that failed, by reason. Made on the event loop's thread; `close` once."""
+class PortListener:
+    """`refused`: connections that got no further, by reason: failed handshakes, and those for which a `Door` without
+    `full` had no descriptor. Made on the event loop's thread; `close` once."""
 
     def __init__(
         self,
         factory: Factory,
-        listening: socket.socket,
-        tls: Tls,
+        listening: Sequence[socket.socket],
+        tls: Tls | None,
         name: str,
         limits: HandshakeLimits = HandshakeLimits(),
+        door: Door | None = None,
     ) -> None:
         self.refused: Counter[str] = Counter()
-        self.port = int(listening.getsockname()[1])
+        self.port = int(listening[0].getsockname()[1])
         self._factory = factory
-        self._socket = listening
+        self._sockets = listening
         self._tls = tls
         self._name = name
         self._limits = limits
+        self._door = door
         self._handshakes: dict[asyncio.Task[None], str] = {}  # with the other host, in the order in which they began
         self._loop = asyncio.get_running_loop()
-        self._retry: asyncio.TimerHandle | None = None
-        listening.setblocking(False)
-        self._loop.add_reader(listening, self._accept)
+        self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
+        for each in listening:
+            each.setblocking(False)
+            self._loop.add_reader(each, self._accept, each)
 
     def __repr__(self) -> str:
-        return f"<TlsListener {self._name} port={self.port} handshakes={len(self._handshakes)}>"
+        return f"<PortListener {self._name} port={self.port} handshakes={len(self._handshakes)}>"
 
     @property
     def handshakes(self) -> int:
@@ -93,52 +116,72 @@ class TlsListener:
 
     def close(self) -> None:
         """Accept nothing more, and end what is in its handshake."""
-        if self._retry is not None:
-            self._retry.cancel()
-        self._loop.remove_reader(self._socket)
-        self._socket.close()
+        for retry in self._retries.values():
+            retry.cancel()
+        for each in self._sockets:
+            self._loop.remove_reader(each)
+            each.close()
         for task in self._handshakes:
             task.cancel()
 
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
+        door = self._door
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                accepted, address = self._socket.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor is left
                 logger.error("cannot_accept", port=self._name, error=str(error))
-                self._loop.remove_reader(self._socket)
-                self._retry = self._loop.call_later(
-                    self._limits.seconds, self._loop.add_reader, self._socket, self._accept
+                self._loop.remove_reader(listening)
+                seconds = self._limits.seconds
+                self._retries[listening] = self._loop.call_later(
+                    seconds, self._loop.add_reader, listening, self._accept, listening
                 )
                 return
+            if door is not None and accepted.fileno() >= door.descriptors:
+                accepted.close()
+                self._is_full(door, str(address[0]))
+                continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._shake(accepted, str(address[0])))
-            self._handshakes[task] = str(address[0])
-            task.add_done_callback(self._ended)
-            if len(self._handshakes) > self._limits.number:
-                oldest = next(iter(self._handshakes))
-                self._failed(self._handshakes.pop(oldest), "too_many", "another connection came")
-                oldest.cancel()
+            self._begin(accepted, str(address[0]))
+
+    def _is_full(self, door: Door, host: str) -> None:
+        if door.full is not None:
+            door.full(host)
+        else:
+            self._failed(host, "no_descriptors", f"{door.descriptors} are in use", "connection_refused")
+
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        task = self._loop.create_task(self._shake(accepted, host))
+        self._handshakes[task] = host
+        task.add_done_callback(self._ended)
+        if len(self._handshakes) > self._limits.number:
+            oldest = next(iter(self._handshakes))
+            self._failed(self._handshakes.pop(oldest), "too_many", "another connection came")
+            oldest.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
 
     async def _shake(self, accepted: socket.socket, host: str) -> None:
+        tls = self._tls
         try:
-            await self._loop.connect_accepted_socket(
-                self._factory, accepted, ssl=self._tls.context, ssl_handshake_timeout=self._limits.seconds
-            )
+            if tls is None:
+                await self._loop.connect_accepted_socket(self._factory, accepted)
+            else:
+                await self._loop.connect_accepted_socket(
+                    self._factory, accepted, ssl=tls.context, ssl_handshake_timeout=self._limits.seconds
+                )
         except OSError as error:  # SSLError is one
             self._failed(host, _reason(error), str(error))
 
-    def _failed(self, host: str, reason: str, message: str) -> None:
+    def _failed(self, host: str, reason: str, message: str, event: str = "tls_refused") -> None:
         """Logged ever more rarely, with the number so far: a flood of connections is no flood of logs."""
         self.refused[reason] += 1
         count = self.refused[reason]
         if count & (count - 1) == 0:
-            logger.warning("tls_refused", port=self._name, host=host, reason=reason, error=message, count=count)
+            logger.warning(event, port=self._name, host=host, reason=reason, error=message, count=count)
 
 
 def _reason(error: OSError) -> str:

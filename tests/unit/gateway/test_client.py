@@ -10,7 +10,9 @@ import pytest
 from tests.unit.gateway import frames
 from tests.unit.gateway.servers import Client, Server, gateway, plain
 
+from muster_coordinator.tuning.descriptors import DescriptorShares, descriptor_shares, lowest_free_descriptor
 from muster_gateway import apis
+from muster_gateway import gateway as gateways
 
 LIST_OFFSETS = 2  # passes
 
@@ -246,6 +248,23 @@ async def test_one_connection_too_many_is_closed() -> None:
         clients[0].send(LIST_OFFSETS, 1, 7)
         assert await clients[0].receive()
         for each in clients:
+            each.close()
+
+
+async def test_connection_is_closed_when_descriptors_are_needed_for_those_to_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = descriptor_shares().limit
+    relayed = lowest_free_descriptor(limit) + 15
+    monkeypatch.setattr(gateways, "descriptor_shares", lambda: DescriptorShares(limit, limit, limit, relayed))
+    async with Server(0, echo) as broker, gateway(broker) as (under_test, port):
+        first = await Client.connect(port)
+        clients = [await Client.connect(port) for _ in range(20)]
+        assert await ended(clients[-1])
+        assert under_test.ended["no_descriptors"] > 5
+        first.send(LIST_OFFSETS, 1, 7)
+        assert await first.receive()
+        for each in (first, *clients):
             each.close()
 
 

@@ -118,7 +118,10 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "MusterLoadsFail": (counter("muster_load_failures_total"),),
     "MusterClientsRefused": tuple(
         counter("muster_connection_errors_total", reason=reason)
-        for reason in ("too_many_connections", "too_many_of_address", "too_many_of_user", "too_many_bytes")
+        for reason in (
+            *("too_many_connections", "too_many_of_address", "too_many_of_user", "too_many_bytes"),
+            "no_descriptors",
+        )
     ),
     "MusterTransactionsHang": (Fault("muster_transaction_markers_missing"),),
     "MusterMirrorStopped": (Fault("muster_mirror_problems"),),

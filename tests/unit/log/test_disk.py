@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import errno
+import resource
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 from tests.unit.log.fake_disk import FakeDisk
 from tests.unit.log.harness import make_batch
 
-from muster_coordinator.log.disk import Disk, OsDisk, read_fully, read_whole_file, write_fully, write_fully_durably
+from muster_coordinator.log.disk import (
+    Disk,
+    OsDisk,
+    read_fully,
+    read_whole_file,
+    replace_file,
+    write_fully,
+    write_fully_durably,
+)
 from muster_coordinator.log.journal.journal import Journal, JournalSettings
 from muster_coordinator.log.segments.partition_log import LogSettings, PartitionLog, partition_directory
+from muster_coordinator.tuning.descriptors import SpareDescriptors, lowest_free_descriptor
 
 
 @pytest.fixture(params=[OsDisk, FakeDisk])
@@ -116,3 +130,43 @@ def test_log_and_journal_on_real_files_come_back(tmp_path: Path) -> None:
     log = PartitionLog.open(disk, directory, 3, LogSettings(), journal.recovered(3, "id"))
     assert [batch.data for batch in log.read_batches(0)] == [make_batch(i, i // 20) for i in range(60)]
     assert log.epochs.entries == ((0, 0), (1, 20), (2, 40))
+
+
+@pytest.fixture
+def exhausted() -> Iterator[None]:
+    """No descriptor is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(soft), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_file_that_finds_no_descriptor_gets_a_spare_one(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    disk = OsDisk(spares := SpareDescriptors(2))
+    request.getfixturevalue("exhausted")
+    replace_file(disk, tmp_path / "file", b"content")
+    disk.fsync_dir(tmp_path)
+    assert spares.are_full, "they are taken back"
+    files = [disk.open(tmp_path / "file") for _ in range(2)]
+    with pytest.raises(OSError, match="Too many open files"):
+        disk.open(tmp_path / "file")
+    for file in files:
+        disk.close(file)
+    assert spares.are_full
+
+
+def test_thread_waits_for_a_descriptor(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    disk = OsDisk()
+    held = disk.open(tmp_path / "held", create=True)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(int).result()  # the thread is there
+        request.getfixturevalue("exhausted")
+        with capture_logs() as logs:
+            opening = threads.submit(disk.open, tmp_path / "file", create=True)
+            until = time.monotonic() + 10
+            while not logs and time.monotonic() < until:
+                time.sleep(0.001)
+        assert [line["event"] for line in logs] == ["no_descriptor_left"]
+        assert not opening.done()
+        disk.close(held)
+        disk.close(opening.result(timeout=10))

@@ -88,3 +88,23 @@ def test_pages_that_the_kernel_counts_as_written_after_a_failed_sync_reach_the_d
     without_journal(pod)  # it was given back, as the log was synced
     pod.reboot()
     assert pod.content() == pod.written[0]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_segment_that_finds_no_descriptor_keeps_nobody_from_appending(number: int) -> None:
+    pod = pod_with(2, buffer_bytes=10, segment_bytes=300)
+    files = len(pod.disk.names)
+    pod.disk.fail_with(number, "open", only=in_segments)
+    for _ in range(5):
+        pod.commit(filler=200)
+    pod.log.relieve()
+    assert len(pod.disk.names) == files
+    assert pod.content() == pod.written[0]
+    pod.disk.fault = None
+    pod.commit()
+    pod.log.relieve()
+    assert len(pod.disk.names) > files
+    assert not pod.log.has_pending
+    assert pod.content() == pod.written[0]
+    pod.restart()
+    assert pod.content() == pod.written[0]

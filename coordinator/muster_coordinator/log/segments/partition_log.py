@@ -30,6 +30,7 @@ from muster_coordinator.log.segments.sync import Holds, LogFiles, SyncTask, Writ
 from muster_coordinator.partition_numbers import partition_name
 from muster_coordinator.records.batch import RecordBatch
 from muster_coordinator.records.epoch_cache import CHECKPOINT_NAME, EpochCache
+from muster_coordinator.tuning.descriptors import NO_DESCRIPTOR
 
 logger = structlog.get_logger(__name__)
 
@@ -188,7 +189,7 @@ class PartitionLog:
 
     @property
     def has_pending(self) -> bool:
-        """Batches wait for `flush_segment`."""
+        """Batches wait for `relieve`."""
         return self._pending_bytes > 0
 
     def append(self, batch: bytes, base_offset: int, end_offset: int, leader_epoch: int) -> None:
@@ -205,7 +206,7 @@ class PartitionLog:
             raise OSError(self.failed.errno, f"the log failed before: {self.failed}")
         size = len(batch)
         if self._pending_bytes >= self._flush_at:
-            self.flush_segment()
+            self.relieve()
         segment = self._segment
         used = segment.size + segment.pending_bytes
         if used + size > self._settings.segment_bytes and used:
@@ -237,6 +238,15 @@ class PartitionLog:
         finally:
             self._pending_bytes = sum(segment.pending_bytes for segment in self._segments[first:])
             self._flush_at = self._pending_bytes + self._settings.buffer_bytes
+
+    def relieve(self) -> None:
+        """`flush_segment`, but where no descriptor is left for a file the batches wait for the next time. The journal
+        has them. Raises OSError."""
+        try:
+            self.flush_segment()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
 
     def begin_sync(self, *, everything: bool = False) -> SyncTask:
         """Flush, and say what has to be synced to make the log independent of the journal up to its present end.
