@@ -30,6 +30,9 @@ from muster_coordinator.wire.framing import FrameReader, encode_response_frame, 
 
 _LENGTH = struct.Struct(">i")
 
+FRAMES_AT_ONCE = 16
+"""Taken in one turn of the event loop: a login has six at most."""
+
 Welcome = Callable[[Identity, int | None], asyncio.Protocol]
 """Makes what takes the connection over: (who it is, how long (ms) that counts; None: as long as it lasts)."""
 
@@ -72,6 +75,8 @@ class Entrance(asyncio.Protocol):
         self._counted = False
         self._deadline: asyncio.TimerHandle | None = None
         self._waits = False  # for a hash, or for the end of a delay
+        self._is_unread = False  # the transport holds answers that the client does not read
+        self._next_turn: asyncio.Handle | None = None
         self._is_refused = False  # and has been told so
         self._expected = _Expected.VERSIONS_OR_HANDSHAKE
         self._mechanism: Mechanism | None = None
@@ -105,6 +110,18 @@ class Entrance(asyncio.Protocol):
         except WireError as error:
             self._end("frame_too_large", str(error))
             return
+        if self._next_turn is None:
+            self._take_frames()
+        else:  # a transport that has been paused may still give what it has
+            self._count()
+
+    def pause_writing(self) -> None:
+        """The client does not read: it gets no more answers."""
+        self._is_unread = True
+        self._go_on_reading()
+
+    def resume_writing(self) -> None:
+        self._is_unread = False
         self._take_frames()
 
     # -- state.Connection ---------------------------------------------------------------------------------------------
@@ -132,20 +149,43 @@ class Entrance(asyncio.Protocol):
     # -- frames -------------------------------------------------------------------------------------------------------
 
     def _take_frames(self) -> None:
+        """Some of them: who sends many at once does not keep others waiting."""
+        for _ in range(FRAMES_AT_ONCE):
+            if not self._frames or self._waits or self._is_unread or self._transport is None:
+                break
+            self._take_one(self._frames.popleft())
+        self._count()
+        self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        """When all that has come is taken; what is left has its turn next."""
+        if self._transport is None:
+            return
+        if self._waits or self._is_unread:
+            self._transport.pause_reading()
+        elif not self._frames:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            if self._next_turn is None:
+                self._next_turn = self._loop.call_soon(self._take_more)
+
+    def _take_more(self) -> None:
+        self._next_turn = None
+        self._take_frames()
+
+    def _take_one(self, frame: bytes) -> None:
         try:
-            while self._frames and not self._waits and self._transport is not None:
-                self._take(self._frames.popleft())
+            self._take(frame)
         except _RefusedError as error:
             self._refuse(error)
         except UnsupportedRequestError as error:
             if error.answer is not None and self._expected is _Expected.VERSIONS_OR_HANDSHAKE:
                 self._write(error.answer)
-                self._take_frames()
             else:
                 self._end("unsupported_request", str(error))
         except WireError as error:
             self._end("malformed_request", str(error))
-        self._count()
 
     def _take(self, frame: bytes) -> None:
         if self._expected is _Expected.BARE_TOKENS:
@@ -222,9 +262,7 @@ class Entrance(asyncio.Protocol):
             except _RefusedError as error:
                 self._refuse(error)
                 return
-            if self._transport is not None:
-                self._transport.resume_reading()
-                self._take_frames()
+            self._take_frames()
 
         hashing.add_done_callback(hashed)
 
@@ -299,13 +337,14 @@ class Entrance(asyncio.Protocol):
 
     def _wait(self) -> None:
         self._waits = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._go_on_reading()
 
     def _leave(self) -> None:
         """The connection is not this one's any more."""
         self._transport = None
         self._frames.clear()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         self._reader.drop()
         self._count()
         if self._deadline is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from hypothesis import example, given
@@ -12,7 +14,7 @@ from tests.support.kafka import encode_request, schema
 from tests.support.scram import client_first, users_file
 from tests.unit.listener.test_handlers import refuse_early
 
-from muster_coordinator.listener.entrance import Entrance
+from muster_coordinator.listener.entrance import FRAMES_AT_ONCE, Entrance
 from muster_coordinator.listener.handlers.table import handler_table
 from muster_coordinator.listener.sasl import Sasl
 from muster_coordinator.listener.state import ServerState
@@ -58,6 +60,7 @@ class Transport:
     def __init__(self) -> None:
         self.written = b""
         self.closed = False
+        self.is_paused = False
 
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 5) if name == "peername" else None
@@ -66,9 +69,11 @@ class Transport:
         assert not self.closed
         self.written += data
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def close(self) -> None:
         self.closed = True
@@ -87,11 +92,7 @@ def no_token(text: str) -> Token:
     raise TokenError("none is taken")
 
 
-async def _converse(data: bytes, chunk: int) -> None:
-    mechanisms = "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
-    settings, clock = SaslSettings(mechanisms, connection_failed_authentication_delay_ms=0), SystemClock()
-    sasl = Sasl(settings, lambda: USERS, clock, lambda: OAuthBearerServer(no_token))
-    state = ServerState(ListenerSettings(), clock)
+def entered(sasl: Sasl, state: ServerState) -> tuple[Entrance, Transport]:
     handlers = handler_table(ClusterView(), {}, refuse_early, cast(PodConnections, None))
 
     def welcome(identity: Identity, lifetime_ms: int | None) -> asyncio.Protocol:
@@ -99,6 +100,15 @@ async def _converse(data: bytes, chunk: int) -> None:
 
     entrance, transport = Entrance(state, sasl, handlers, welcome), Transport()
     entrance.connection_made(cast(asyncio.Transport, transport))
+    return entrance, transport
+
+
+async def _converse(data: bytes, chunk: int) -> None:
+    mechanisms = "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER"
+    settings, clock = SaslSettings(mechanisms, connection_failed_authentication_delay_ms=0), SystemClock()
+    sasl = Sasl(settings, lambda: USERS, clock, lambda: OAuthBearerServer(no_token))
+    state = ServerState(ListenerSettings(), clock)
+    entrance, transport = entered(sasl, state)
     for start in range(0, len(data), chunk):
         if transport.closed:
             break
@@ -108,3 +118,55 @@ async def _converse(data: bytes, chunk: int) -> None:
     sasl.hashing.shutdown()
     assert (state.held_bytes, state.connections) == (0, set())
     assert sasl.admission.enter("127.0.0.1")
+
+
+UNKNOWN = struct.pack(">ihhih", 10, 18, 99, 7, -1)  # ApiVersions of a version that nobody has
+
+
+@contextmanager
+def flooded() -> Iterator[tuple[Entrance, Transport]]:
+    """A client that has not said who it is, and has sent a thousand requests at once."""
+    clock = SystemClock()
+    sasl = Sasl(SaslSettings("PLAIN"), lambda: USERS, clock)
+    entrance, transport = entered(sasl, ServerState(ListenerSettings(), clock))
+    entrance.data_received(UNKNOWN * 1000)
+    yield entrance, transport
+    entrance.connection_lost(None)
+    sasl.hashing.shutdown()
+
+
+def answers(transport: Transport) -> int:
+    return transport.written.count(struct.pack(">ih", 7, 35))
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_requests_that_come_at_once_are_answered_some_in_each_turn() -> None:
+    with flooded() as (entrance, transport):
+        assert 0 < answers(transport) <= FRAMES_AT_ONCE
+        assert transport.is_paused
+        await turn()
+        assert FRAMES_AT_ONCE < answers(transport) <= 2 * FRAMES_AT_ONCE
+        entrance.data_received(UNKNOWN)
+        assert answers(transport) <= 2 * FRAMES_AT_ONCE, "not sooner because more has come"
+        for _ in range(1000):
+            await turn()
+        assert answers(transport) == 1001
+        assert not transport.is_paused
+        assert entrance.held_bytes == 0
+
+
+async def test_client_that_reads_no_answers_gets_no_more_of_them() -> None:
+    with flooded() as (entrance, transport):
+        entrance.pause_writing()
+        for _ in range(100):
+            await turn()
+        assert answers(transport) <= FRAMES_AT_ONCE
+        assert transport.is_paused
+        entrance.resume_writing()
+        for _ in range(1000):
+            await turn()
+        assert answers(transport) == 1000
+        assert not transport.is_paused
