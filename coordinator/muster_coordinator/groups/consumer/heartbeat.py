@@ -1,0 +1,313 @@
+"""ConsumerGroupHeartbeat: a member joins, goes on, or leaves (KIP-848; reference, section 4.10).
+
+A heartbeat takes in what changed about its member, gives the group a new target assignment if one is due, and takes
+the member a step towards its own. Source: GroupMetadataManager#consumerGroupHeartbeat of 4.3.1.
+"""
+
+from __future__ import annotations
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.assignors.spec import Assignment
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.errors import GroupError
+from muster_coordinator.groups.consumer.expressions import RegexChange, change_regex, to_look_for
+from muster_coordinator.groups.consumer.group import FIRST_EPOCH, ConsumerGroup
+from muster_coordinator.groups.consumer.member import (
+    NEW_MEMBER,
+    NO_MEMBER_VALUE,
+    NO_PARTITIONS,
+    UNREVOKED_PARTITIONS,
+    Current,
+    Member,
+)
+from muster_coordinator.groups.consumer.reconciliation import Goal, reconcile
+from muster_coordinator.groups.consumer.removal import forget_member, leave, static_member, unknown_member
+from muster_coordinator.groups.consumer.subscriptions import ids_of, metadata_hash, names_of
+from muster_coordinator.groups.consumer.tables import ConsumerTables, rebalance_timer, session_timer
+from muster_coordinator.groups.consumer.target import compute_target, is_due
+from muster_coordinator.groups.effects import Effects
+from muster_coordinator.records.consumer_group import (
+    CURRENT_TYPE,
+    MEMBER_TYPE,
+    METADATA_TYPE,
+    TARGET_MEMBER_TYPE,
+    TARGET_METADATA_TYPE,
+    ConsumerGroupMemberValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetMemberValue,
+    ConsumerGroupTargetMetadataValue,
+)
+from muster_coordinator.requests.consumer_groups import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RegexesToResolve,
+)
+from muster_coordinator.state_machine import Result, Token
+
+_MEMBER_ID_REQUIRED_SINCE = 1  # KIP-1082
+
+
+def heartbeat_refusal(request: ConsumerGroupHeartbeatRequest, config: ConsumerGroupConfig) -> GroupError | None:
+    """What is wrong with the request whatever the group is; None: nothing. In Kafka's order."""
+    epoch = request.member_epoch
+    needs_id = request.api_version >= _MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
+    message = None
+    if needs_id and not request.member_id.strip():
+        message = "MemberId can't be empty."
+    elif not request.group_id.strip():
+        message = "GroupId can't be empty."
+    elif request.instance_id is not None and not request.instance_id.strip():
+        message = "InstanceId can't be empty."
+    elif request.rack_id is not None and not request.rack_id.strip():
+        message = "RackId can't be empty."
+    elif epoch == JOINING_EPOCH:
+        message = _join_error(request)
+    elif epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
+        message = "InstanceId can't be null."
+    elif epoch < LEAVING_STATIC_EPOCH:
+        message = "MemberEpoch is invalid."
+    if message is not None:
+        return GroupError(ErrorCode.INVALID_REQUEST, message)
+    if request.server_assignor is not None and request.server_assignor not in config.assignors:
+        supported = ", ".join(config.assignors)
+        return GroupError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}.",
+        )
+    return None
+
+
+def _join_error(request: ConsumerGroupHeartbeatRequest) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def consumer_heartbeat(
+    state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
+) -> Result:
+    try:
+        refusal = heartbeat_refusal(request, state.config)
+        if refusal is not None:
+            raise refusal
+        if request.member_epoch < JOINING_EPOCH:
+            return leave(state, request, token)
+        return _Heartbeat(state, request, token, now_ms).run()
+    except GroupError as error:
+        return Result(response=ConsumerGroupHeartbeatResponse(int(error.code), error.message))
+
+
+class _Heartbeat:
+    """One heartbeat of a member that is in the group, or joins it."""
+
+    def __init__(
+        self, state: ConsumerTables, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int
+    ) -> None:
+        self._state, self._request, self._now_ms = state, request, now_ms
+        self._joins = request.member_epoch == JOINING_EPOCH
+        self._effects = Effects(token)
+        self._group = self._find_group()
+        self._replaced: str | None = None  # the member id that a static member had before
+        self._target: Assignment | None = None  # what the replaced member was meant to have
+
+    def run(self) -> Result:
+        """Raises GroupError."""
+        state, group, effects = self._state, self._group, self._effects
+        member = self._find_member()
+        value = self._updated(member.value)
+        if value != member.value:
+            effects.record(group.record(MEMBER_TYPE, value, member.member_id))
+        renamed = value.subscribed_topic_names != member.value.subscribed_topic_names
+        regex_change = change_regex(group, member.value, value, effects)
+        regexes = to_look_for(state, group, member.value, value, self._now_ms)
+        epoch = self._bump(member, value, renamed or regex_change is RegexChange.RESOLVED)
+        target_epoch, target = self._aim(member, value, epoch)
+        goal = Goal(
+            target_epoch,
+            target,
+            frozenset(ids_of(names_of(value, group.regexes), state.topics)),
+            renamed or regex_change is not RegexChange.NONE,
+            group.owners,
+        )
+        current = reconcile(member.current, goal, self._request.topic_partitions)
+        self._record_current(member, value, current)
+        effects.set_timer(session_timer(group.group_id, member.member_id), state.config.session_timeout_ms)
+        live = state.live(group.group_id)
+        live.checked_version = state.topics.version
+        if regexes:
+            live.resolving = True
+            asked = RegexesToResolve(group.group_id, regexes, self._request.may_describe)
+            effects.reply(state.regexes.attempt(asked), None)
+        return effects.answer(self._response(member, current))
+
+    # -- group and member ----------------------------------------------------------------------------------------------
+
+    def _find_group(self) -> ConsumerGroup:
+        group_id, member_id = self._request.group_id, self._request.member_id
+        group = self._state.groups.get(group_id)
+        if group is None:
+            if not self._joins:
+                raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            return ConsumerGroup(group_id)  # its records make it one of the groups
+        max_size = self._state.config.max_size
+        if len(group.members) >= max_size and member_id not in group.members:
+            raise GroupError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {max_size} members.",
+            )
+        return group
+
+    def _find_member(self) -> Member:
+        group, instance_id = self._group, self._request.instance_id
+        member_id = self._request.member_id or self._state.new_member_id()
+        if instance_id is not None:
+            return self._find_static_member(member_id, instance_id)
+        member = group.member(member_id)
+        if member is None:
+            if not self._joins:
+                unknown_member(group, member_id)
+            return Member(member_id, NO_MEMBER_VALUE, NEW_MEMBER)
+        self._check_epoch(member.current)
+        return member
+
+    def _find_static_member(self, member_id: str, instance_id: str) -> Member:
+        group = self._group
+        if not self._joins:
+            member = static_member(group, instance_id, member_id)
+            self._check_epoch(member.current)
+            return member
+        old = group.static_member(instance_id)
+        if old is None:
+            return group.member(member_id) or Member(member_id, NO_MEMBER_VALUE, NEW_MEMBER)
+        if old.current.epoch != LEAVING_STATIC_EPOCH and old.value.classic is None:
+            raise GroupError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance"
+                f" id is owned by {old.member_id} member.",
+            )
+        return self._replace(old, member_id)
+
+    def _replace(self, old: Member, member_id: str) -> Member:
+        """The new member has what the old one had, and is meant to have."""
+        group, effects = self._group, self._effects
+        new = Member(member_id, old.value, old.current._replace(epoch=0, previous_epoch=0))
+        self._replaced = old.member_id
+        self._target = group.target_of(old.member_id)
+        forget_member(group, old.member_id, effects)
+        effects.record(group.record(MEMBER_TYPE, new.value, member_id))
+        target = ConsumerGroupTargetMemberValue(tuple(self._target.items()))
+        effects.record(group.record(TARGET_MEMBER_TYPE, target, member_id))
+        effects.record(group.record(CURRENT_TYPE, new.current.to_value(), member_id))
+        return new
+
+    def _check_epoch(self, current: Current) -> None:
+        """A member may come with the epoch before its own, if it has nothing that it was not given: the answer with
+        the new one was lost, perhaps."""
+        said = self._request.member_epoch
+        if self._joins or said == current.epoch:
+            return
+        if said < current.epoch and said == current.previous_epoch and self._has_only(current):
+            return
+        raise GroupError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {'greater' if said > current.epoch else 'smaller'} member epoch ({said})"
+            f" than the one known by the group coordinator ({current.epoch}). The member must abandon all its"
+            " partitions and rejoin.",
+        )
+
+    def _has_only(self, current: Current) -> bool:
+        reported = self._request.topic_partitions
+        return reported is not None and all(
+            partition in current.assigned.get(topic_id, NO_PARTITIONS)
+            for topic_id, partitions in reported
+            for partition in partitions
+        )
+
+    def _updated(self, value: ConsumerGroupMemberValue) -> ConsumerGroupMemberValue:
+        request, names = self._request, self._request.subscribed_topic_names
+        return ConsumerGroupMemberValue(
+            value.instance_id if request.instance_id is None else request.instance_id,
+            value.rack_id if request.rack_id is None else request.rack_id,
+            request.client_id,
+            request.client_host,
+            value.subscribed_topic_names if names is None else tuple(sorted(set(names))),
+            value.subscribed_topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+            value.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+            value.server_assignor if request.server_assignor is None else request.server_assignor,
+        )
+
+    # -- epoch and target ----------------------------------------------------------------------------------------------
+
+    def _members(self, member: Member, value: ConsumerGroupMemberValue) -> dict[str, ConsumerGroupMemberValue]:
+        """The members once this heartbeat is done."""
+        members = {**self._group.members, member.member_id: value}
+        if self._replaced is not None and self._replaced != member.member_id:
+            del members[self._replaced]
+        return members
+
+    def _bump(self, member: Member, value: ConsumerGroupMemberValue, changed: bool) -> int:
+        """The group epoch. It goes up if a subscription or a topic of one has changed."""
+        group, topics = self._group, self._state.topics
+        is_new = group.epoch == 0
+        epoch = group.epoch or FIRST_EPOCH
+        new_hash = group.metadata_hash
+        if is_new or changed or self._state.live(group.group_id).checked_version != topics.version:
+            new_hash = metadata_hash(self._members(member, value).values(), group.regexes, topics)
+        if changed or new_hash != group.metadata_hash:
+            epoch += 1
+        elif not is_new:
+            return epoch
+        self._effects.record(group.record(METADATA_TYPE, ConsumerGroupMetadataValue(epoch, new_hash)))
+        if epoch == FIRST_EPOCH:
+            self._effects.record(group.record(TARGET_METADATA_TYPE, ConsumerGroupTargetMetadataValue(epoch)))
+        return epoch
+
+    def _aim(self, member: Member, value: ConsumerGroupMemberValue, epoch: int) -> tuple[int, Assignment]:
+        """(epoch of the target assignment, what it means for this member)."""
+        group = self._group
+        target = group.target_of(member.member_id) if self._target is None else self._target
+        target_epoch = group.target_epoch or FIRST_EPOCH
+        if epoch <= target_epoch or not is_due(group, self._state.config, self._now_ms):
+            return target_epoch, target
+        targets = dict(group.targets)
+        if self._replaced is not None:
+            targets.pop(self._replaced, None)
+            targets[member.member_id] = target
+        assigned = compute_target(
+            self._state, group, self._members(member, value), targets, epoch, self._effects, self._now_ms
+        )
+        return epoch, assigned[member.member_id]
+
+    # -- what the member has, and is told ------------------------------------------------------------------------------
+
+    def _record_current(self, member: Member, value: ConsumerGroupMemberValue, current: Current) -> None:
+        group, effects, member_id = self._group, self._effects, member.member_id
+        if current == member.current:
+            return
+        effects.record(group.record(CURRENT_TYPE, current.to_value(), member_id))
+        timer = rebalance_timer(group.group_id, member_id)
+        if current.state == UNREVOKED_PARTITIONS:
+            effects.set_timer(timer, value.rebalance_timeout_ms)
+        else:
+            effects.cancel_timer(timer)
+
+    def _response(self, member: Member, current: Current) -> ConsumerGroupHeartbeatResponse:
+        request = self._request
+        is_full = (
+            request.rebalance_timeout_ms != -1
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and request.topic_partitions is not None
+        )
+        assignment = None
+        if self._joins or is_full or current.assigned != member.current.assigned:
+            assignment = tuple([(topic_id, tuple(epochs)) for topic_id, epochs in current.assigned.items()])
+        return ConsumerGroupHeartbeatResponse(
+            0, None, member.member_id, current.epoch, self._state.config.heartbeat_interval_ms, assignment
+        )

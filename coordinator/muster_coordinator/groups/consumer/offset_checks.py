@@ -1,0 +1,66 @@
+"""Whether offsets may be committed and fetched by who says it is a member (Kafka: ConsumerGroup#validateOffsetCommit,
+#validateOffsetFetch)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.member import NO_PARTITIONS, Current
+
+_MEMBER_EPOCHS_SINCE = 9  # OffsetCommit, KIP-848
+
+
+def commit_error(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    member_epoch: int,
+    partitions: Iterable[tuple[bytes, int]],
+    api_version: int,
+    is_transactional: bool = False,
+) -> ErrorCode:
+    """NONE: they may. `partitions`: (topic id, partition) of all that are committed together.
+
+    An epoch from before is good for what the member has had since then (KIP-1251). Newer ones never are.
+    """
+    if member_epoch < 0 and not group.members:
+        return ErrorCode.NONE  # an admin client, or a consumer that assigns to itself
+    if is_transactional and not member_id and member_epoch == -1 and instance_id is None:
+        return ErrorCode.NONE
+    member = group.member(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    uses_classic = member.value.classic is not None
+    if not is_transactional and not uses_classic and api_version < _MEMBER_EPOCHS_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    current = member.current
+    if member_epoch == current.epoch:
+        return ErrorCode.NONE
+    if member_epoch < current.epoch and all(
+        _had_since(current, topic_id, partition, member_epoch) for topic_id, partition in partitions
+    ):
+        return ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION if uses_classic or is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _had_since(current: Current, topic_id: bytes, partition: int, epoch: int) -> bool:
+    """Whether the member got the partition at this epoch or before, and has it still."""
+    for owned in (current.assigned, current.pending_revocation):
+        got = owned.get(topic_id, NO_PARTITIONS).get(partition)
+        if got is not None:
+            return got <= epoch
+    return False
+
+
+def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> ErrorCode:
+    """NONE: they may be fetched."""
+    if member_id is None and member_epoch < 0:
+        return ErrorCode.NONE
+    member = None if member_id is None else group.member(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if member_epoch == member.current.epoch:
+        return ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION if member.value.classic is not None else ErrorCode.STALE_MEMBER_EPOCH

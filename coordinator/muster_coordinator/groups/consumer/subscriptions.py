@@ -1,0 +1,56 @@
+"""What the members of a group subscribe to, by name and by expression, and a hash of what these topics are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from muster_coordinator.groups.consumer.topics import ConsumerTopics
+from muster_coordinator.records.consumer_group import ConsumerGroupMemberValue, ConsumerGroupRegexValue
+
+
+def names_of(value: ConsumerGroupMemberValue, regexes: Mapping[str, ConsumerGroupRegexValue]) -> dict[str, None]:
+    """The topics of a member, each once. An expression that is not resolved yet matches none."""
+    names = dict.fromkeys(value.subscribed_topic_names)
+    resolved = regexes.get(value.subscribed_topic_regex) if value.subscribed_topic_regex else None
+    if resolved is not None:
+        names.update(dict.fromkeys(resolved.topics))
+    return names
+
+
+def ids_of(names: Iterable[str], topics: ConsumerTopics) -> tuple[bytes, ...]:
+    """The ids of the topics that exist."""
+    found = [topics.find(name) for name in names]
+    return tuple([each[0] for each in found if each is not None])
+
+
+def metadata_hash(
+    members: Iterable[ConsumerGroupMemberValue],
+    regexes: Mapping[str, ConsumerGroupRegexValue],
+    topics: ConsumerTopics,
+) -> int:
+    """Another number when one of the subscribed topics has changed; 0: there is none of them (KIP-1101).
+
+    Not Kafka's number, which is made by XXH3: a group that changes hands is assigned anew once.
+    """
+    names: set[str] = set()
+    used: set[str] = set()
+    for value in members:
+        names.update(value.subscribed_topic_names)
+        used.add(value.subscribed_topic_regex or "")
+    names.update([name for regex in used & regexes.keys() for name in regexes[regex].topics])
+    digest = hashlib.blake2b(digest_size=8)
+    there_are_any = False
+    for name in sorted(names):
+        found = topics.find(name)
+        if found is not None:
+            topic_id, count = found
+            digest.update(topic_id + count.to_bytes(4, "big") + name.encode() + b"\x00")
+            there_are_any = True
+    return int.from_bytes(digest.digest(), "big", signed=True) if there_are_any else 0
+
+
+def subscribe_alike(members: Iterable[ConsumerGroupMemberValue]) -> bool:
+    """Kafka: SubscriptionType.HOMOGENEOUS. All have the same names, or all the same expression and no names."""
+    subscriptions = {(frozenset(each.subscribed_topic_names), each.subscribed_topic_regex or "") for each in members}
+    return len(subscriptions) <= 1 and not any(names and regex for names, regex in subscriptions)

@@ -1,0 +1,90 @@
+"""The target assignment of a group: who is meant to have which partitions (Kafka: TargetAssignmentBuilder)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.groups.consumer.assignors.java_order import DEFAULT_BUCKETS, strings_in_order
+from muster_coordinator.groups.consumer.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
+from muster_coordinator.groups.consumer.assignors.table import assign
+from muster_coordinator.groups.consumer.config import ConsumerGroupConfig
+from muster_coordinator.groups.consumer.errors import GroupError
+from muster_coordinator.groups.consumer.group import ConsumerGroup
+from muster_coordinator.groups.consumer.subscriptions import ids_of, names_of, subscribe_alike
+from muster_coordinator.groups.consumer.tables import ConsumerTables
+from muster_coordinator.groups.effects import Effects
+from muster_coordinator.records.consumer_group import (
+    TARGET_MEMBER_TYPE,
+    TARGET_METADATA_TYPE,
+    ConsumerGroupMemberValue,
+    ConsumerGroupTargetMemberValue,
+    ConsumerGroupTargetMetadataValue,
+)
+
+
+def is_due(group: ConsumerGroup, config: ConsumerGroupConfig, now_ms: int) -> bool:
+    """Whether a target assignment may be computed: not within the interval after the last one (KIP-1263). A clock
+    that went back does not hold it up."""
+    since_ms = now_ms - group.target_timestamp_ms
+    return group.target_timestamp_ms == 0 or not 0 <= since_ms < config.assignment_interval_ms
+
+
+def assignor_of(members: Iterable[ConsumerGroupMemberValue], config: ConsumerGroupConfig) -> str:
+    """What most of the members ask for, or else the first one that is configured."""
+    asked: dict[str, int] = {}
+    for value in members:
+        if value.server_assignor in config.assignors:
+            asked[value.server_assignor] = asked.get(value.server_assignor, 0) + 1
+    return max(strings_in_order(asked, DEFAULT_BUCKETS), key=asked.__getitem__, default=config.assignors[0])
+
+
+def compute_target(
+    state: ConsumerTables,
+    group: ConsumerGroup,
+    members: Mapping[str, ConsumerGroupMemberValue],
+    targets: Mapping[str, Assignment],
+    epoch: int,
+    effects: Effects,
+    now_ms: int,
+) -> dict[str, Assignment]:
+    """Records of what changes; returns the new targets. `members` and `targets` are those of the group with what the
+    present request changes. Raises GroupError if there is no assignment."""
+    spec = _spec(state, group, members, targets)
+    try:
+        assigned = assign(assignor_of(members.values(), state.config), spec)
+    except AssignorError as error:
+        raise GroupError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Failed to compute a new target assignment for epoch {epoch}: {error}",
+        ) from error
+    for member_id, assignment in assigned.items():
+        before = targets.get(member_id)
+        if before is None or not _same(before, assignment):
+            value = ConsumerGroupTargetMemberValue(tuple(assignment.items()))
+            effects.record(group.record(TARGET_MEMBER_TYPE, value, member_id))
+    effects.record(group.record(TARGET_METADATA_TYPE, ConsumerGroupTargetMetadataValue(epoch, now_ms)))
+    return assigned
+
+
+def _spec(
+    state: ConsumerTables,
+    group: ConsumerGroup,
+    members: Mapping[str, ConsumerGroupMemberValue],
+    targets: Mapping[str, Assignment],
+) -> GroupSpec:
+    names = {member_id: names_of(value, group.regexes) for member_id, value in members.items()}
+    found = [state.topics.find(name) for name in {name for each in names.values() for name in each}]
+    specs = {
+        member_id: MemberSpec(
+            ids_of(names[member_id], state.topics), targets.get(member_id, {}), members[member_id].instance_id
+        )
+        for member_id in members
+    }
+    return GroupSpec(specs, subscribe_alike(members.values()), dict([each for each in found if each is not None]))
+
+
+def _same(before: Assignment, after: Assignment) -> bool:
+    return before is after or (
+        before.keys() == after.keys() and all(set(before[topic_id]) == set(after[topic_id]) for topic_id in after)
+    )
