@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 
 import structlog
 
@@ -15,6 +14,7 @@ from muster_coordinator.wire.k10_find_coordinator import API as FIND_API
 from muster_gateway.caller import CONNECT_S, Address, Caller, ConnectionLostError, connect_s
 from muster_gateway.counts import GroupCounts
 from muster_gateway.errors import UpstreamError
+from muster_gateway.leaders import Leaders
 from muster_gateway.nodes import Nodes
 from muster_gateway.rewriting import read_coordinators
 from muster_gateway.upstream import AGAIN_S, CLIENT_ID, REFRESH_S, ask_brokers
@@ -24,7 +24,6 @@ logger = structlog.get_logger(__name__)
 LOOK_UP_S = 0.5
 """Longest wait for a pod that is asked for a group's coordinator; it answers from memory, so a later one is stuck."""
 _FIND_VERSION = 2
-_REMEMBERED = 100_000
 
 
 class Muster:
@@ -37,7 +36,7 @@ class Muster:
         self._limit = limit
         self._lock = asyncio.Lock()
         self._asked: Caller | None = None
-        self._leaders: OrderedDict[str, int] = OrderedDict()
+        self._leaders = Leaders()
         self._correlation_id = 0
         self.failing = False
         """No pod answered when one was asked last for the others."""
@@ -72,8 +71,7 @@ class Muster:
 
     def forget(self, group_id: str, pod: int) -> None:
         """The pod does not lead the group's partition any more, or does not answer."""
-        if self._leaders.get(group_id) == pod:
-            del self._leaders[group_id]
+        self._leaders.forget(group_id, pod)
 
     async def look_up(self, group_id: str) -> int | None:
         """As `leader_of`, asked now."""
@@ -96,9 +94,7 @@ class Muster:
             return None
         if found.error_code or found.node_id < 0:
             return None
-        self._leaders[group_id] = found.node_id
-        if len(self._leaders) > _REMEMBERED:
-            self._leaders.popitem(last=False)
+        self._leaders.learn(group_id, found.node_id)
         return found.node_id
 
     async def connect(self, address: Address, as_user: str) -> Caller:
