@@ -8,8 +8,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol, cast
 
-import structlog
-
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.security.principal_mapping import NoPrincipalError
 from muster_gateway import apis
@@ -26,6 +24,7 @@ from muster_gateway.group_lane import Request
 from muster_gateway.group_requests import group_ids, refused
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Kind, Nodes, Role
+from muster_gateway.refusal_log import RefusalLog
 from muster_gateway.requests import RequestCutter, RequestHead
 from muster_gateway.rewriting import Announced, write_api_versions
 from muster_gateway.routes import Routes
@@ -33,8 +32,6 @@ from muster_gateway.settings import GatewaySettings
 from muster_gateway.shown import Shown
 from muster_gateway.slots import Slot, framed
 from muster_gateway.upstream import Upstream
-
-logger = structlog.get_logger(__name__)
 
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted."""
@@ -59,6 +56,7 @@ class Connections(Protocol):
     dialling: Dialling
     identify: Identify | None
     traffic: Traffic
+    refusals: RefusalLog
 
     def opened(self, client: ClientConnection) -> bool:
         """Whether there is room for one more."""
@@ -71,7 +69,7 @@ class Connections(Protocol):
 
 class ClientConnection(asyncio.Protocol):
     """Implements `requests.RequestSink` and `broker_connection.Client`. `user`: who has logged in at the gateway, or
-    has shown its certificate; "": nobody."""
+    has shown its certificate; "": nobody. `peer`: its address and port."""
 
     def __init__(self, shared: Connections, role: Role, user: str = "") -> None:
         self.user = user
@@ -87,7 +85,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended = False  # the client sends no more, and may still read
         self._broker: BrokerConnection | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._peer = ""
+        self.peer = ""
         self._reason: str | None = None
         self._at_muster = AtMuster(
             shared.settings,
@@ -102,14 +100,14 @@ class ClientConnection(asyncio.Protocol):
         self._login_over = False  # that of the gateway at the broker
 
     def __repr__(self) -> str:
-        return f"<ClientConnection {self._peer} {self._role.kind.value} waiting={len(self._slots)}>"
+        return f"<ClientConnection {self.peer} {self._role.kind.value} waiting={len(self._slots)}>"
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._peer = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else ""
         self._reading.attach(self._transport)
         keep_alive(transport)
         if not self._shared.opened(self):
@@ -391,7 +389,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _fail(self, reason: str, error: Exception) -> None:
         if self._transport is not None:
-            logger.warning("connection_closed", client=self._peer, reason=reason, error=str(error) or repr(error))
+            self._shared.refusals.tell(self.peer, reason, str(error) or repr(error))
             self.close(reason)
 
     def _close_if_done(self) -> None:

@@ -18,6 +18,7 @@ from muster_gateway.dialling import Dialling
 from muster_gateway.entry import Entry, identify_by_certificate, listener_tls
 from muster_gateway.muster import Muster
 from muster_gateway.nodes import Nodes, Role
+from muster_gateway.refusal_log import RefusalLog
 from muster_gateway.rewriting import Announced
 from muster_gateway.routes import Routes
 from muster_gateway.settings import GatewaySettings, addresses
@@ -58,6 +59,7 @@ class Gateway:
         self.refused: dict[str, Counter[str]] = {"upstream": to_brokers.failed, "muster": to_pods.failed}
         """Connections of the gateway's own, by cluster and reason."""
         self.traffic = Traffic()
+        self.refusals = RefusalLog()
         self.ended: Counter[str] = Counter()
         """Connections that ended, by reason."""
         self._servers: list[Listening] = []
@@ -99,6 +101,7 @@ class Gateway:
             server.close()
         for client in tuple(self._clients):
             client.close("stopped")
+        self.refusals.tell_rest()
 
     async def _listen(self, role: Role, port: int) -> int:
         name = f"{role.kind.value} {role.number}"
@@ -143,7 +146,7 @@ class Gateway:
         self.held_bytes += more
         if more > 0 and self.held_bytes > self.settings.max_held_bytes:
             most = max(self._clients, key=lambda each: each.held_bytes)
-            logger.warning("connection_closed", client=repr(most), reason="held_most", held_bytes=most.held_bytes)
+            self.refusals.tell(most.peer, "held_most", f"{most.held_bytes} bytes: {most!r}")
             most.abort()
 
     def _look_at_files(self) -> None:
@@ -159,6 +162,7 @@ class Gateway:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             self._look_at_files()
+            self.refusals.look(loop.time())
             oldest_s = loop.time() - self.settings.connections_max_idle_ms / 1000
             for client in tuple(self._clients):
                 if client.last_active_s < oldest_s and client.is_idle:
