@@ -16,6 +16,7 @@ import structlog
 import uvloop
 
 from muster_coordinator.process.logging import configure_logging
+from muster_coordinator.security.exposure import warn_of_plain_ports
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.tuning.descriptors import raise_descriptor_limit
@@ -53,6 +54,8 @@ async def run(settings: GatewaySettings) -> int:
     except OSError as error:
         print(f"muster-gateway: bootstrap.port {settings.bootstrap_port}: {error}", file=sys.stderr)
         return 1
+    if not settings.listener_tls_dir:
+        warn_of_plain_ports({"kafka": (settings.listen_host, port)})
     metrics = MetricsPort(gateway)
     try:
         if settings.metrics_port:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -50,6 +51,25 @@ def test_optimised_python_is_refused_because_assertions_guard_invariants() -> No
     ended = coordinator("--help", python=("-O",))
     assert ended.returncode == 2
     assert "-O" in ended.stderr
+
+
+async def test_plain_port_of_all_addresses_is_told_where_a_pod_was_started_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(pod: SoloPod) -> list[object]:
+        lines = [json.loads(line) for line in pod.log().splitlines() if line.startswith("{")]
+        return [each["ports"] for each in lines if each["event"] == "plain_on_all_addresses"]
+
+    everywhere = ["--peer-listen", "0.0.0.0:0"]
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    async with SoloPod(tmp_path / "a" / "data", options=everywhere) as pod:
+        assert told(pod) == [{"peers": 0}]
+        assert pod.data_dir.stat().st_mode & 0o777 == pod.segment().parent.stat().st_mode & 0o777 == 0o700
+    async with SoloPod(tmp_path / "b" / "data") as pod:
+        assert told(pod) == [], "loopback is nobody else's"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    async with SoloPod(tmp_path / "c" / "data", options=everywhere) as pod:
+        assert told(pod) == []
 
 
 def test_port_in_use_is_named_and_exits_with_1(tmp_path: Path) -> None:

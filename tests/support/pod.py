@@ -90,7 +90,7 @@ class PodProcess:
         command += ["--kafka-listen", f"127.0.0.1:{self.kafka_port}", "--api-listen", f"127.0.0.1:{self.api_port}"]
         command += ["--peer-listen", f"127.0.0.1:{self.peer_port}"]
         command += [*(f"--config={setting}" for setting in self.config), *self._options]
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.parent.mkdir(parents=True, exist_ok=True)  # its own it makes itself
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         async with asyncio.timeout(START_TIMEOUT_S):

@@ -76,7 +76,7 @@ class DataDir:
         """Make the directories. Raises CliError if that fails."""
         try:
             for directory in (self.root, self.logs, self.root / "pods"):
-                directory.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CliError(f"cannot use {self.root} as data directory: {error.strerror}") from error
 

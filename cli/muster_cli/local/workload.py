@@ -149,7 +149,7 @@ class LocalWorkload:
             process=None,
             peer_address=f"{network.host}:{ports.peer}",
         )
-        self._data.pod(pod.name).mkdir(exist_ok=True)
+        self._data.pod(pod.name).mkdir(0o700, exist_ok=True)
         secured = self._tls.pod_options(pod.name) if self._tls is not None else []
         supervisor = PodSupervisor(
             pod,

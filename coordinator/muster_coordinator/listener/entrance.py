@@ -77,6 +77,7 @@ class Entrance(asyncio.Protocol):
         self._waits = False  # for a hash, or for the end of a delay
         self._is_unread = False  # the transport holds answers that the client does not read
         self._next_turn: asyncio.Handle | None = None
+        self._hashing: asyncio.Future[tuple[bytes, SaslError | None]] | None = None
         self._is_refused = False  # and has been told so
         self._expected = _Expected.VERSIONS_OR_HANDSHAKE
         self._mechanism: Mechanism | None = None
@@ -251,7 +252,7 @@ class Entrance(asyncio.Protocol):
 
     def _hash(self, work: Work, answer: Callable[[bytes, SaslError | None], None]) -> None:
         self._wait()
-        hashing = self._loop.run_in_executor(self._sasl.hashing, _outcome, work)
+        hashing = self._hashing = self._loop.run_in_executor(self._sasl.hashing, _outcome, work)
 
         def hashed(done: asyncio.Future[tuple[bytes, SaslError | None]]) -> None:
             if self._transport is None or done.cancelled():
@@ -345,6 +346,8 @@ class Entrance(asyncio.Protocol):
         self._frames.clear()
         if self._next_turn is not None:
             self._next_turn.cancel()
+        if self._hashing is not None:  # others wait for the thread
+            self._hashing.cancel()
         self._reader.drop()
         self._count()
         if self._deadline is not None:

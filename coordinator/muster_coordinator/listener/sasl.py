@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ class Sasl:
             settings.login_timeout_ms,
         )
         self.hashing = ThreadPoolExecutor(1, thread_name_prefix="passwords")
+        self._secret = secrets.token_bytes(16)
         self._users = users
         self._gateways = parse_principals(settings.gateway_users)
         self._clock = clock
@@ -47,13 +49,18 @@ class Sasl:
         if mechanism == OAUTHBEARER and self._by_token is not None:
             return self._by_token()
         if mechanism == PLAIN:
-            return PlainServer(lambda name: self._users().any(name), self._may_act)
+            return PlainServer(lambda name: self._users().any(name), self._stand_in, self._may_act)
         return ScramServer(
             HASHES[mechanism],
             lambda name: self._users().scram(name, mechanism),
             secrets.token_urlsafe(24),
             self._may_act,
         )
+
+    def _stand_in(self, name: str) -> tuple[str, int]:
+        """Of a user that is drawn by a secret: nobody can foresee which one a name gets."""
+        drawn = hmac.digest(self._secret, name.encode(), "sha256")
+        return self._users().work_for(int.from_bytes(drawn[:8], "big"))
 
     def _may_act(self, user: str) -> bool:
         return f"User:{user}" in self._gateways

@@ -103,12 +103,14 @@ class Disk(Protocol):
 
 
 class OsDisk:
-    """The operating system's files. `spares`: what is given to files when no descriptor is left; then threads wait for
-    one, but not the main thread, whose event loop closes connections."""
+    """The operating system's files, in directories for this user alone, or of `directory_mode`. `spares`: what is given
+    to files when no descriptor is left; then threads wait for one, but not the main thread, whose event loop closes
+    connections."""
 
-    def __init__(self, spares: SpareDescriptors | None = None) -> None:
+    def __init__(self, spares: SpareDescriptors | None = None, directory_mode: int = 0o700) -> None:
         self._direct: dict[int, DirectWriter] = {}
         self._spares = spares
+        self._directory_mode = directory_mode
 
     def open(self, path: Path, *, create: bool = False, direct: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -178,7 +180,7 @@ class OsDisk:
         os.fsync(descriptor)
 
     def mkdir(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(self._directory_mode, parents=True, exist_ok=True)
 
     def listdir(self, path: Path) -> list[str]:
         return self._with_descriptor(lambda: os.listdir(path))

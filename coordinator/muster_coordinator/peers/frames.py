@@ -88,7 +88,7 @@ def decode_hello(frame: bytes, kind: int = HELLO) -> Hello:
         raise HelloError("malformed", "the first frame is no hello")
     try:
         hello = _decoder.decode(memoryview(frame)[4:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise HelloError("malformed", f"unreadable hello: {error}") from error
     if hello.magic != MAGIC:
         raise HelloError("malformed", f"not a pod of Muster: it calls itself {hello.magic[:40]!r}")

@@ -115,7 +115,7 @@ class Inbound(asyncio.Protocol):
                 self._receive(frame)
             except HelloError as error:
                 self._reject(error.reason, str(error))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 self._reject("malformed", f"unreadable message: {error}")
 
     def pause_writing(self) -> None:

@@ -164,7 +164,7 @@ async def body_of(request: web.Request, kind: type[_R]) -> _R:
         return msgspec.json.decode(await request.read(), type=kind)
     except msgspec.ValidationError as error:
         raise RefusedCallError(400, "InvalidRequest", str(error)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RefusedCallError(400, "MalformedJson", str(error)) from error
     except web.HTTPRequestEntityTooLarge as error:
         raise RefusedCallError(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes") from error

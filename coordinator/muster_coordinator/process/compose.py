@@ -58,8 +58,9 @@ from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.process.data_dir import DataDirInUseError, DataDirLock
 from muster_coordinator.process.logging import configure_logging
 from muster_coordinator.process.metrics import PodMetrics
-from muster_coordinator.process.ports import InnerPorts
+from muster_coordinator.process.ports import InnerPorts, plain_ports
 from muster_coordinator.records import batch as records_batch
+from muster_coordinator.security.exposure import warn_of_plain_ports
 from muster_coordinator.security.tls import TlsError
 from muster_coordinator.security.watched_file import SecurityFileError
 from muster_coordinator.settings import parse_prefixes
@@ -143,6 +144,7 @@ async def _start(
     except (SecurityFileError, TlsError) as error:
         raise StartError(str(error)) from None
 
+    warn_of_plain_ports(plain_ports(options, access.security))
     listeners = KafkaListeners(settings.listener, clock, WatchedFiles(ports, access), descriptors)
     advertised = "{}:{}".format(*options.advertise)
     last_image = LastImage(disk, options.data_dir)
@@ -347,7 +349,7 @@ def _archiver_settings(settings: CoordinatorSettings) -> ArchiverSettings | None
     directory = settings.cleaner.archive_dir
     if not directory:
         return None
-    archive = DirectoryArchive(OsDisk(), Path(directory))
+    archive = DirectoryArchive(OsDisk(directory_mode=0o777), Path(directory))  # others may read it: the umask says
     return ArchiverSettings(archive, settings.cleaner.log_cleaner_io_max_bytes_per_second)
 
 

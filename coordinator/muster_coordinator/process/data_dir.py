@@ -25,7 +25,7 @@ class DataDirLock:
 
     def acquire(self) -> None:
         """Raises DataDirInUseError, OSError."""
-        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self._data_dir.mkdir(0o700, parents=True, exist_ok=True)
         path = self._data_dir / LOCK_NAME
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

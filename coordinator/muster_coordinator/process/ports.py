@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from muster_coordinator.listener.listener import ListenerSecurity
 from muster_coordinator.peers.endpoint import PeerEndpoint
 from muster_coordinator.podapi.access import CALLERS
 from muster_coordinator.podapi.control import PodControl
@@ -78,6 +79,15 @@ class InnerPorts:
             app = metrics_app(render, None if token is None else lambda: token.value)
             tls = None if options.metrics_plain else self._metrics
             await _serve(app, options.metrics_listen, tls, "metrics", stack, descriptors)
+
+
+def plain_ports(options: ProcessOptions, clients: Mapping[str, ListenerSecurity]) -> dict[str, tuple[str, int]]:
+    """Addresses of ports without TLS, by what comes there. `clients`: of their listeners, the first is called ""."""
+    listeners = {"": options.kafka_listen, **options.listeners}
+    plain = {f"kafka {name}".strip(): at for name, at in listeners.items() if clients[name].tls is None}
+    if options.tls_dir is None:
+        plain |= {"api": options.api_listen, "peers": options.peer_listen}
+    return plain
 
 
 async def _serve(

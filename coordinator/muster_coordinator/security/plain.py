@@ -12,17 +12,22 @@ from muster_coordinator.security.sasl import MayActFor, SaslError, Work, nobody_
 from muster_coordinator.security.scram import OTHER_AUTHORIZATION_ID, ScramCredential, credential_of
 
 _WRONG = "Authentication failed: Invalid username or password"
-_NOBODY = ScramCredential(bytes(16), b"", b"", 8192)
+_SALT = bytes(16)
 
 
 class PlainServer:
-    """Implements `sasl.Mechanism`. `credential`: (hash, credential) of a user, None if there is none."""
+    """Implements `sasl.Mechanism`. `credential`: (hash, credential) of a user, None if there is none; `stand_in`:
+    (hash, iterations) for the name of nobody, always the same for a name."""
 
     def __init__(
-        self, credential: Callable[[str], tuple[str, ScramCredential] | None], may_act: MayActFor = nobody_acts
+        self,
+        credential: Callable[[str], tuple[str, ScramCredential] | None],
+        stand_in: Callable[[str], tuple[str, int]],
+        may_act: MayActFor = nobody_acts,
     ) -> None:
         self.by = ""
         self._credential_of = credential
+        self._stand_in = stand_in
         self._may_act = may_act
         self._user: str | None = None
 
@@ -48,11 +53,10 @@ class PlainServer:
             raise SaslError("no name", "Authentication failed: username not specified")
         if not password:
             raise SaslError("no password", "Authentication failed: password not specified")
-        found = self._credential_of(name)
+        hash_name, known = self._credential_of(name) or self._nobody(name)
 
         def check() -> bytes:
             """An unknown user costs as much time as a wrong password."""
-            hash_name, known = found or ("sha512", _NOBODY)
             given = credential_of(password.encode(), hash_name, known.salt, known.iterations)
             if not hmac.compare_digest(given.stored_key, known.stored_key):
                 raise SaslError("unknown user or wrong password", _WRONG)
@@ -64,3 +68,8 @@ class PlainServer:
             return b""
 
         return check
+
+    def _nobody(self, name: str) -> tuple[str, ScramCredential]:
+        """A credential that no password fits."""
+        hash_name, iterations = self._stand_in(name)
+        return hash_name, ScramCredential(_SALT, b"", b"", iterations)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
-from muster_coordinator.security.scram import HASHES, ScramCredential, read_credential
+from muster_coordinator.security.scram import DEFAULT_ITERATIONS, HASHES, ScramCredential, read_credential
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
@@ -33,6 +33,7 @@ class Users:
     ) -> None:
         self._credentials = credentials or {}
         self._quotas = quotas or {}
+        self._works = [_work(each) for each in self._credentials.values()]
 
     def __repr__(self) -> str:
         return f"<Users {len(self._credentials)}>"
@@ -59,6 +60,18 @@ class Users:
         for mechanism, credential in self._credentials.get(name, {}).items():
             return HASHES[mechanism], credential
         return None
+
+    def work_for(self, number: int) -> tuple[str, int]:
+        """(hash, iterations) that comparing the password of a user takes; `number`: any, whose user it is. For names
+        that nobody has: they cannot be told from others by time."""
+        works = self._works
+        return works[number % len(works)] if works else (HASHES["SCRAM-SHA-512"], DEFAULT_ITERATIONS)
+
+
+def _work(credentials: Mapping[str, ScramCredential]) -> tuple[str, int]:
+    """As of `Users.any`."""
+    mechanism, credential = next(iter(credentials.items()))
+    return HASHES[mechanism], credential.iterations
 
 
 def parse_users(content: bytes) -> Users:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
 from tests.support.pod import free_ports
 from tests.unit.gateway.servers import Server
 
 from muster_gateway.gateway import Gateway
+from muster_gateway.main import run
 from muster_gateway.settings import parse_settings
 
 
@@ -44,3 +47,19 @@ async def test_clients_can_connect_though_muster_does_not_answer() -> None:
     writer.close()
     assert gateway.nodes.shown_pods() == []
     await gateway.stop()
+
+
+@pytest.mark.parametrize(("host", "told"), [("0.0.0.0", True), ("127.0.0.1", False)])
+async def test_plain_port_of_all_addresses_is_told(host: str, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    values = {**settings(0), "muster.bootstrap.servers": "", "muster.groups": "", "listen.host": host}
+    with capture_logs() as logs:
+        running = asyncio.create_task(run(parse_settings(values)))
+        async with asyncio.timeout(20):
+            while not any(line["event"] == "gateway_listens" for line in logs):
+                assert not running.done()
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait((running,))
+    lines = [line for line in logs if line["event"] == "plain_on_all_addresses"]
+    assert [line["log_level"] for line in lines] == ["warning"] * told

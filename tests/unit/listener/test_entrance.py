@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -23,6 +24,7 @@ from muster_coordinator.pod.pod_connections import PodConnections
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.security.identity import Identity
 from muster_coordinator.security.oauth import OAuthBearerServer, Token, TokenError
+from muster_coordinator.security.sasl import Work
 from muster_coordinator.security.users import parse_users
 from muster_coordinator.settings import ListenerSettings, SaslSettings
 
@@ -32,6 +34,7 @@ HANDSHAKES = [
     for version in (0, 1)
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER", "x")
 ]
+PLAIN_HANDSHAKE = encode_request(schema("sasl_handshake", 1).SaslHandshakeRequest(mechanism="PLAIN"), 1)
 VERSIONS = encode_request(schema("api_versions", 0).ApiVersionsRequest(), 2)
 
 
@@ -118,6 +121,41 @@ async def _converse(data: bytes, chunk: int) -> None:
     sasl.hashing.shutdown()
     assert (state.held_bytes, state.connections) == (0, set())
     assert sasl.admission.enter("127.0.0.1")
+
+
+async def test_password_of_a_client_that_has_gone_is_not_hashed() -> None:
+    clock, hashed, free = SystemClock(), list[str](), threading.Event()
+    sasl = Sasl(SaslSettings("PLAIN"), lambda: USERS, clock)
+    state = ServerState(ListenerSettings(), clock)
+    others = sasl.hashing.submit(free.wait, 20)
+    sasl.start = lambda mechanism: Watched(hashed)  # type: ignore[method-assign]
+    for name in ("gone", "here"):
+        entrance, _ = entered(sasl, state)
+        entrance.data_received(PLAIN_HANDSHAKE + token(name.encode()))
+        if name == "gone":
+            entrance.connection_lost(None)
+    await turn()
+    free.set()
+    sasl.hashing.shutdown()
+    assert others.result()
+    assert hashed == ["here"]
+    entrance.connection_lost(None)
+
+
+class Watched:
+    """A mechanism that says which tokens were worked on."""
+
+    user, by, ends_ms = None, "", None
+
+    def __init__(self, hashed: list[str]) -> None:
+        self._hashed = hashed
+
+    def step(self, token: bytes) -> Work:
+        def work() -> bytes:
+            self._hashed.append(token.decode())
+            return b""
+
+        return work
 
 
 UNKNOWN = struct.pack(">ihhih", 10, 18, 99, 7, -1)  # ApiVersions of a version that nobody has

@@ -141,6 +141,12 @@ def exhausted() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_directories_are_for_their_user_alone_where_nothing_else_is_said(tmp_path: Path) -> None:
+    OsDisk().mkdir(tmp_path / "own")
+    OsDisk(directory_mode=0o750).mkdir(tmp_path / "shown")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("own", "shown")] == [0o700, 0o750]
+
+
 def test_file_that_finds_no_descriptor_gets_a_spare_one(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     disk = OsDisk(spares := SpareDescriptors(2))
     request.getfixturevalue("exhausted")

@@ -395,12 +395,19 @@ OTHER_VERSION = encode_frame(
 )
 
 
+_ACK = encode_message(ack("b", "a", 1))
+NESTED = bytes([_ACK[0] + 1]) + _ACK[1:] + b"\x91" * 3000 + b"\x01"
+"""A message with one field more, as of a later version, that is an array in an array and so on."""
+
+
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large"),
         (b"\x00\x00\x00\x02ab", "malformed"),
         (encode_frame(HELLO, b"\xc1garbage"), "malformed"),
+        (encode_frame(HELLO, b"\x81\xa1x" + b"\x91" * 3000 + b"\x01"), "malformed"),
+        (hello() + encode_frame(0, NESTED), "malformed"),
         (encode_frame(0, encode_message(ack("b", "a", 1))), "malformed"),
         (hello().replace(b"muster-peer", b"another-one"), "malformed"),
         (hello(address="no address"), "malformed"),

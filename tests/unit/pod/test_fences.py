@@ -26,7 +26,10 @@ async def client() -> AsyncIterator[TestClient]:
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(b'{"', "MalformedJson"), (b"\xff", "MalformedJson"), (b"{}", "InvalidRequest")],
+    [
+        *((b'{"', "MalformedJson"), (b"\xff", "MalformedJson"), (b"{}", "InvalidRequest")),
+        *((b"[" * 100_000, "InvalidRequest"), (b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "MalformedJson")),
+    ],
 )
 async def test_bad_body_has_the_reason_that_other_calls_give(client: TestClient, body: bytes, reason: str) -> None:
     for path in ("/v1/fences", "/v1/elections"):

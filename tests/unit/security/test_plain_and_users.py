@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from muster_coordinator.security import plain
 from muster_coordinator.security.plain import PlainServer
 from muster_coordinator.security.quotas import NO_QUOTAS, Quotas
 from muster_coordinator.security.sasl import SaslError
-from muster_coordinator.security.scram import HASHES, credential_of, write_credential
+from muster_coordinator.security.scram import HASHES, ScramCredential, credential_of, write_credential
 from muster_coordinator.security.users import Users, parse_mechanisms, parse_users
 
 SALT = b"0123456789abcdef"
@@ -26,7 +27,7 @@ USERS = parse_users(content({"alice": TEXTS, "bob": {"SCRAM-SHA-256": TEXTS["SCR
 
 def login(token: bytes, users: Users = USERS) -> tuple[str | None, str | None]:
     """(user, what a refused client is told)."""
-    server = PlainServer(users.any)
+    server = PlainServer(users.any, lambda name: users.work_for(len(name)))
     try:
         assert server.step(token)() == b""
     except SaslError as error:
@@ -60,6 +61,29 @@ def test_login(token: bytes, user: str | None, told: str | None) -> None:
     found, said = login(token)
     assert found == user
     assert (said is None) if told is None else (said or "").startswith(told)
+
+
+def test_name_of_nobody_costs_the_same_as_one_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cost(users: Users, name: str, drawn: int = 0) -> tuple[str, int]:
+        hashed: list[tuple[str, int]] = []
+
+        def count(password: bytes, hash_name: str, salt: bytes, iterations: int) -> ScramCredential:
+            hashed.append((hash_name, iterations))
+            return credential_of(password, hash_name, salt, iterations)
+
+        monkeypatch.setattr(plain, "credential_of", count)
+        with pytest.raises(SaslError, match="unknown user or wrong password"):
+            PlainServer(users.any, lambda name: users.work_for(drawn)).step(f"\0{name}\0pen".encode())()
+        [work] = hashed
+        return work
+
+    assert cost(USERS, "alice") == ("sha256", 4096)
+    only_alice = parse_users(content({"alice": TEXTS}))
+    assert cost(only_alice, "nobody", 12345) == cost(only_alice, "alice")
+    costly = write_credential(credential_of(b"pencil", "sha512", SALT, 16_384))
+    both = parse_users(content({"alice": TEXTS, "bob": {"SCRAM-SHA-512": costly}}))
+    assert {cost(both, "nobody", drawn) for drawn in range(4)} == {cost(both, "alice"), cost(both, "bob")}
+    assert cost(Users(), "nobody") == ("sha512", 8192)
 
 
 def test_user_that_is_gone_is_unknown() -> None:

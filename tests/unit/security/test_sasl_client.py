@@ -51,8 +51,12 @@ def test_wrong_password_is_refused_by_the_server(mechanism: str) -> None:
         talk(client(mechanism, "pen"), scram_server(mechanism))
 
 
+def nobodys_work(name: str) -> tuple[str, int]:
+    return "sha512", 4096
+
+
 def test_plain_logs_in() -> None:
-    server = PlainServer(lambda name: ("sha512", KNOWN["SCRAM-SHA-512"]) if name == NAME else None)
+    server = PlainServer(lambda name: ("sha512", KNOWN["SCRAM-SHA-512"]) if name == NAME else None, nobodys_work)
     assert talk(client("PLAIN"), server) == 1
     assert server.user == NAME
 
@@ -75,7 +79,7 @@ def test_gateway_logs_in_on_behalf_of_another_user_only_where_it_may(mechanism: 
     def server(*gateways: str) -> Mechanism:
         known = KNOWN["SCRAM-SHA-512" if mechanism == "PLAIN" else mechanism]
         if mechanism == "PLAIN":
-            return PlainServer(lambda _: ("sha512", known), lambda user: user in gateways)
+            return PlainServer(lambda _: ("sha512", known), nobodys_work, lambda user: user in gateways)
         return ScramServer(HASHES[mechanism], lambda _: known, "servers", lambda user: user in gateways)
 
     def acting(password: str = PASSWORD) -> SaslClient:

@@ -23,7 +23,8 @@ def user(*arguments: str, password: str = "") -> Result:
 
 def logs_in(path: Path, name: str, password: str) -> bool:
     try:
-        PlainServer(parse_users(path.read_bytes()).any).step(f"\0{name}\0{password}".encode())()
+        users = parse_users(path.read_bytes())
+        PlainServer(users.any, lambda name: users.work_for(0)).step(f"\0{name}\0{password}".encode())()
     except SaslError:
         return False
     return True
