@@ -73,6 +73,8 @@ class Gateway:
         Not before Muster was asked for its pods: a client that connects again and is told of the nodes without them
         forgets the coordinator that it waits for (librdkafka's issue 5511: its transaction then hangs).
         """
+        if self.settings.clients_share_user:
+            logger.warning("clients_share_user", setting="muster.act.for.clients=0", groups=self.settings.groups)
         if self.settings.muster:
             await self.muster.find_pods()
         return await self.nodes.open_bootstrap()

@@ -140,7 +140,8 @@ class GatewaySettings:
     muster_act_for_clients: int = _number("muster.act.for.clients", 0, 0, 1)
     """1: groups at Muster are asked for on behalf of the client's user, so that ACLs of Muster are about clients:
     Muster needs the gateway's user in its `muster.gateway.users`. A client whose name the gateway cannot know (a login
-    by GSSAPI or a delegation token that passes) is `User:ANONYMOUS` then. 0: as the gateway's own user."""
+    by GSSAPI or a delegation token that passes) is `User:ANONYMOUS` then. 0: as the gateway's own
+    user, which all clients share; the gateway says so at its start (`clients_share_user`)."""
 
     sub_claim_name: str = _text("sasl.oauthbearer.sub.claim.name", "sub")
     """Which claim of a token of OAUTHBEARER that brokers have taken has the user's name; as at the brokers."""
@@ -230,6 +231,11 @@ class GatewaySettings:
     def logins_pass(self) -> bool:
         """Whether brokers ask who a client is."""
         return self.to_brokers.sasl and not self.asks_clients
+
+    @property
+    def clients_share_user(self) -> bool:
+        """Whether clients that have names are one user at Muster, the gateway's own."""
+        return bool(self.groups) and (self.asks_clients or self.logins_pass) and not self.muster_act_for_clients
 
     @property
     def to_brokers(self) -> OutgoingSettings:

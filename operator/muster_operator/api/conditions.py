@@ -3,8 +3,9 @@
 `Ready` is always there. `Reconciling` and `Stalled` are there only while they are true, so a tool that waits for
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
-partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`; and
-`CertificatesDue`, which says why certificates cannot be renewed. A cluster and a topic always have `FullyReplicated`,
+partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`;
+`CertificatesDue`, which says why certificates cannot be renewed; and `ClientsShareUser`, which says that a gateway does
+not tell its clients apart here. A cluster and a topic always have `FullyReplicated`,
 and a cluster with an upstream has `Mirrored`.
 """
 
@@ -30,6 +31,7 @@ class ConditionType(StrEnum):
     CRD_OUTDATED = "CrdOutdated"
     CERTIFICATES_DUE = "CertificatesDue"
     MIRRORED = "Mirrored"
+    CLIENTS_SHARE_USER = "ClientsShareUser"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -99,6 +101,8 @@ class Reason(StrEnum):
     UPSTREAM_NOT_FOLLOWED = "UpstreamNotFollowed"
     """A pod can follow nothing: the upstream does not answer, or has another number of partitions. Groups of Muster's
     are served all the same, but for offsets in transactions."""
+    CLIENTS_SHARE_USER = "ClientsShareUser"
+    """Clients of the gateway log in, and are all one user for the ACLs of this cluster: the gateway's own."""
     GATEWAY_NOT_READY = "GatewayNotReady"
     """Every partition is led, and gateway pods are not ready: they start, or have found no broker of the upstream."""
     GATEWAY_REFUSED = "GatewayRefused"

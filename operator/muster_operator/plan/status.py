@@ -28,6 +28,7 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
+from muster_operator.plan.gateway_users import with_shared_user
 from muster_operator.plan.hints import patch
 from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
@@ -214,7 +215,7 @@ def cluster_status(
     conditions = conditions_of(before.conditions, verdict, generation, now)
     conditions = _with_copies(conditions, partitions, generation, now, _missing(seen))
     conditions = _with_rebalance(conditions, rebalance, generation, now)
-    conditions = _with_mirror(seen, conditions, now)
+    conditions = with_shared_user(seen.cluster, _with_mirror(seen, conditions, now), now)
     return replace(
         before,
         observed_generation=generation,

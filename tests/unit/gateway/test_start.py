@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +64,32 @@ async def test_plain_port_of_all_addresses_is_told(host: str, told: bool, monkey
         await asyncio.wait((running,))
     lines = [line for line in logs if line["event"] == "plain_on_all_addresses"]
     assert [line["log_level"] for line in lines] == ["warning"] * told
+
+
+LOGINS = {
+    f"{cluster}.{name}": value
+    for cluster in ("upstream", "muster")
+    for name, value in (("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "SCRAM-SHA-512"))
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "shared"),
+    [
+        (LOGINS, True),
+        (LOGINS | {"muster.act.for.clients": "1"}, False),
+        (LOGINS | {"muster.groups": ""}, False),
+        ({}, False),  # nobody has a name
+    ],
+)
+async def test_clients_that_have_names_and_are_one_user_at_muster_are_told_at_the_start(
+    tmp_path: Path, more: dict[str, str], shared: bool
+) -> None:
+    for name in ("username", "password"):
+        (tmp_path / name).write_text("gateway")
+    accounts = {name.replace("mechanism", "dir"): str(tmp_path) for name in more if name.endswith("mechanism")}
+    gateway = Gateway(parse_settings(settings(free_ports(1)[0]) | more | accounts))
+    with capture_logs() as logs:
+        await gateway.start()
+    await gateway.stop()
+    assert any(each["event"] == "clients_share_user" for each in logs) == shared

@@ -10,11 +10,15 @@ from tests.unit.operator.model import Model, Operator
 
 from muster_coordinator.podapi.image import Endpoint
 from muster_operator.api.conditions import Condition, condition_status, find_condition
+from muster_operator.api.listener_security import ListenerAuthentication, ListenerTls
 from muster_operator.api.models import (
     CoordinatorClusterSpec,
     CoordinatorClusterStatus,
+    Gateway,
+    GatewayToPods,
     Listener,
     OffsetsTopicStatus,
+    OutgoingSasl,
     PartitionState,
     Rollout,
     Upstream,
@@ -367,6 +371,38 @@ def test_upstream_that_a_pod_cannot_follow_is_told_and_takes_no_readiness(model:
     assert after is not None
     assert (after.status, after.reason) == ("True", "UpstreamFollowed")
     assert find_condition(cluster_status(changed(model, upstream=None)).conditions, "Mirrored") is None
+
+
+SASL = OutgoingSasl("PLAIN", "account")
+ASKS = ListenerAuthentication(("SCRAM-SHA-512",))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "gateway", "shared"),
+    [
+        (Upstream("kafka:9092", ("m-",), sasl=SASL), Gateway(), True),
+        (Upstream("kafka:9092", ("m-",)), Gateway(authentication=ASKS), True),
+        (Upstream("kafka:9092", ("m-",)), Gateway(tls=ListenerTls("tls", "required")), True),
+        (Upstream("kafka:9092", ("m-",)), Gateway(tls=ListenerTls("tls")), False),
+        (Upstream("kafka:9092", ("m-",)), Gateway(), False),
+        (Upstream("kafka:9092", sasl=SASL), Gateway(), False),
+        (Upstream("kafka:9092", ("m-",), sasl=SASL), Gateway(muster=GatewayToPods(act_for_clients=True)), False),
+        (Upstream("kafka:9092", ("m-",), sasl=SASL), None, False),
+        (None, None, False),
+    ],
+)
+def test_gateway_whose_clients_are_one_user_here_is_told_and_takes_no_readiness(
+    model: Model, upstream: Upstream | None, gateway: Gateway | None, shared: bool
+) -> None:
+    status = cluster_status(changed(model, upstream=upstream, gateway=gateway))
+    told = find_condition(status.conditions, "ClientsShareUser")
+    assert (told is not None) == shared
+    if told is not None:
+        assert (told.status, told.reason) == ("True", "ClientsShareUser")
+        assert told.message.endswith("""'{"spec":{"gateway":{"muster":{"actForClients":true}}}}'""")
+    assert ready(status).status == "True"
+    model.cluster = replace(model.cluster, status=status)
+    assert find_condition(cluster_status(changed(model, gateway=None)).conditions, "ClientsShareUser") is None
 
 
 def test_what_was_said_of_the_upstream_stays_while_no_pod_is_there(model: Model) -> None:
