@@ -103,8 +103,9 @@ def _check_path(text: str) -> None:
 class ListenerSettings:
     """Limits that a client can reach. Reaching one costs that one connection, and is counted."""
 
-    socket_request_max_bytes: int = _setting(104_857_600, "socket.request.max.bytes", 1024)
-    """Largest request in bytes; a larger one closes its connection."""
+    socket_request_max_bytes: int = _setting(4_194_304, "socket.request.max.bytes", 1024)
+    """Largest request in bytes; a larger one closes its connection. Kafka's default is 100 MiB, for Produce. Set it
+    above message.max.bytes: what is in a commit, or in the assignments of a group, becomes a record."""
 
     max_connections: int = _setting(20_000, "max.connections", 1)
     """Connections at a time; one more is closed at once. Kafka has no limit by default."""
@@ -132,6 +133,10 @@ class ListenerSettings:
     max_in_flight_requests: int = _setting(128, None, 1, 10_000)
     """Requests of one connection that wait for their answers; beyond it nothing more is read from the connection. A
     Kafka broker takes one request at a time from each connection."""
+
+    max_unread_bytes: int = _setting(65_536, None, 1024)
+    """Bytes of a connection's answers that its client does not read, besides those in the buffers of the kernel; beyond
+    it no request of the connection is carried out. What one request is answered may be more."""
 
     max_buffered_bytes: int = _setting(268_435_456, None, 1_048_576)
     """Bytes that all connections hold together: requests that are not complete or not answered yet, answers that are

@@ -6,7 +6,7 @@ answer, like every answer, waits for what is not committed yet; only offsets of 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
@@ -19,7 +19,8 @@ from muster_coordinator.requests.groups import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from muster_coordinator.requests.packed_offsets import PACKED_MAX, PACKED_MIN, FoundOffsets
+from muster_coordinator.requests.packed_offsets import PACKED_MAX, PACKED_MIN, FoundOffsets, HeldOffsets
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.state_machine import Result, Token
 
 
@@ -28,8 +29,14 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
     visible = group is not None and not STATE_ERRORS[GroupApi.OFFSET_FETCH, group.state]
     offsets: GroupOffsets = state.offsets.committed.get(request.group_id, {}) if visible else {}
     may_be_pending = request.require_stable and request.group_id in state.offsets.open_transactions
+    asked: Sequence[tuple[str, Collection[int]]] = (
+        list(offsets.items()) if request.topics is None else request.topics  # a dict has its keys
+    )
+    if _is_large(asked):
+        held = _held(state, request.group_id, asked, offsets, may_be_pending)
+        return Result(response=OffsetFetchResponse(request.group_id, ErrorCode.NONE, held))
     topics: list[tuple[str, FetchedPartitions]] = []
-    for topic, partitions in offsets.items() if request.topics is None else request.topics:
+    for topic, partitions in asked:
         of_topic = offsets.get(topic, {})
         if may_be_pending:
             has_pending = state.offsets.has_pending
@@ -45,6 +52,41 @@ def offset_fetch(state: GroupTables, request: OffsetFetchRequest, _token: Token,
             found = _settled(partitions, of_topic)
         topics.append((topic, found))
     return Result(response=OffsetFetchResponse(request.group_id, ErrorCode.NONE, tuple(topics)))
+
+
+def _is_large(asked: Sequence[tuple[str, Collection[int]]]) -> bool:
+    if len(asked) == 1:
+        return len(asked[0][1]) > SLICE_ENTRIES
+    count = len(asked)
+    for _, partitions in asked:
+        count += len(partitions)
+    return count > SLICE_ENTRIES
+
+
+def _held(
+    state: GroupTables,
+    group_id: str,
+    asked: Sequence[tuple[str, Collection[int]]],
+    offsets: GroupOffsets,
+    may_be_pending: bool,
+) -> tuple[tuple[str, FetchedPartitions], ...]:
+    """What is found, and nothing made of it yet."""
+    pending: dict[str, set[int]] = {}
+    if may_be_pending:
+        for topic, partition in state.offsets.pending_partitions(group_id):
+            pending.setdefault(topic, set()).add(partition)
+    none: dict[int, Stored] = {}
+    return tuple(
+        [
+            (
+                topic,
+                HeldOffsets(
+                    list(partitions), list(map(offsets.get(topic, none).get, partitions)), pending.get(topic, ())
+                ),
+            )
+            for topic, partitions in asked
+        ]
+    )
 
 
 def _settled(partitions: Collection[int], of_topic: dict[int, Stored]) -> FetchedPartitions:

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from muster_coordinator.listener.exchange import Exchange
 from muster_coordinator.listener.user_load import UserLoad
+from muster_coordinator.wire.framing import encode_response_head
 
 COUNTED_BYTES = 4 << 10
 """What one connection may hold without being counted: the hot path does not reach it."""
+
+UNMADE_BYTES = 16 << 10
+"""What a slice of a large answer takes before it is made: references to what the state has."""
 
 
 class Flow(Protocol):
@@ -30,16 +35,54 @@ class Flow(Protocol):
         """An answer has left: the connection may have room for another request."""
         ...
 
+    def wait_for_turn(self) -> None:
+        """A slice of a large answer can be made: do it in the connection's turn."""
+        ...
+
+
+class LargeAnswer:
+    """One that is made in slices, twice: its frame begins with its size, and nobody keeps the whole. `left`: bytes of
+    its body that are not made; None while it is measured. `count`: slices that are not made, as far as is known."""
+
+    __slots__ = ("_body", "count", "exchange", "left", "size", "slices")
+
+    def __init__(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
+        self.exchange = exchange
+        self.size = 0  # bytes of the body, as far as it is measured
+        self.left: int | None = None
+        self.count = 0
+        self._body = body
+        self.slices = body()
+
+    def measure(self) -> None:
+        """The next slice."""
+        made = next(self.slices, None)
+        if made is not None:
+            self.size += len(made)
+            self.count += 1
+        else:
+            self.left = self.size
+            self.slices = self._body()
+
+    def head(self) -> bytes:
+        exchange = self.exchange
+        return encode_response_head(exchange.api, exchange.version, exchange.correlation_id, self.size)
+
 
 class AnswerQueue:
     """`pending` has the exchanges in flight, in order. `request_bytes` and `ready_bytes` are the bytes of requests that
     are not answered and of answers that are not written.
+
+    `slow`: the exchange in flight whose answer may be large. No request behind it is carried out before it is answered,
+    so that a connection has one such answer in the making: `large`.
     """
 
     def __init__(self, flow: Flow) -> None:
         self.pending: deque[Exchange] = deque()
         self.request_bytes = 0
         self.ready_bytes = 0
+        self.slow: Exchange | None = None
+        self.large: LargeAnswer | None = None
         self._flow = flow
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -62,25 +105,76 @@ class AnswerQueue:
             return  # the connection is gone
         self.request_bytes -= exchange.size
         self.ready_bytes += len(frame)
-        flow = self._flow
+        if exchange is self.slow:
+            self.slow = None
         if pending[0] is exchange:
-            pending.popleft()
-            out = self._out
-            before = len(out)
-            out.append(frame)
-            while pending and pending[0].frame is not None:
-                out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
-            if self._load is not None:
-                self._load.left(len(out) - before)
-            if not self._write_due:
-                self._write_due = True
-                self._loop.call_soon(self.write)
-            if flow.paused_reading:
-                flow.resume_reading()
+            self._first_leaves(frame)
         else:
             exchange.frame = frame
-        if self.ready_bytes > COUNTED_BYTES or flow.held_bytes > COUNTED_BYTES:
-            flow.count()
+        if self.ready_bytes > COUNTED_BYTES or self._flow.held_bytes > COUNTED_BYTES:
+            self._flow.count()
+
+    def _first_leaves(self, frame: bytes) -> None:
+        """The first exchange in flight ends with these bytes, and so do those behind it that are answered already."""
+        pending, out, flow = self.pending, self._out, self._flow
+        pending.popleft()
+        before = len(out)
+        out.append(frame)
+        while pending and pending[0].frame is not None:
+            out.append(pending.popleft().frame)  # type: ignore[arg-type]  # checked in the line above
+        if self._load is not None:
+            self._load.left(len(out) - before)
+        if not self._write_due:
+            self._write_due = True
+            self._loop.call_soon(self.write)
+        if self.large is not None:
+            flow.wait_for_turn()  # it may be the first now
+        if flow.paused_reading:
+            flow.resume_reading()
+
+    def complete_in_slices(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
+        """Implements `exchange.Answers`."""
+        if self.pending:
+            self.large = LargeAnswer(exchange, body)
+            self._flow.wait_for_turn()
+
+    @property
+    def unmade_bytes(self) -> int:
+        """The memory of what the large answer is made from."""
+        return 0 if self.large is None else self.large.count * UNMADE_BYTES
+
+    def has_slice(self, write_paused: bool) -> bool:
+        """Whether a slice of the large answer can be made now. It is measured at any time, and written in its turn, as
+        fast as the client reads."""
+        large = self.large
+        return large is not None and (large.left is None or (self.pending[0] is large.exchange and not write_paused))
+
+    def make_slice(self) -> None:
+        """The next one of the large answer. Only if `has_slice`."""
+        large = self.large
+        assert large is not None
+        if large.left is None:
+            large.measure()
+        else:
+            self._write_slice(large, large.left)
+        self._flow.count()
+
+    def _write_slice(self, large: LargeAnswer, left: int) -> None:
+        made = next(large.slices)
+        large.left = left - len(made)
+        large.count -= 1
+        if large.left < 0:
+            raise AssertionError(f"an answer of {large.size} bytes has become larger by {-large.left}")
+        if left == large.size:
+            made = large.head() + made
+        self.ready_bytes += len(made)
+        if large.left:
+            self._out.append(made)
+            self.write()
+            return
+        self.large = self.slow = None
+        self.request_bytes -= large.exchange.size
+        self._first_leaves(made)
 
     def write(self) -> None:
         """Write what is ready."""
@@ -102,5 +196,6 @@ class AnswerQueue:
         if self._load is not None:
             self._load.left(len(self.pending))
         self.pending.clear()
+        self.slow = self.large = None
         self._out.clear()
         self.request_bytes = self.ready_bytes = 0

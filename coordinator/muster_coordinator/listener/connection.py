@@ -1,19 +1,20 @@
 """One client connection: frames in, requests out to the handlers, answers back in the order of the requests.
 
-A callback protocol (no streams, no task, no future per request): frames are parsed in place, answers that became
-ready in one turn of the loop leave with one write. Bad input costs its own connection and is counted; the pod serves
-on.
+A callback protocol (no streams, no task, no future per request): answers that became ready in one turn of the loop
+leave with one write. Bad input costs its own connection and is counted; the pod serves on. Requests are decoded and
+carried out when it is the connection's turn (`rotation`), and not while its client does not read its answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
+from muster_coordinator.listener.rotation import QUANTUM, REQUEST_BYTES, SLICE_UNITS
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
@@ -23,6 +24,12 @@ from muster_coordinator.wire.api import RequestHeader
 from muster_coordinator.wire.errors import FrameTooLargeError, UnsupportedRequestError, WireError
 from muster_coordinator.wire.framing import FrameReader, read_header
 from muster_coordinator.wire.throttling import SINCE
+
+DECODED_FACTOR = 8
+"""A decoded request takes up to so many times the bytes of its frame: those of small fields, in objects of Python."""
+
+BEHIND_BYTES = 64
+"""What a frame that waits for its turn takes besides its own bytes."""
 
 
 def peer_host(transport: asyncio.BaseTransport) -> str:
@@ -37,7 +44,8 @@ def nobody(transport: asyncio.BaseTransport) -> Identity:
 
 
 class KafkaConnection(asyncio.Protocol):
-    """Implements `state.Connection`, `exchange.AnsweringConnection`, `answer_queue.Flow` and `user_load.Waiting`."""
+    """Implements `state.Connection`, `exchange.AnsweringConnection`, `answer_queue.Flow`, `rotation.Taking` and
+    `user_load.Waiting`."""
 
     def __init__(
         self,
@@ -67,7 +75,9 @@ class KafkaConnection(asyncio.Protocol):
         self.closing_since_ms: int | None = None
         self._socket: asyncio.Transport | None = None  # `_transport` until the end, also while it is closing
         self._load: UserLoad | None = None
-        self._behind: deque[bytes] = deque()  # requests that wait for room of the user, or for the end of a rest
+        self._rotation = state.rotation
+        self._behind: deque[bytes] = deque()  # requests that wait for the connection's turn, or for room
+        self._received_bytes = 0  # of requests that have come, whole or in part, and are not carried out
         self._rest: asyncio.TimerHandle | None = None
         self._rests_until_ms = 0
 
@@ -78,6 +88,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._socket = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._state.settings.max_unread_bytes)
         self.answers.open(self._transport)
         peer = transport.get_extra_info("peername")
         self._host = f"/{peer[0]}" if peer else "/unknown"
@@ -109,45 +120,11 @@ class KafkaConnection(asyncio.Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Carry out the requests, in their order; of a user that has no room left they wait. Without data: those that
-        have waited."""
-        state, answers, load = self._state, self.answers, self._load
-        self.last_active_ms = state.now_ms
+        self.last_active_ms = self._state.now_ms
         try:
-            for frame in self._reader.feed(data) if data else self._waited():
-                if self._transport is None:
-                    return
-                if load is not None and (self._behind or self._rest is not None or load.is_full()):
-                    self._behind.append(frame)
-                    continue
-                try:
-                    header = read_header(frame)
-                    api = header.api
-                    request = api.decode_request(header, frame, self._host)
-                    size = len(frame)
-                    if load is None:
-                        exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
-                    else:
-                        exchange = self._charged(load, header, request, size)
-                    answers.pending.append(exchange)
-                    answers.request_bytes += size
-                    state.requests[api.key] += 1
-                    self._handlers[type(request)](request, exchange)
-                except UnsupportedRequestError as error:
-                    self._unsupported(error)
+            self._go_on(data)
         except FrameTooLargeError as error:
             self._reject("frame_too_large", error)
-        except WireError as error:
-            self._reject("malformed_request", error)
-        if load is not None and self._behind:
-            self._pause_reading()
-            if self._rest is None:
-                load.wait(self)
-            self.count()
-        if len(answers.pending) >= self._max_in_flight and not self.paused_reading:
-            self._pause_reading()
-        if len(self._reader.pending) + answers.request_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
-            self.count()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -156,13 +133,93 @@ class KafkaConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._behind and self._rest is None:
-            self.go_on()
-        else:
-            self.resume_reading()
+        self.last_active_ms = self._state.now_ms
+        self.wait_for_turn()
         self.count()
 
     # -- requests -----------------------------------------------------------------------------------------------------
+
+    def wait_for_turn(self) -> None:
+        """Implements `answer_queue.Flow`."""
+        self._rotation.wait(self)
+
+    def take_turn(self) -> None:
+        """Implements `rotation.Taking`: make a slice of a large answer, or carry out requests."""
+        answers = self.answers
+        if answers.has_slice(self._write_paused):
+            self._rotation.units -= SLICE_UNITS
+            answers.make_slice()
+            if answers.has_slice(self._write_paused):
+                self._rotation.wait(self)
+                return
+        self._go_on()
+        if self.paused_reading:
+            self.resume_reading()
+
+    def _go_on(self, data: bytes = b"") -> None:
+        """Take `data`, and carry out the requests that have come, in their order, as far as it is the connection's turn
+        and there is room. Raises FrameTooLargeError."""
+        state, answers, behind, rotation = self._state, self.answers, self._behind, self._rotation
+        most, is_ready = QUANTUM, self._is_ready()
+        if data:
+            self._received_bytes += len(data)
+            behind.extend(self._reader.feed(data))
+        while is_ready and behind:
+            if most <= 0 or rotation.units <= 0:
+                rotation.wait(self)
+                break
+            frame = behind.popleft()
+            size = len(frame)
+            self._received_bytes -= size + 4
+            most -= 1
+            rotation.units -= 1 + size // REQUEST_BYTES
+            try:
+                header = read_header(frame)
+                api = header.api
+                request = api.decode_request(header, frame, self._host)
+                if self._load is None:
+                    exchange = Exchange(self, api, header.api_version, header.correlation_id, request, size)
+                else:
+                    exchange = self._charged(self._load, header, request, size)
+                answers.pending.append(exchange)
+                answers.request_bytes += size
+                if api.slices is not None:
+                    answers.slow = exchange
+                state.requests[api.key] += 1
+                self._handlers[type(request)](request, exchange)
+            except UnsupportedRequestError as error:
+                self._unsupported(error)
+            except WireError as error:
+                self._reject("malformed_request", error)
+            if not behind:
+                break  # as nearly always
+            is_ready = self._is_ready()
+        if behind:
+            self._is_behind(is_ready)
+        elif len(answers.pending) >= self._max_in_flight and not self.paused_reading:
+            self._pause_reading()
+        if answers.request_bytes + self._received_bytes > COUNTED_BYTES or self.held_bytes > COUNTED_BYTES:
+            self.count()
+
+    def _is_ready(self) -> bool:
+        """Whether a request can be carried out."""
+        answers, load = self.answers, self._load
+        return (
+            self._transport is not None
+            and not self._write_paused
+            and answers.slow is None
+            and self._rest is None
+            and len(answers.pending) < self._max_in_flight
+            and (load is None or not load.is_full())
+        )
+
+    def _is_behind(self, is_ready: bool) -> None:
+        """Requests wait. For the next turn only, nobody needs to stop reading."""
+        if is_ready and len(self._behind) <= QUANTUM:
+            return
+        self._pause_reading()
+        if self._load is not None and self._rest is None and self._load.is_full():
+            self._load.wait(self)
 
     def serve(self, handlers: Mapping[type, Handler]) -> None:
         """From the next request on."""
@@ -209,16 +266,8 @@ class KafkaConnection(asyncio.Protocol):
         self.go_on()
 
     def go_on(self) -> None:
-        """Implements `user_load.Waiting`: carry out what waits, and read again when nothing does."""
-        if self._write_paused:
-            return
-        self.data_received(b"")
-        if self._transport is not None and self.paused_reading:
-            self.resume_reading()
-
-    def _waited(self) -> Iterable[bytes]:
-        frames, self._behind = self._behind, deque()
-        return frames
+        """Implements `user_load.Waiting`: there is room."""
+        self.take_turn()
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -246,7 +295,8 @@ class KafkaConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self.answers.pending and not self._behind
+        """Nothing is asked that the pod could answer. A client that does not read its answers is idle too."""
+        return self._write_paused or (not self.answers.pending and not self._behind)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -255,9 +305,9 @@ class KafkaConnection(asyncio.Protocol):
         answers what is not sent."""
         transport = self._socket
         unsent = transport.get_write_buffer_size() if transport is not None else 0
-        held = len(self._reader.pending) + self.answers.request_bytes + self.answers.ready_bytes + unsent
-        if self._behind:
-            held += sum(map(len, self._behind))
+        answers = self.answers
+        held = answers.request_bytes * DECODED_FACTOR + answers.ready_bytes + answers.unmade_bytes + unsent
+        held += self._received_bytes + len(self._behind) * BEHIND_BYTES
         if held <= COUNTED_BYTES:
             held = 0
         before, self.held_bytes = self.held_bytes, held
@@ -267,6 +317,8 @@ class KafkaConnection(asyncio.Protocol):
         self.answers.drop()
         self._reader.drop()
         self._behind.clear()
+        self._received_bytes = 0
+        self._rotation.forget(self)
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -280,14 +332,13 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._client_ended:
+        """Read again, if there is room for another request, or carry out the next one that has come."""
+        if self._behind:
+            if self._is_ready():
+                self._rotation.wait(self)
+        elif self._client_ended:
             if not self.answers.pending:
                 self.close()
-            return
-        if self._behind or self._rest is not None:
-            return
-        if self._write_paused or len(self.answers.pending) >= self._max_in_flight:
-            return
-        if self._transport is not None and self.paused_reading:
+        elif self._is_ready() and self._transport is not None and self.paused_reading:
             self.paused_reading = False
             self._transport.resume_reading()

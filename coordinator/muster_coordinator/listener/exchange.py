@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from muster_coordinator.errors import ErrorCode
@@ -19,6 +20,10 @@ class Answers(Protocol):
 
     def complete(self, exchange: Exchange, frame: bytes) -> None:
         """`exchange` is answered by `frame`, which leaves once every earlier request of the connection is answered."""
+        ...
+
+    def complete_in_slices(self, exchange: Exchange, body: Callable[[], Iterator[bytes]]) -> None:
+        """`exchange` is answered by a large body. `body` begins to make it, slice after slice, each time the same."""
         ...
 
 
@@ -70,9 +75,19 @@ class Exchange:
     def answer(self, response: Any) -> None:
         version = self.version
         api = self.api
+        if api.slices is not None and api.slices(version, response) is not None:
+            self.connection.answers.complete_in_slices(self, partial(self.slices, response))
+            return
         self.connection.answers.complete(
             self, encode_response_frame(api, version, self.correlation_id, api.encode_response(version, response))
         )
+
+    def slices(self, response: Any) -> Iterator[bytes]:
+        """The body of a large answer."""
+        assert self.api.slices is not None
+        slices = self.api.slices(self.version, response)
+        assert slices is not None
+        return slices
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self.request, code))
@@ -98,5 +113,14 @@ class ThrottledExchange(Exchange):
 
     def answer(self, response: Any) -> None:
         api, version = self.api, self.version
+        if api.slices is not None and api.slices(version, response) is not None:
+            self.connection.answers.complete_in_slices(self, partial(self.slices, response))
+            return
         body = with_throttle_time(api, version, api.encode_response(version, response), self._rest_ms())
         self.connection.answers.complete(self, encode_response_frame(api, version, self.correlation_id, body))
+
+    def slices(self, response: Any) -> Iterator[bytes]:
+        first = True
+        for each in super().slices(response):
+            yield with_throttle_time(self.api, self.version, each, self._rest_ms()) if first else each
+            first = False

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.requests.refusals import refusal
 from muster_coordinator.shard.ports import Answer
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+WINDOW = 16
+"""Parts of one request that are asked for at a time: shards carry out what is asked of them in one turn, and a part may
+be a group of a thousand members."""
+
+
+def distinct(requests: Sequence[_T]) -> Sequence[_T]:
+    """Each of them once, in their order."""
+    return requests if len(requests) == 1 else tuple(dict.fromkeys(requests))
+
+
+def for_each(asked: Sequence[_T], requests: Sequence[_T], responses: Sequence[_R]) -> tuple[_R, ...]:
+    """The responses to `asked`, given those to the distinct `requests` among them."""
+    if len(asked) == len(requests):
+        return tuple(responses)
+    found = dict(zip(requests, responses, strict=True))
+    return tuple([found[each] for each in asked])
 
 
 class Gather:
@@ -20,8 +41,34 @@ class Gather:
         self._responses: list[Any] = [None] * count
         self._missing = count
         self._combine = combine
+        self._ask: Callable[[int], None] | None = None
+        self._window = 0
+        self._asked = 0
+        self._is_asking = False
         if count == 0:
             combine(())
+
+    def spread(self, ask: Callable[[int], None], window: int = WINDOW) -> None:
+        """Ask for all parts, so many at a time. `ask` gets the index of a part."""
+        if len(self._responses) == 1:
+            ask(0)
+            return
+        self._ask, self._window = ask, window
+        self._ask_more()
+
+    def _ask_more(self) -> None:
+        """Up to a window: who refuses at once would otherwise be asked for all parts in one turn."""
+        ask, count = self._ask, len(self._responses)
+        assert ask is not None
+        self._is_asking = True
+        for _ in range(self._window):
+            if self._asked == count or self._asked - (count - self._missing) >= self._window:
+                break
+            self._asked += 1
+            ask(self._asked - 1)
+        self._is_asking = False
+        if self._asked < count and self._asked == count - self._missing:
+            asyncio.get_running_loop().call_soon(self._ask_more)
 
     def part(self, index: int, request: Any) -> Answer:
         return _Part(self, index, request)
@@ -31,6 +78,8 @@ class Gather:
         self._missing -= 1
         if self._missing == 0:
             self._combine(self._responses)
+        elif self._asked < len(self._responses) and self._ask is not None and not self._is_asking:
+            self._ask_more()
 
 
 class _Part:

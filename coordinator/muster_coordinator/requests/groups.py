@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from muster_coordinator.requests.packed_offsets import AcceptedOffsets, FoundOffsets, PackedOffsets
+from muster_coordinator.requests.packed_offsets import AcceptedOffsets, FoundOffsets, HeldOffsets, PackedOffsets
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -180,7 +180,7 @@ class OffsetFetchRequest(_Message, frozen=True):
 FetchedPartition: TypeAlias = tuple[int, int, int, str, int]
 """(partition, offset, leader_epoch, metadata, error_code)"""
 
-FetchedPartitions: TypeAlias = tuple[FetchedPartition, ...] | FoundOffsets
+FetchedPartitions: TypeAlias = tuple[FetchedPartition, ...] | FoundOffsets | HeldOffsets
 
 
 class OffsetFetchResponse(_Message, frozen=True):

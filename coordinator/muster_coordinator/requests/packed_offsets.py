@@ -10,8 +10,11 @@ The classes can be iterated like the tuples that they stand for, and are equal t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
+from typing import Protocol
+
+from muster_coordinator.errors import ErrorCode
 
 ENTRY_BYTES = 18
 
@@ -96,6 +99,55 @@ class FoundOffsets:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FoundOffsets | tuple) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Committed(Protocol):
+    """What OffsetFetch shows of a committed offset."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
+
+
+class HeldOffsets:
+    """What OffsetFetch has found of a topic of a large answer, as it was at that moment: `wire` makes it into bytes
+    slice after slice. Iterated: (partition, offset, leader epoch, metadata, error code)."""
+
+    __slots__ = ("_partitions", "_pending", "_stored")
+
+    def __init__(
+        self,
+        partitions: Sequence[int],
+        stored: Sequence[tuple[int, Committed] | None],
+        pending: Collection[int],
+    ) -> None:
+        """`stored`: for each of `partitions`; nobody changes either. `pending`: those that an open transaction writes,
+        which are refused."""
+        self._partitions = partitions
+        self._stored = stored
+        self._pending = pending
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, str, int]]:
+        for partition, found in zip(self._partitions, self._stored, strict=True):
+            if partition in self._pending:
+                yield partition, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            elif found is None:
+                yield partition, -1, -1, "", 0
+            else:
+                value = found[1]
+                yield partition, value.offset, value.leader_epoch, value.metadata, 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeldOffsets | tuple) and tuple(self) == tuple(other)
 
     def __repr__(self) -> str:
         return repr(tuple(self))

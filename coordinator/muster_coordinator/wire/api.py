@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ class Api(msgspec.Struct, frozen=True, gc=False):
 
     `decode_request(header, frame, client_host)` raises WireError. Like Kafka it ignores bytes after the request.
     `encode_response(version, response)` gives the response's body, without header and length.
+    `slices(version, response)` gives the same in pieces of SLICE_ENTRIES entries or fewer; None if it is no larger.
     """
 
     key: int
@@ -47,6 +48,7 @@ class Api(msgspec.Struct, frozen=True, gc=False):
     first_flexible: int | None  # None: no version is
     decode_request: Callable[[RequestHeader, bytes, str], object]
     encode_response: Callable[[int, Any], bytes]
+    slices: Callable[[int, Any], Iterator[bytes] | None] | None = None  # None: no answer is large
 
     def flexible(self, version: int) -> bool:
         return self.first_flexible is not None and version >= self.first_flexible

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire import primitives
 from muster_coordinator.wire.errors import WireError
 
@@ -19,6 +20,13 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 _T = TypeVar("_T")
+
+ARRAY_MAX = 100_000
+"""Most elements of an array in a request. Kafka has no such limit; more would be decoded in one go, and nobody else be
+served meanwhile."""
+
+SLICE_BYTES = 64 << 10
+"""A slice of a large answer is full with so many bytes, if its entries are long."""
 
 
 class Reader:
@@ -102,11 +110,21 @@ class Reader:
         # Every element takes a byte or more.
         if not -1 <= count <= len(self._frame) - self._position:
             raise WireError(f"an array of {count} before byte {self._position} of {len(self._frame)}")
+        if count > ARRAY_MAX:
+            raise WireError(f"an array of {count} before byte {self._position}: {ARRAY_MAX} is the most")
         return count
+
+    def int32_array(self) -> tuple[int, ...]:
+        count = self.array_length()
+        if count < 0:
+            raise WireError(f"null in place of an array before byte {self._position}")
+        start = self._position
+        self._position += 4 * count
+        return struct.unpack_from(f">{count}i", self._frame, start)
 
     def topic(self) -> tuple[str, tuple[int, ...]]:
         """A structure of a topic's name and numbers of partitions, as several requests have it."""
-        value = (self.string(), self.array(self.int32))
+        value = (self.string(), self.int32_array())
         self.tagged_fields()
         return value
 
@@ -234,3 +252,24 @@ class Writer:
 
     def _length(self, length: int) -> None:
         self._out += primitives.encode_uvarint(length + 1) if self._flexible else _INT32.pack(length)
+
+
+class SlicedWriter(Writer):
+    """Builds the body of a large response slice by slice."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self, flexible: bool) -> None:
+        super().__init__(flexible)
+        self._room = SLICE_ENTRIES
+
+    def is_full(self) -> bool:
+        """Whether what has been written is a slice. To be asked after each entry."""
+        self._room -= 1
+        return self._room <= 0 or len(self._out) >= SLICE_BYTES
+
+    def taken(self) -> bytes:
+        """The slice. What is written from now on belongs to the next one."""
+        made, self._out = bytes(self._out), bytearray()
+        self._room = SLICE_ENTRIES
+        return made

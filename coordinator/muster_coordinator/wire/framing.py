@@ -114,9 +114,14 @@ def read_header(frame: bytes) -> RequestHeader:
 
 def encode_response_frame(api: Api, version: int, correlation_id: int, body: bytes) -> bytes:
     """The bytes to write for one response: length, header, body."""
+    return encode_response_head(api, version, correlation_id, len(body)) + body
+
+
+def encode_response_head(api: Api, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """Length and header of a response whose body of so many bytes follows."""
     if api.first_flexible is None or version < api.first_flexible or api.key == k18_api_versions.KEY:
-        return _RESPONSE_HEADER.pack(len(body) + 4, correlation_id) + body
-    return _RESPONSE_HEADER_FLEXIBLE.pack(len(body) + 5, correlation_id) + body
+        return _RESPONSE_HEADER.pack(body_bytes + 4, correlation_id)
+    return _RESPONSE_HEADER_FLEXIBLE.pack(body_bytes + 5, correlation_id)
 
 
 def encode_request_frame(api: Api, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:

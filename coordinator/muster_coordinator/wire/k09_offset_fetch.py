@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from muster_coordinator.requests.cluster import (
@@ -24,6 +25,7 @@ from muster_coordinator.requests.cluster import (
     OffsetFetchResponses,
 )
 from muster_coordinator.requests.groups import (
+    FetchedPartition,
     FetchedPartitions,
     OffsetFetchByIdRequest,
     OffsetFetchByIdResponse,
@@ -31,8 +33,9 @@ from muster_coordinator.requests.groups import (
     OffsetFetchResponse,
 )
 from muster_coordinator.requests.packed_offsets import FoundOffsets
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter, Writer
 
 _FLEXIBLE_SINCE = 6
 
@@ -106,30 +109,85 @@ def encode_response(version: int, response: OffsetFetchResponses | OffsetFetchBy
     return writer.done()
 
 
+def slices(version: int, response: OffsetFetchResponses | OffsetFetchByIdResponses) -> Iterator[bytes] | None:
+    count = 0
+    groups: tuple[OffsetFetchResponse | OffsetFetchByIdResponse, ...] = response.groups
+    for group in groups:
+        count += 1
+        for _, partitions in group.topics:
+            count += 1 + len(partitions)
+        if count > SLICE_ENTRIES:
+            return _slices(version, groups)
+    return None
+
+
+def _slices(version: int, groups: tuple[OffsetFetchResponse | OffsetFetchByIdResponse, ...]) -> Iterator[bytes]:
+    writer = SlicedWriter(version >= _FLEXIBLE_SINCE)
+    if version >= 3:
+        writer.int32(0)
+    if version >= 8:
+        writer.array_length(len(groups))
+    for group in groups:
+        if version >= 8:
+            writer.string(group.group_id)
+        topics = _topics(version, group)
+        writer.array_length(len(topics))
+        for name, partitions in topics:
+            _write_name(writer, name)
+            writer.array_length(len(partitions))
+            for partition in partitions:
+                _write_partition(writer, version, group.error_code, partition)
+                if writer.is_full():
+                    yield writer.taken()
+            writer.tagged_fields()
+            if writer.is_full():
+                yield writer.taken()
+        if version >= 2:
+            writer.int16(group.error_code)
+        if version >= 8:
+            writer.tagged_fields()
+            if writer.is_full():
+                yield writer.taken()
+    yield writer.done()
+
+
+def _topics(
+    version: int, group: OffsetFetchResponse | OffsetFetchByIdResponse
+) -> tuple[tuple[str | bytes, FetchedPartitions], ...]:
+    """The error of a group stands from v2 on at its top, and no topics with it."""
+    return () if group.error_code and version >= 2 else group.topics
+
+
 def _write_topics(writer: Writer, version: int, group: OffsetFetchResponse | OffsetFetchByIdResponse) -> None:
-    # The error of a group: from v2 at its top, and no topics with it.
-    topics: tuple[tuple[str | bytes, FetchedPartitions], ...] = (
-        () if group.error_code and version >= 2 else group.topics
-    )
+    topics = _topics(version, group)
     writer.array_length(len(topics))
     for name, partitions in topics:
-        if isinstance(name, bytes):
-            writer.uuid(name)
-        else:
-            writer.string(name)
+        _write_name(writer, name)
         if isinstance(partitions, FoundOffsets) and version >= 5:
             writer.packed_array(len(partitions), _packed(partitions, version >= _FLEXIBLE_SINCE))
         else:
             writer.array_length(len(partitions))
-            for index, offset, leader_epoch, metadata, error_code in partitions:
-                writer.int32(index)
-                writer.int64(offset)
-                if version >= 5:
-                    writer.int32(leader_epoch)
-                writer.nullable_string(metadata)
-                writer.int16(group.error_code or error_code)
-                writer.tagged_fields()
+            for each in partitions:
+                _write_partition(writer, version, group.error_code, each)
         writer.tagged_fields()
+
+
+def _write_name(writer: Writer, name: str | bytes) -> None:
+    if isinstance(name, bytes):
+        writer.uuid(name)
+    else:
+        writer.string(name)
+
+
+def _write_partition(writer: Writer, version: int, group_error: int, partition: FetchedPartition) -> None:
+    index, offset, leader_epoch, metadata, error_code = partition
+    writer.int32(index)
+    writer.int64(offset)
+    if version >= 5:
+        writer.int32(leader_epoch)
+    writer.nullable_string(metadata)
+    writer.int16(group_error or error_code)
+    writer.tagged_fields()
 
 
 def _packed(found: FoundOffsets, flexible: bool) -> bytes:
@@ -148,4 +206,4 @@ def _form(count: int, flexible: bool) -> struct.Struct:
     return struct.Struct(">" + ("iqibxxx" if flexible else "iqihxx") * count)
 
 
-API = Api(9, "OffsetFetch", 1, 10, _FLEXIBLE_SINCE, decode_request, encode_response)
+API = Api(9, "OffsetFetch", 1, 10, _FLEXIBLE_SINCE, decode_request, encode_response, slices)

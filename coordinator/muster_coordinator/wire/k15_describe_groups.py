@@ -10,10 +10,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_coordinator.requests.cluster import OPERATIONS_NOT_REQUESTED, DescribeGroupsRequest, DescribeGroupsResponse
 from muster_coordinator.requests.groups import DescribedGroup, DescribedMember, DescribeGroupRequest
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter
 
 
 @guarded
@@ -27,7 +30,20 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Des
 
 
 def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
+
+
+def slices(version: int, response: DescribeGroupsResponse) -> Iterator[bytes] | None:
+    count = 0
+    for group in response.groups:
+        count += 1 + len(group.members)
+        if count > SLICE_ENTRIES:
+            return _slices(version, response)
+    return None
+
+
+def _slices(version: int, response: DescribeGroupsResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
 
     def member(value: DescribedMember) -> None:
         writer.string(value.member_id)
@@ -45,7 +61,10 @@ def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
         of_group = value.authorized_operations
         return response.authorized_operations if of_group is None else of_group
 
-    def group(value: DescribedGroup) -> None:
+    if version >= 1:
+        writer.int32(0)
+    writer.array_length(len(response.groups))
+    for value in response.groups:
         writer.int16(value.error_code)
         if version >= 6:
             writer.nullable_string(value.error_message)
@@ -53,15 +72,17 @@ def encode_response(version: int, response: DescribeGroupsResponse) -> bytes:
         writer.string(value.group_state)
         writer.string(value.protocol_type)
         writer.string(value.protocol_data)
-        writer.array(value.members, member)
+        writer.array_length(len(value.members))
+        for each in value.members:
+            member(each)
+            if writer.is_full():
+                yield writer.taken()
         if version >= 3:
             writer.int32(operations(value))
         writer.tagged_fields()
-
-    if version >= 1:
-        writer.int32(0)
-    writer.array(response.groups, group)
-    return writer.done()
+        if writer.is_full():
+            yield writer.taken()
+    yield writer.done()
 
 
-API = Api(15, "DescribeGroups", 0, 6, 5, decode_request, encode_response)
+API = Api(15, "DescribeGroups", 0, 6, 5, decode_request, encode_response, slices)

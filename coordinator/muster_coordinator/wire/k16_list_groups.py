@@ -9,9 +9,12 @@
 
 from __future__ import annotations
 
-from muster_coordinator.requests.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from collections.abc import Iterator
+
+from muster_coordinator.requests.groups import ListGroupsRequest, ListGroupsResponse
+from muster_coordinator.requests.slices import SLICE_ENTRIES
 from muster_coordinator.wire.api import Api, RequestHeader, guarded
-from muster_coordinator.wire.codec import Reader, Writer
+from muster_coordinator.wire.codec import Reader, SlicedWriter
 
 
 @guarded
@@ -25,9 +28,20 @@ def decode_request(header: RequestHeader, frame: bytes, client_host: str) -> Lis
 
 
 def encode_response(version: int, response: ListGroupsResponse) -> bytes:
-    writer = Writer(API.flexible(version))
+    return b"".join(_slices(version, response))
 
-    def group(value: ListedGroup) -> None:
+
+def slices(version: int, response: ListGroupsResponse) -> Iterator[bytes] | None:
+    return _slices(version, response) if len(response.groups) > SLICE_ENTRIES else None
+
+
+def _slices(version: int, response: ListGroupsResponse) -> Iterator[bytes]:
+    writer = SlicedWriter(API.flexible(version))
+    if version >= 1:
+        writer.int32(0)
+    writer.int16(response.error_code)
+    writer.array_length(len(response.groups))
+    for value in response.groups:
         writer.string(value.group_id)
         writer.string(value.protocol_type)
         if version >= 4:
@@ -35,12 +49,9 @@ def encode_response(version: int, response: ListGroupsResponse) -> bytes:
         if version >= 5:
             writer.string(value.group_type)
         writer.tagged_fields()
-
-    if version >= 1:
-        writer.int32(0)
-    writer.int16(response.error_code)
-    writer.array(response.groups, group)
-    return writer.done()
+        if writer.is_full():
+            yield writer.taken()
+    yield writer.done()
 
 
-API = Api(16, "ListGroups", 0, 5, 3, decode_request, encode_response)
+API = Api(16, "ListGroups", 0, 5, 3, decode_request, encode_response, slices)

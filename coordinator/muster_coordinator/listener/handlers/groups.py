@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.gather import Gather
+from muster_coordinator.listener.gather import Gather, distinct, for_each
 from muster_coordinator.listener.handlers.routes import ShardRoutes, SubmitEarly, is_loading
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.cluster_view import ClusterView
@@ -19,22 +20,25 @@ class GroupHandlers(ShardRoutes):
     def __init__(self, view: ClusterView, shards: Mapping[int, Shard], submit_early: SubmitEarly) -> None:
         super().__init__("group_id", view.partition_of, view, shards, submit_early)
         self._view = view
+        self._to_list: dict[m.ListGroupsRequest, list[Answer]] = {}
+        self._is_listing = False
 
     def offset_fetch(self, request: w.OffsetFetchRequests, answer: Answer) -> None:
-        self._spread(
-            request.groups,
-            Gather(len(request.groups), lambda parts: answer.answer(w.OffsetFetchResponses(tuple(parts)))),
-        )
+        asked, groups = request.groups, distinct(request.groups)
+
+        def combine(parts: Sequence[m.OffsetFetchResponse]) -> None:
+            answer.answer(w.OffsetFetchResponses(for_each(asked, groups, parts)))
+
+        self._spread(groups, Gather(len(groups), combine))
 
     def describe_groups(self, request: w.DescribeGroupsRequest, answer: Answer) -> None:
-        asked = request.include_authorized_operations
-        operations = w.ALL_GROUP_OPERATIONS if asked else w.OPERATIONS_NOT_REQUESTED
-        self._spread(
-            request.groups,
-            Gather(
-                len(request.groups), lambda parts: answer.answer(w.DescribeGroupsResponse(tuple(parts), operations))
-            ),
-        )
+        operations = w.ALL_GROUP_OPERATIONS if request.include_authorized_operations else w.OPERATIONS_NOT_REQUESTED
+        asked, groups = request.groups, distinct(request.groups)
+
+        def combine(parts: Sequence[m.DescribedGroup]) -> None:
+            answer.answer(w.DescribeGroupsResponse(for_each(asked, groups, parts), operations))
+
+        self._spread(groups, Gather(len(groups), combine))
 
     def delete_groups(self, request: w.DeleteGroupsRequest, answer: Answer) -> None:
         """A name that is listed twice is answered once (reference, section 11)."""
@@ -42,11 +46,25 @@ class GroupHandlers(ShardRoutes):
         self._spread(requests, Gather(len(requests), lambda parts: answer.answer(w.DeleteGroupsResponse(tuple(parts)))))
 
     def list_groups(self, request: m.ListGroupsRequest, answer: Answer) -> None:
+        """One listing at a time, for all that ask for the same: it looks at every group. Not the one that is under way,
+        which may have passed a group that this client has just made."""
+        self._to_list.setdefault(request, []).append(answer)
+        if not self._is_listing:
+            self._list_next()
+
+    def _list_next(self) -> None:
+        self._is_listing = bool(self._to_list)
+        if not self._to_list:
+            return
+        request = next(iter(self._to_list))
+        answers = self._to_list.pop(request)
+
         def combine(parts: Sequence[m.ListGroupsResponse]) -> None:
-            if is_loading(parts):
-                answer.answer(m.ListGroupsResponse(int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
-                return
-            answer.answer(m.ListGroupsResponse(0, tuple(group for part in parts for group in part.groups)))
+            code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if is_loading(parts) else 0
+            groups = () if code else tuple([group for part in parts for group in part.groups])
+            asyncio.get_running_loop().call_soon(self._list_next)
+            for each in answers:
+                each.answer(m.ListGroupsResponse(code, groups))
 
         self._ask_all(request, self._view.offsets_partitions, combine)
 

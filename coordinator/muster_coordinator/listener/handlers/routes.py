@@ -84,15 +84,14 @@ class ShardRoutes:
 
     def _spread(self, requests: Sequence[Any], gather: Gather) -> None:
         """Each request to its own shard."""
-        for index, request in enumerate(requests):
-            self.route(request, gather.part(index, request))
+        gather.spread(lambda index: self.route(requests[index], gather.part(index, requests[index])))
 
     def _ask_all(self, request: Any, current: range, combine: Callable[[Sequence[Any]], None]) -> None:
-        """Every shard of this pod that is active or loading, without those that a re-shard has replaced."""
+        """Every shard of this pod that is active or loading, without those that a re-shard has replaced. One after the
+        other: each has much to say."""
         shards = [s for number, s in self._shards.items() if s.state in _ASKED_STATES and number in current]
         gather = Gather(len(shards), combine)
-        for index, shard in enumerate(shards):
-            shard.submit(request, gather.part(index, request))
+        gather.spread(lambda index: shards[index].submit(request, gather.part(index, request)), window=1)
 
 
 def is_loading(parts: Sequence[Any]) -> bool:

@@ -6,11 +6,11 @@ answer. An id is known where Metadata gives it out: that of a declared topic (AD
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster_coordinator.errors import ErrorCode
-from muster_coordinator.listener.gather import Gather
+from muster_coordinator.listener.gather import Gather, distinct, for_each
 from muster_coordinator.pod.cluster_view import ClusterView
 from muster_coordinator.records.structs import NO_TOPIC_ID
 from muster_coordinator.requests import cluster as w
@@ -52,10 +52,13 @@ class TopicIdHandlers:
             answer.answer(m.OffsetCommitResponse(()))  # as in Kafka, whether or not the group is here
 
     def offset_fetch(self, request: w.OffsetFetchByIdRequests, exchange: Answer) -> None:
-        groups = request.groups
-        gather = Gather(len(groups), lambda parts: exchange.answer(w.OffsetFetchByIdResponses(tuple(parts))))
-        for index, group in enumerate(groups):
-            self._fetch_group(group, gather, index)
+        groups = distinct(request.groups)
+
+        def combine(parts: Sequence[m.OffsetFetchByIdResponse]) -> None:
+            exchange.answer(w.OffsetFetchByIdResponses(for_each(request.groups, groups, parts)))
+
+        gather = Gather(len(groups), combine)
+        gather.spread(lambda index: self._fetch_group(groups[index], gather, index))
 
     def _fetch_group(self, group: m.OffsetFetchByIdRequest, gather: Gather, index: int) -> None:
         topics = group.topics or ()
@@ -83,7 +86,7 @@ class TopicIdHandlers:
 class _CommitById:
     """Implements `shard.ports.Answer` for a commit whose client has named its topics by id, in this `order`."""
 
-    __slots__ = ("_exchange", "_ids", "_order", "_request", "_unknown")
+    __slots__ = ("_exchange", "_ids", "_places", "_request", "_unknown")
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class _CommitById:
         self._request = request
         self._ids = {name: topic_id for topic_id, name in names.items()}
         self._unknown = unknown
-        self._order = order
+        self._places = {topic_id: place for place, topic_id in reversed(tuple(enumerate(order)))}
         self._exchange = exchange
 
     def answer(self, response: m.OffsetCommitResponse) -> None:
@@ -109,7 +112,7 @@ class _CommitById:
         """Topics that do not exist, or of which a partition does not, come first: Kafka answers them before it asks
         the group."""
         topic_id, codes = topic
-        return all(code not in _DOES_NOT_EXIST for _, code in codes), self._order.index(topic_id)
+        return all(code not in _DOES_NOT_EXIST for _, code in codes), self._places[topic_id]
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(refusal(self._request, code))  # type: ignore[arg-type]  # of the request's own type

@@ -1,0 +1,63 @@
+"""Whose requests are carried out next: connections take turns, so that what one of them asks for keeps nobody waiting
+for long (ADR 43).
+
+Work is counted in units. A request is one, and one more for each REQUEST_BYTES of its frame; a slice of a large answer
+is SLICE_UNITS. In one turn of the event loop TURN_UNITS are carried out for all connections together, and QUANTUM
+requests at most for one. The pod's own work (elections, replication, timers, the pod API) runs between two turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+TURN_UNITS = 256
+"""About 10 ms of requests. Less makes no turn shorter that anybody would notice; more delays elections."""
+
+QUANTUM = 16
+"""Kafka takes one request of a connection at a time; clients that pipeline commits have a few in flight."""
+
+REQUEST_BYTES = 4096
+SLICE_UNITS = 64
+
+
+class Taking(Protocol):
+    """A connection that has something to be carried out."""
+
+    def take_turn(self) -> None:
+        """Carry out up to a quantum, and `wait` again if that was not all."""
+        ...
+
+
+class Rotation:
+    """One per pod. `units`: how many may be spent until the next turn of the event loop."""
+
+    def __init__(self) -> None:
+        self.units = TURN_UNITS
+        self._waiting: dict[Taking, None] = {}  # in the order in which they began to wait
+        self._due = False
+
+    def wait(self, connection: Taking) -> None:
+        """Call its `take_turn` when all that wait already have had theirs."""
+        self._waiting[connection] = None
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def forget(self, connection: Taking) -> None:
+        """It is closed."""
+        self._waiting.pop(connection, None)
+
+    def _turn(self) -> None:
+        self._due = False
+        self.units = TURN_UNITS
+        waiting = self._waiting
+        for _ in range(len(waiting)):  # who waits again is next in the next turn
+            if self.units <= 0 or not waiting:
+                break
+            connection = next(iter(waiting))
+            del waiting[connection]
+            connection.take_turn()
+        if waiting and not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
