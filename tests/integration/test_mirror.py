@@ -274,6 +274,38 @@ async def test_markers_of_kafka_end_transactions_of_a_group_at_muster(tmp_path: 
             await transactions.muster.close()
 
 
+async def test_group_of_musters_that_is_used_at_kafka_is_told_with_its_client(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """First there alone, then here as well."""
+    group = "muster-billing"
+    async with mirroring(tmp_path, broker, "muster.upstream.served.groups=muster-") as pod:
+        await until(lambda: caught_up(pod), "the mirror at the end")
+        member = consumer(broker.port, group, **{"client.id": "old-config"})
+        member.subscribe(["t"])
+        await assigned(member)
+        line = await told(pod, "group_used_at_upstream")
+        assert (line["group"], line["clients"]) == (group, "old-config@127.0.0.1")
+        assert await commit(pod.kafka_port, group, 3) == 0
+        await asyncio.to_thread(member.commit, offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+        line = await told(pod, "group_served_twice")
+        assert (line["group"], line["clients"]) == (group, "old-config@127.0.0.1")
+        member.close()
+
+
+async def told(pod: SoloPod, event: str) -> dict[str, Any]:
+    """The log line of that event, which comes within seconds."""
+    found: list[dict[str, Any]] = []
+
+    async def there_is() -> bool:
+        lines = [json.loads(line) for line in pod.log().splitlines() if line.startswith("{")]
+        found[:] = [line for line in lines if line["event"] == event]
+        return bool(found)
+
+    await until(there_is, event, 5)
+    return found[0]
+
+
 async def test_another_cluster_at_the_address_takes_the_place_of_the_one_before(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:

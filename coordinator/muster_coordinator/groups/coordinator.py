@@ -121,6 +121,10 @@ class GroupCoordinator:
             request: partial(handler, self._state) for request, handler in _HANDLERS.items()
         }
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether it has members or records here."""
+        return group_id in self._state.groups
+
     def refuse(self, request: object) -> object | None:
         return refuse(request, self._state.config)
 

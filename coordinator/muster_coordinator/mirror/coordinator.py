@@ -13,6 +13,7 @@ from typing import Any
 
 from muster_coordinator.errors import ErrorCode
 from muster_coordinator.groups.coordinator import GroupCoordinator
+from muster_coordinator.mirror.bypasses import Bypasses
 from muster_coordinator.mirror.requests import (
     TakeBackRequest,
     TakeBackResponse,
@@ -75,6 +76,7 @@ class MirrorCoordinator:
         self._decode = groups.new_decoder()
         self._taken_in = 0
         self._left_out = 0
+        self.bypasses = Bypasses(groups.has_group)
         operations = dict(groups.operations)
         for read in _READS:
             operations[read] = partial(self._read, operations[read])
@@ -138,6 +140,7 @@ class MirrorCoordinator:
             if self._serves(change.group_id):
                 kept.discard(record.offset)
                 self._left_out += 1
+                self.bypasses.left_out(change, self.position.complete)
                 continue
             changes.append((record, change))
         if not kept:

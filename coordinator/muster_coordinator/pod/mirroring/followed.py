@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from muster_coordinator.errors import ErrorCode
+from muster_coordinator.mirror.bypasses import Bypass
 from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.mirror.following import (
     LookAgain,
@@ -46,8 +47,10 @@ class Followed:
         clock: Clock,
         settings: UpstreamSettings,
         advanced: Callable[[int], None],
+        bypassed: Callable[[int, Iterable[Bypass]], None],
     ) -> None:
-        """`advanced` is called with the partition when more of it was read, and is committed."""
+        """`advanced` is called with the partition when more of it was read, and is committed; `bypassed` with groups of
+        Muster's that are used at the upstream."""
         self.partition = partition
         self.shard = shard
         self.epoch = shard.epoch
@@ -59,6 +62,7 @@ class Followed:
         self._clock = clock
         self._settings = settings
         self._advanced = advanced
+        self._bypassed = bypassed
         self._at_end_ms = -1
         self._asked_epoch = -1
         self._rests_until_ms = 0
@@ -174,6 +178,8 @@ class Followed:
             if self.position.offset >= self.high_watermark:
                 self._at_end_ms = self._clock.wall_ms()
             self._advanced(self.partition)
+            if self.position.complete:  # what was read last is what is so now
+                self._bypassed(self.partition, self._machine.bypasses.news())
         self._done()
 
     def refuse(self, code: ErrorCode) -> None:

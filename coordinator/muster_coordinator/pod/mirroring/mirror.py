@@ -17,6 +17,7 @@ from muster_coordinator.mirror.coordinator import MirrorCoordinator
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.partition_numbers import OFFSETS
 from muster_coordinator.pod.mirroring.barrier import Barrier
+from muster_coordinator.pod.mirroring.bypass_log import BypassLog
 from muster_coordinator.pod.mirroring.connection import UpstreamConnection, UpstreamError
 from muster_coordinator.pod.mirroring.followed import Followed
 from muster_coordinator.pod.mirroring.health import MirrorHealth
@@ -72,6 +73,7 @@ class Mirror:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._look_again = asyncio.Event()
+        self._bypasses = BypassLog(clock, settings.upstream_fetch_wait_ms)
         self._problem = "the upstream was not asked yet"
 
     def start(self) -> None:
@@ -182,7 +184,8 @@ class Mirror:
             if before is not None and before.shard is shard and before.epoch == shard.epoch:
                 led[index] = before
             else:
-                led[index] = Followed(index, shard, machine, self._clock, self._settings, self.barrier.advanced)
+                told = self.barrier.advanced, self._bypasses.add
+                led[index] = Followed(index, shard, machine, self._clock, self._settings, *told)
         self._followed = led
         return led
 
@@ -194,6 +197,7 @@ class Mirror:
             connection, topic = self._upstream.connection(node_id), self._upstream.topic
             ready = self._ready(node_id, topic) if connection is not None and topic is not None else []
             self.barrier.expire()
+            self._bypasses.look()
             self._tell()
             if connection is None or topic is None or not ready:
                 await asyncio.sleep(self._pace_s)

@@ -1,0 +1,81 @@
+"""Groups of Muster's that clients use at the Kafka cluster itself, as its records about them tell. Pure.
+
+Kafka's record of a group has its members: as long as there are some, they are clients that do not come here. A commit
+outside of that is one of somebody without a membership, such as a tool.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from muster_coordinator.records.group_metadata import GroupMember, GroupMetadataRecord
+from muster_coordinator.records.structs import OffsetCommitRecord
+
+GROUPS_MAX = 1_000
+"""Of one partition, that are remembered."""
+_LONGEST = 256
+"""Characters of a group's id or a client's: Kafka takes 32 KiB."""
+_CLIENTS_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """A group that is used at Kafka. `clients`: its members there, client id and host, some of them; "" if it has none.
+    `also_here`: it is used here at the same time, so that it is served twice."""
+
+    group_id: str
+    clients: str
+    also_here: bool
+
+
+class Bypasses:
+    """`has`: whether there is such a group here."""
+
+    def __init__(self, has: Callable[[str], bool]) -> None:
+        self._has = has
+        self._known: OrderedDict[str, Bypass] = OrderedDict()
+        self._news: dict[str, Bypass] = {}
+
+    def left_out(self, change: Any, up_to_date: bool) -> None:
+        """A record about a group of Muster's. `up_to_date`: all that was there before has been read, so that a commit
+        is one of now."""
+        group_id = change.group_id[:_LONGEST]
+        if type(change) is GroupMetadataRecord:
+            members = change.value.members if change.value is not None else ()
+            if members:
+                self._is_used(Bypass(group_id, _clients(members), self._has(change.group_id)))
+            else:
+                self._known.pop(group_id, None)
+                self._news.pop(group_id, None)
+        elif type(change) is OffsetCommitRecord and change.value is not None and up_to_date:
+            known = self._known.get(group_id)
+            self._is_used(Bypass(group_id, known.clients if known is not None else "", self._has(change.group_id)))
+
+    def news(self) -> tuple[Bypass, ...]:
+        """What is to be told: groups whose use there has begun, or that are used here as well by now."""
+        news, self._news = tuple(self._news.values()), {}
+        return news
+
+    @property
+    def with_members(self) -> tuple[Bypass, ...]:
+        """Those that have members there now."""
+        return tuple([each for each in self._known.values() if each.clients])
+
+    def _is_used(self, now: Bypass) -> None:
+        before = self._known.get(now.group_id)
+        if before is None or (bool(now.clients), now.also_here) > (bool(before.clients), before.also_here):
+            self._news[now.group_id] = now
+        self._known[now.group_id] = now
+        self._known.move_to_end(now.group_id)
+        if len(self._known) > GROUPS_MAX:
+            oldest, _ = self._known.popitem(last=False)
+            self._news.pop(oldest, None)
+
+
+def _clients(members: tuple[GroupMember, ...]) -> str:
+    names = sorted({f"{each.client_id[:_LONGEST]}@{each.client_host[:_LONGEST].lstrip('/')}" for each in members})
+    more = f" and {len(names) - _CLIENTS_NAMED} more" if len(names) > _CLIENTS_NAMED else ""
+    return ", ".join(names[:_CLIENTS_NAMED]) + more
