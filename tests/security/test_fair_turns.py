@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import struct
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -82,6 +83,12 @@ def bytes_of(pod: SoloPod) -> int:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) << 10
 
 
+class Unsliced(SoloPod):
+    """Makes every answer as a whole: the test of the bound can fail."""
+
+    program = (sys.executable, "-m", "tests.support.unsliced_pod")
+
+
 async def nobody_waits(pod: SoloPod, attack: Callable[[], Any]) -> None:
     other = await pod.client()
     alone, before = await commits(other), bytes_of(pod)
@@ -111,6 +118,11 @@ async def test_group_that_is_named_a_thousand_times_is_looked_at_once(tmp_path: 
         await nobody_waits(pod, lambda: attacked(pod, everything(*["big"] * 1000), connections=2, pipelined=2))
         few = await client.call(everything(*["big"] * 20))
         assert [len(group.topics[0].partitions) for group in few.groups] == [PARTITIONS] * 20
+        await client.close()
+    async with Unsliced(tmp_path / "unsliced", topics={"t": PARTITIONS}) as pod:
+        await commit_partitions(client := await pod.client(), "big")
+        with pytest.raises((AssertionError, TimeoutError)):
+            await nobody_waits(pod, lambda: attacked(pod, everything(*["big"] * 1000), connections=2, pipelined=2))
         await client.close()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from muster_coordinator.listener.exchange import Exchange
+from muster_coordinator.listener.rotation import UNIT_BYTES, Rotation
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.wire.framing import encode_response_head
 
@@ -77,13 +78,14 @@ class AnswerQueue:
     so that a connection has one such answer in the making: `large`.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, rotation: Rotation) -> None:
         self.pending: deque[Exchange] = deque()
         self.request_bytes = 0
         self.ready_bytes = 0
         self.slow: Exchange | None = None
         self.large: LargeAnswer | None = None
         self._flow = flow
+        self._rotation = rotation
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._load: UserLoad | None = None
@@ -104,7 +106,9 @@ class AnswerQueue:
         if not pending:
             return  # the connection is gone
         self.request_bytes -= exchange.size
-        self.ready_bytes += len(frame)
+        size = len(frame)
+        self.ready_bytes += size
+        self._rotation.units -= size // UNIT_BYTES
         if exchange is self.slow:
             self.slow = None
         if pending[0] is exchange:

@@ -14,7 +14,7 @@ from typing import cast
 
 from muster_coordinator.listener.answer_queue import COUNTED_BYTES, AnswerQueue
 from muster_coordinator.listener.exchange import Exchange, ThrottledExchange
-from muster_coordinator.listener.rotation import QUANTUM, REQUEST_BYTES, SLICE_UNITS
+from muster_coordinator.listener.rotation import QUANTUM, SLICE_UNITS, UNIT_BYTES
 from muster_coordinator.listener.state import EndingSession, Handler, ServerState
 from muster_coordinator.listener.user_load import UserLoad
 from muster_coordinator.security.identity import ANONYMOUS, Identity, normal_host
@@ -59,7 +59,7 @@ class KafkaConnection(asyncio.Protocol):
         self._state = state
         self._handlers = handlers
         self._reader = FrameReader(state.settings.socket_request_max_bytes)
-        self.answers = AnswerQueue(self)
+        self.answers = AnswerQueue(self, state.rotation)
         self.paused_reading = False
         self._client_ended = False  # it sends no more, and may still read
         self._write_paused = False
@@ -172,7 +172,7 @@ class KafkaConnection(asyncio.Protocol):
             size = len(frame)
             self._received_bytes -= size + 4
             most -= 1
-            rotation.units -= 1 + size // REQUEST_BYTES
+            rotation.units -= 1 + size // UNIT_BYTES
             try:
                 header = read_header(frame)
                 api = header.api

@@ -15,6 +15,7 @@ from muster_coordinator.records.structs import NO_TOPIC_ID
 
 _TOPIC_ID_NAMESPACE = uuid.UUID("6e7b6f2c-0a4c-5d7e-9b1a-4d7573746572")
 _ROUTES_MAX = 200_000  # group ids whose partition is remembered; then the memory starts anew
+_ROUTED_LENGTH_MAX = 128  # longer group ids are not remembered: a client may make up any, of 32 KB
 
 
 def topic_id(name: str) -> bytes:
@@ -155,10 +156,11 @@ class ClusterView:
         if partition is None:
             if not self.offsets_partitions:
                 return None
-            if len(self._routes) >= _ROUTES_MAX:
-                self._routes.clear()
-            number = partition_for(group_id, len(self.offsets_partitions))
-            partition = self._routes[group_id] = self.own_index(number)
+            partition = self.own_index(partition_for(group_id, len(self.offsets_partitions)))
+            if len(group_id) <= _ROUTED_LENGTH_MAX:
+                if len(self._routes) >= _ROUTES_MAX:
+                    self._routes.clear()
+                self._routes[group_id] = partition
         return partition
 
     def partition_of_transactional_id(self, transactional_id: str) -> int | None:

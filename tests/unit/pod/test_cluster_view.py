@@ -212,3 +212,12 @@ def test_pod_lets_no_transaction_begin_while_its_image_says_so_also_after_a_rest
     restarted = ClusterView()
     restarted.recall(held)
     assert restarted.holds_transactions
+
+
+def test_long_group_ids_are_not_remembered() -> None:
+    """A client may make up as many as it likes, of 32 KB each."""
+    view = ClusterView()
+    view.update(IMAGE)
+    for number in range(100):
+        assert view.partition_of(f"{number}-" + "x" * 30_000) is not None
+    assert sum(map(len, view._routes)) < 10_000

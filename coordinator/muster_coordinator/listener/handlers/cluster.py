@@ -64,7 +64,7 @@ class ClusterHandlers:
             exchange.answer(w.MetadataResponse((), None, -1, refused))
             return
         else:
-            topics = tuple(self._asked_topic(t) for t in request.topics)
+            topics = tuple(self._asked_topic(t) for t in dict.fromkeys(request.topics))  # each once, as KafkaApis
         if request.include_topic_authorized_operations:
             topics = tuple(_with_operations(topic) for topic in topics)
         brokers = self._brokers()

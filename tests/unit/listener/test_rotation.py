@@ -1,0 +1,162 @@
+"""What one turn of the event loop carries out, for one connection and for all."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from typing import Any, cast
+
+from muster_coordinator.errors import ErrorCode
+from muster_coordinator.listener.connection import KafkaConnection
+from muster_coordinator.listener.rotation import QUANTUM, TURN_UNITS, UNIT_BYTES, Rotation
+from muster_coordinator.listener.state import ServerState
+from muster_coordinator.process.clock import SystemClock
+from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.settings import ListenerSettings
+
+
+def frame(client_id: str = "") -> bytes:
+    """A Heartbeat v0."""
+    body = struct.pack(">hhih", 12, 0, 1, len(client_id)) + client_id.encode()
+    body += struct.pack(">h1sih1s", 1, b"g", 1, 1, b"m")
+    return struct.pack(">i", len(body)) + body
+
+
+class Transport:
+    """Takes what is written. `reads`: whether the client is read from."""
+
+    def __init__(self) -> None:
+        self.reads = True
+        self.written = bytearray()
+        self.is_closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Clients:
+    """Connections of one pod. `carried_out`: requests of each connection that reached the handler."""
+
+    def __init__(self, count: int) -> None:
+        self.state = ServerState(ListenerSettings(), SystemClock())
+        self.carried_out: Counter[KafkaConnection] = Counter()
+        self.connections = [KafkaConnection(self.state, {HeartbeatRequest: self._heartbeat}) for _ in range(count)]
+        self.transports = [Transport() for _ in range(count)]
+        for connection, transport in zip(self.connections, self.transports, strict=True):
+            connection.connection_made(cast(asyncio.Transport, transport))
+
+    def _heartbeat(self, request: HeartbeatRequest, exchange: Any) -> None:
+        self.carried_out[exchange.connection] += 1
+        exchange.answer(HeartbeatResponse(ErrorCode.NONE))
+
+    async def turns(self) -> list[Counter[KafkaConnection]]:
+        """What each turn of the event loop carries out, until nothing is left."""
+        found = []
+        while True:
+            before = self.carried_out.copy()
+            await asyncio.sleep(0)
+            made = self.carried_out - before
+            if not made and not any(connection._behind for connection in self.connections):
+                return found
+            found.append(made)
+
+
+async def test_connection_that_sends_much_has_a_few_requests_carried_out_in_a_turn() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    connection.data_received(frame() * 500)
+    assert clients.carried_out[connection] == QUANTUM
+    assert not clients.transports[0].reads, "what it sends more stays in its socket"
+    for made in await clients.turns():
+        assert made[connection] <= QUANTUM
+    assert clients.carried_out[connection] == 500
+    assert clients.transports[0].reads
+
+
+async def test_all_connections_together_have_a_bounded_number_carried_out_in_a_turn() -> None:
+    clients = Clients(100)
+    for connection in clients.connections:
+        connection.data_received(frame() * 50)
+    assert clients.carried_out.total() <= TURN_UNITS
+    for made in await clients.turns():
+        assert made.total() <= TURN_UNITS
+    assert clients.carried_out.total() == 100 * 50
+
+
+async def test_who_waits_is_next_before_who_had_a_turn() -> None:
+    clients = Clients(2)
+    much, little = clients.connections
+    much.data_received(frame() * 500)
+    clients.state.rotation.units = 0  # this turn has no more
+    little.data_received(frame())
+    assert clients.carried_out[little] == 0
+    await asyncio.sleep(0)
+    assert clients.carried_out[little] == 1
+    assert clients.carried_out[much] <= 2 * QUANTUM
+
+
+async def test_large_requests_cost_more_of_a_turn() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    large = frame("c" * 30_000)
+    connection.data_received(large * 10)
+    assert clients.state.rotation.units <= TURN_UNITS - 10 * (30_000 // UNIT_BYTES)
+
+
+async def test_nothing_is_carried_out_while_answers_are_not_read() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    connection.pause_writing()
+    connection.data_received(frame() * 3)
+    await clients_rest()
+    assert clients.carried_out[connection] == 0
+    connection.resume_writing()
+    await clients_rest()
+    assert clients.carried_out[connection] == 3
+
+
+async def test_closed_connection_has_no_turn() -> None:
+    clients = Clients(1)
+    (connection,) = clients.connections
+    connection.data_received(frame() * 100)
+    connection.close()
+    await clients_rest()
+    assert clients.carried_out[connection] == QUANTUM
+
+
+async def clients_rest() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_rotation_takes_each_once_however_often_it_waits() -> None:
+    rotation, taken = Rotation(), []
+
+    class Taking:
+        def take_turn(self) -> None:
+            taken.append(self)
+
+    first, second = Taking(), Taking()
+    for each in (first, second, first, first):
+        rotation.wait(each)
+    await asyncio.sleep(0)
+    assert taken == [first, second]
