@@ -290,7 +290,13 @@ async def test_group_of_musters_that_is_used_at_kafka_is_told_with_its_client(
         await asyncio.to_thread(member.commit, offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
         line = await told(pod, "group_served_twice")
         assert (line["group"], line["clients"]) == (group, "old-config@127.0.0.1")
+        assert (await pod.api.status()).mirror_bypassed == f"{group} by old-config@127.0.0.1"
         member.close()
+
+        async def over() -> bool:
+            return (await pod.api.status()).mirror_bypassed == ""
+
+        await until(over, "a status without the group whose member has left")
 
 
 async def told(pod: SoloPod, event: str) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Bypasses:
         self._has = has
         self._known: OrderedDict[str, Bypass] = OrderedDict()
         self._news: dict[str, Bypass] = {}
+        self.with_members: dict[str, Bypass] = {}
+        """Those that have members there now, by group."""
 
     def left_out(self, change: Any, up_to_date: bool) -> None:
         """A record about a group of Muster's. `up_to_date`: all that was there before has been read, so that a commit
@@ -48,8 +50,7 @@ class Bypasses:
             if members:
                 self._is_used(Bypass(group_id, _clients(members), self._has(change.group_id)))
             else:
-                self._known.pop(group_id, None)
-                self._news.pop(group_id, None)
+                self._forget(group_id)
         elif type(change) is OffsetCommitRecord and change.value is not None and up_to_date:
             known = self._known.get(group_id)
             self._is_used(Bypass(group_id, known.clients if known is not None else "", self._has(change.group_id)))
@@ -59,20 +60,20 @@ class Bypasses:
         news, self._news = tuple(self._news.values()), {}
         return news
 
-    @property
-    def with_members(self) -> tuple[Bypass, ...]:
-        """Those that have members there now."""
-        return tuple([each for each in self._known.values() if each.clients])
-
     def _is_used(self, now: Bypass) -> None:
         before = self._known.get(now.group_id)
         if before is None or (bool(now.clients), now.also_here) > (bool(before.clients), before.also_here):
             self._news[now.group_id] = now
         self._known[now.group_id] = now
         self._known.move_to_end(now.group_id)
+        if now.clients:
+            self.with_members[now.group_id] = now
         if len(self._known) > GROUPS_MAX:
-            oldest, _ = self._known.popitem(last=False)
-            self._news.pop(oldest, None)
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, group_id: str) -> None:
+        for groups in (self._known, self._news, self.with_members):
+            groups.pop(group_id, None)
 
 
 def _clients(members: tuple[GroupMember, ...]) -> str:

@@ -200,6 +200,7 @@ class Pod:
             transaction_base=last.transaction_base if last is not None else TRANSACTIONS.first,
             transaction_partitions=last.transaction_partitions if last is not None else 0,
             mirror_problem=self._mirror.problem,
+            mirror_bypassed=self._mirror.bypassed,
             access=self._given.fingerprint if self._given is not None else None,
         )
 

@@ -211,8 +211,9 @@ class PodStatus(Answer, frozen=True):
     a partition with this one by the metadata image, and that it does not hear (connection refused, closed or silent):
     evidence for failure detection. `cluster_id` and the first number and the count of each topic: of the last metadata
     image that this data directory has taken, also in an earlier run ("" and 0: none yet). `mirror_problem`: why it can
-    follow nothing of the upstream ("": nothing is wrong, or there is none). `access`: the fingerprint of the users and
-    ACLs that the operator gave ("": none yet; None: this pod takes none).
+    follow nothing of the upstream ("": nothing is wrong, or there is none). `mirror_bypassed`: groups of this cluster's
+    that have members at the upstream itself, with their clients ("": none has). `access`: the fingerprint of the users
+    and ACLs that the operator gave ("": none yet; None: this pod takes none).
     """
 
     pod: str
@@ -236,6 +237,7 @@ class PodStatus(Answer, frozen=True):
     transaction_base: int = TRANSACTIONS.first
     transaction_partitions: int = 0
     mirror_problem: str = ""
+    mirror_bypassed: str = ""
     access: str | None = None
 
     @property

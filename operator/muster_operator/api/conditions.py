@@ -4,9 +4,9 @@
 `Ready` (kubectl wait) and one that follows kstatus (Argo CD, Flux) come to the same verdict. So is `Damaged`, which
 says what a pod has found in its log, also if no client notices because another pod leads; `Degraded`, which says that
 partitions are served by fewer copies than they have; `UpgradeAvailable`, which names a newer image; `CrdOutdated`;
-`CertificatesDue`, which says why certificates cannot be renewed; and `ClientsShareUser`, which says that a gateway does
-not tell its clients apart here. A cluster and a topic always have `FullyReplicated`,
-and a cluster with an upstream has `Mirrored`.
+`CertificatesDue`, which says why certificates cannot be renewed; `ClientsShareUser`, which says that clients of a
+gateway are one user here; and `Bypassed`, which names clients that use this cluster's groups at the upstream. A cluster
+and a topic always have `FullyReplicated`, and a cluster with an upstream has `Mirrored`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class ConditionType(StrEnum):
     CERTIFICATES_DUE = "CertificatesDue"
     MIRRORED = "Mirrored"
     CLIENTS_SHARE_USER = "ClientsShareUser"
+    BYPASSED = "Bypassed"
     REBALANCING = "Rebalancing"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -101,6 +102,8 @@ class Reason(StrEnum):
     UPSTREAM_NOT_FOLLOWED = "UpstreamNotFollowed"
     """A pod can follow nothing: the upstream does not answer, or has another number of partitions. Groups of Muster's
     are served all the same, but for offsets in transactions."""
+    USED_AT_UPSTREAM = "UsedAtUpstream"
+    """Clients use groups of this cluster's at the upstream itself: who comes here as well is served twice."""
     CLIENTS_SHARE_USER = "ClientsShareUser"
     """Clients of the gateway log in, and are all one user for the ACLs of this cluster: the gateway's own."""
     GATEWAY_NOT_READY = "GatewayNotReady"

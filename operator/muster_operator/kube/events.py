@@ -75,10 +75,10 @@ DEFERRALS = frozenset({Reason.ROLLOUT_WAITS, Reason.REBALANCE_DEFERRED})
 
 
 def noteworthy(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions to post as events: damage and trouble with certificates that is new, and Ready if its reason
-    changed to one that lasts."""
+    """The conditions to post as events: damage, trouble with certificates and a bypass that are new, and Ready if its
+    reason changed to one that lasts."""
     found = []
-    for kind in (ConditionType.DAMAGED, ConditionType.CERTIFICATES_DUE):
+    for kind in (ConditionType.DAMAGED, ConditionType.CERTIFICATES_DUE, ConditionType.BYPASSED):
         trouble, known = (find_condition(each, kind) for each in (after, before))
         if trouble is not None and (known is None or known.message != trouble.message):
             found.append(trouble)

@@ -83,7 +83,8 @@ class PodView:
     of the same name apart. `cluster_id`, `layouts`: of the last image that its volume has taken ("" and (): none).
     `container_image`: what it runs. `trouble`: why its container does not run. `endpoints`: addresses for clients of
     other listeners than the Internal one, by name. `mirror_problem`: why it can follow nothing of the upstream.
-    `access`: fingerprint of the users and ACLs that it was given ("": none yet; None: it takes none).
+    `mirror_bypassed`: groups of this cluster's that have members at the upstream, with their clients. `access`:
+    fingerprint of the users and ACLs that it was given ("": none yet; None: it takes none).
     """
 
     name: str
@@ -112,6 +113,7 @@ class PodView:
     trouble: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     mirror_problem: str = ""
+    mirror_bypassed: str = ""
     access: str | None = None
 
     @property

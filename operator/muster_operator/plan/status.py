@@ -28,7 +28,7 @@ from muster_operator.api.models import (
     PartitionState,
     ReshardPhase,
 )
-from muster_operator.plan.gateway_users import with_shared_user
+from muster_operator.plan.before_kafka import with_upstream
 from muster_operator.plan.hints import patch
 from muster_operator.plan.identity import Identity
 from muster_operator.plan.observation import Connection, Observation, PodView
@@ -215,7 +215,7 @@ def cluster_status(
     conditions = conditions_of(before.conditions, verdict, generation, now)
     conditions = _with_copies(conditions, partitions, generation, now, _missing(seen))
     conditions = _with_rebalance(conditions, rebalance, generation, now)
-    conditions = with_shared_user(seen.cluster, _with_mirror(seen, conditions, now), now)
+    conditions = with_upstream(seen, conditions, now)
     return replace(
         before,
         observed_generation=generation,
@@ -280,21 +280,6 @@ def _with_certificates(seen: Observation, conditions: tuple[Condition, ...], now
     kind, generation, why = ConditionType.CERTIFICATES_DUE, seen.cluster.metadata.generation, seen.certificates
     text = f"certificates cannot be kept, and are tried again: {why}"
     return flag(conditions, kind, bool(why), Reason.CERTIFICATES_NOT_KEPT, text, generation, now, only_if_true=True)
-
-
-def _with_mirror(seen: Observation, conditions: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
-    """Mirrored: beside Ready, which is about what Muster serves. It stays as it was while no pod says anything."""
-    assert seen.cluster is not None
-    kind, generation = ConditionType.MIRRORED, seen.cluster.metadata.generation
-    if seen.cluster.spec.upstream is None:
-        return without_condition(conditions, kind)
-    up = [pod for pod in seen.pods if pod.is_up]
-    if not up:
-        return conditions
-    troubled = [f"pod {pod.name}: {pod.mirror_problem}" for pod in up if pod.mirror_problem]
-    text = "; ".join(troubled) or "all pods follow the upstream"
-    reason = Reason.UPSTREAM_NOT_FOLLOWED if troubled else Reason.UPSTREAM_FOLLOWED
-    return flag(conditions, kind, not troubled, reason, text, generation, now)
 
 
 def _verdict_of_cluster(seen: Observation, of_topic: Verdict | None, identity: Identity) -> Verdict:

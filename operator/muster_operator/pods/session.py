@@ -130,6 +130,7 @@ class PodSession:
             uid=info.uid,
             cluster_id=status.cluster_id,
             mirror_problem=status.mirror_problem,
+            mirror_bypassed=status.mirror_bypassed,
             container_image=info.image,
             trouble=info.trouble,
             endpoints=info.endpoints,

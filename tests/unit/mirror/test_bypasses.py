@@ -41,7 +41,7 @@ def test_group_whose_members_are_at_kafka_is_told_once_with_its_clients(
     upstream.generation("m-1", 2, "a")
     upstream.commit("m-1", 6)
     assert news(mirror, upstream) == []
-    assert mirror.machine.bypasses.with_members == (Bypass("m-1", AT_KAFKA, False),)
+    assert mirror.machine.bypasses.with_members == {"m-1": Bypass("m-1", AT_KAFKA, False)}
 
 
 def test_group_that_is_used_here_as_well_is_told_again(mirror: MirrorShard, upstream: Upstream) -> None:
@@ -60,7 +60,7 @@ def test_group_whose_members_have_left_is_told_when_they_come_back(mirror: Mirro
     assert len(news(mirror, upstream)) == 1
     upstream.generation("m-1", 2)
     assert news(mirror, upstream) == []
-    assert mirror.machine.bypasses.with_members == ()
+    assert mirror.machine.bypasses.with_members == {}
     upstream.remove_group("m-1")
     upstream.remove("m-1")
     assert news(mirror, upstream) == []
@@ -72,7 +72,7 @@ def test_commit_without_members_is_told_and_no_use_that_lasts(mirror: MirrorShar
     upstream.commit("m-1", 5)
     upstream.commit("m-1", 6)
     assert news(mirror, upstream) == [Bypass("m-1", "", False)]
-    assert mirror.machine.bypasses.with_members == ()
+    assert mirror.machine.bypasses.with_members == {}
     upstream.generation("m-1", 1, "a")
     assert news(mirror, upstream) == [Bypass("m-1", AT_KAFKA, False)]
 

@@ -405,6 +405,26 @@ def test_gateway_whose_clients_are_one_user_here_is_told_and_takes_no_readiness(
     assert find_condition(cluster_status(changed(model, gateway=None)).conditions, "ClientsShareUser") is None
 
 
+def test_clients_that_bypass_the_cluster_are_told_by_an_event_and_take_no_readiness(model: Model) -> None:
+    seen = with_upstream(model, "")
+    told = [with_fields(pod, mirror_bypassed="m-1 by app@10.0.0.1" * (pod.name == "c-1")) for pod in seen.pods]
+    before = cluster_status(seen)
+    status = cluster_status(with_fields(seen, pods=tuple(told)))
+    condition = find_condition(status.conditions, "Bypassed")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "UsedAtUpstream")
+    assert condition.message == "used at the upstream itself: m-1 by app@10.0.0.1"
+    assert ready(status).status == "True"
+    assert noteworthy(before.conditions, status.conditions) == (condition,)
+    assert noteworthy(status.conditions, status.conditions) == ()
+    model.cluster = replace(model.cluster, status=status)
+    assert find_condition(cluster_status(with_upstream(model, "")).conditions, "Bypassed") is None
+    away = tuple(with_fields(pod, connection=Connection.DOWN) for pod in told)
+    nobody = with_fields(with_upstream(model, ""), pods=away)
+    assert find_condition(cluster_status(nobody).conditions, "Bypassed") == condition
+    assert find_condition(cluster_status(changed(model, upstream=None)).conditions, "Bypassed") is None
+
+
 def test_what_was_said_of_the_upstream_stays_while_no_pod_is_there(model: Model) -> None:
     model.cluster = replace(model.cluster, status=cluster_status(with_upstream(model, "no broker answers")))
     away = tuple(with_fields(pod, connection=Connection.DOWN) for pod in with_upstream(model, "").pods)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.support.pod import free_ports
 
+from muster_coordinator.mirror.bypasses import Bypass
 from muster_coordinator.outgoing.connector import Connector
 from muster_coordinator.pod.mirroring.connection import UpstreamError
 from muster_coordinator.pod.mirroring.health import MirrorHealth
@@ -70,3 +73,23 @@ async def test_problem_is_told_once_when_it_begins_and_once_when_it_ends(monkeyp
         assert len(told.changes) == 3
     finally:
         told.mirror.stop()
+
+
+async def test_bypass_is_told_once_when_it_begins_and_once_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch)
+    used: dict[str, Bypass] = {}
+    followed = SimpleNamespace(bypassed=used)
+    monkeypatch.setattr(told.mirror, "_current", dict)
+    told.mirror._followed = {0: cast(Any, followed)}
+    told.mirror._tell()
+    changes = len(told.changes)
+    for number in range(5):
+        used[f"m-{number}"] = Bypass(f"m-{number}", "app@10.0.0.1", False)
+        told.mirror._tell()
+    assert (told.health.bypassed, len(told.changes)) == ("m-0 by app@10.0.0.1", changes + 1)
+    used.clear()
+    told.mirror._tell()
+    assert (told.health.bypassed, len(told.changes)) == ("", changes + 2)
+    used.update({f"m-{number}": Bypass(f"m-{number}", "app@h", True) for number in range(5)})
+    told.mirror._tell()
+    assert told.health.bypassed == "m-0 by app@h, m-1 by app@h, m-2 by app@h, and 2 more groups"

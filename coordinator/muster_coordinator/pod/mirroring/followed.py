@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -85,6 +85,11 @@ class Followed:
     def needs_start(self) -> bool:
         """Somebody has to find out where the topic's partition starts (`begin`)."""
         return self.position.offset == FROM_START
+
+    @property
+    def bypassed(self) -> Mapping[str, Bypass]:
+        """Groups of Muster's that have members at the upstream now."""
+        return self._machine.bypasses.with_members if self.position.complete else {}
 
     def status(self) -> MirroredPartition:
         position = self.position

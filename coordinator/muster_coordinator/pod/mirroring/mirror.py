@@ -36,6 +36,8 @@ logger = structlog.get_logger(__name__)
 PARTITION_BYTES = 128 << 10
 """Of one answer, for each partition: a few milliseconds of work for the event loop."""
 FETCH_BYTES = 512 << 10
+BYPASSES_NAMED = 3
+"""Groups in a pod's status that are used at the upstream; the log has all."""
 _EARLIEST = -2
 _LATEST = -1
 _READ_UNCOMMITTED = 0
@@ -44,7 +46,7 @@ _CONSUMER = -1
 
 class Mirror:
     """`partitions`: our numbers of the offsets partitions, as the image has them. `changed` is called when a problem
-    begins or ends, which is in `health` then."""
+    or a bypass begins or ends, which is in `health` then."""
 
     def __init__(
         self,
@@ -140,10 +142,19 @@ class Mirror:
         self._problem = problem
 
     def _tell(self) -> None:
-        problem = self._why_none()
-        if bool(problem) != bool(self._health.problem):
+        problem, bypassed = self._why_none(), self._who_bypasses()
+        before = bool(self._health.problem), bool(self._health.bypassed)
+        if bool(problem) != before[0]:
             self._health.problem = problem
+        if bool(bypassed) != before[1]:
+            self._health.bypassed = bypassed
+        if (bool(problem), bool(bypassed)) != before:
             self._changed()
+
+    def _who_bypasses(self) -> str:
+        found = [each for followed in self._followed.values() for each in followed.bypassed.values()]
+        more = f", and {len(found) - BYPASSES_NAMED} more groups" if len(found) > BYPASSES_NAMED else ""
+        return ", ".join(f"{each.group_id} by {each.clients}" for each in found[:BYPASSES_NAMED]) + more
 
     def _why_none(self) -> str:
         """Why no partition can be followed; "" if nothing is wrong."""
