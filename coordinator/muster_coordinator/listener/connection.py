@@ -339,6 +339,8 @@ class KafkaConnection(asyncio.Protocol):
         elif self._client_ended:
             if not self.answers.pending:
                 self.close()
-        elif self._is_ready() and self._transport is not None and self.paused_reading:
+        elif self._write_paused or self._rest is not None or len(self.answers.pending) >= self._max_in_flight:
+            return
+        elif self._transport is not None and self.paused_reading:
             self.paused_reading = False
             self._transport.resume_reading()

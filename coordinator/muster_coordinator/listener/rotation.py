@@ -12,6 +12,10 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+import structlog
+
+logger = structlog.get_logger(__name__)
+
 TURN_UNITS = 256
 """About 10 ms of requests. Less makes no turn shorter that anybody would notice; more delays elections."""
 
@@ -27,6 +31,10 @@ class Taking(Protocol):
 
     def take_turn(self) -> None:
         """Carry out up to a quantum, and `wait` again if that was not all."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
         ...
 
 
@@ -58,7 +66,11 @@ class Rotation:
                 break
             connection = next(iter(waiting))
             del waiting[connection]
-            connection.take_turn()
+            try:
+                connection.take_turn()
+            except Exception:  # a defect costs the connection that met it, as asyncio has it for what is received
+                logger.exception("turn_failed", client=repr(connection))
+                connection.abort()
         if waiting and not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._turn)

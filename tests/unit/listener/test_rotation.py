@@ -13,6 +13,7 @@ from muster_coordinator.listener.rotation import QUANTUM, TURN_UNITS, UNIT_BYTES
 from muster_coordinator.listener.state import ServerState
 from muster_coordinator.process.clock import SystemClock
 from muster_coordinator.requests.groups import HeartbeatRequest, HeartbeatResponse
+from muster_coordinator.security.identity import Identity
 from muster_coordinator.settings import ListenerSettings
 
 
@@ -56,8 +57,10 @@ class Transport:
 class Clients:
     """Connections of one pod. `carried_out`: requests of each connection that reached the handler."""
 
-    def __init__(self, count: int) -> None:
-        self.state = ServerState(ListenerSettings(), SystemClock())
+    def __init__(self, count: int, **settings: int) -> None:
+        self.state = ServerState(ListenerSettings(**settings), SystemClock())
+        self.holds = False  # keep the exchanges, and answer none
+        self.held: list[Any] = []
         self.carried_out: Counter[KafkaConnection] = Counter()
         self.connections = [KafkaConnection(self.state, {HeartbeatRequest: self._heartbeat}) for _ in range(count)]
         self.transports = [Transport() for _ in range(count)]
@@ -66,11 +69,14 @@ class Clients:
 
     def _heartbeat(self, request: HeartbeatRequest, exchange: Any) -> None:
         self.carried_out[exchange.connection] += 1
+        if self.holds:
+            self.held.append(exchange)
+            return
         exchange.answer(HeartbeatResponse(ErrorCode.NONE))
 
     async def turns(self) -> list[Counter[KafkaConnection]]:
         """What each turn of the event loop carries out, until nothing is left."""
-        found = []
+        found: list[Counter[KafkaConnection]] = []
         while True:
             before = self.carried_out.copy()
             await asyncio.sleep(0)
@@ -149,14 +155,55 @@ async def clients_rest() -> None:
 
 
 async def test_rotation_takes_each_once_however_often_it_waits() -> None:
-    rotation, taken = Rotation(), []
+    rotation, taken = Rotation(), list[object]()
 
     class Taking:
         def take_turn(self) -> None:
             taken.append(self)
+
+        def abort(self) -> None:
+            raise AssertionError
 
     first, second = Taking(), Taking()
     for each in (first, second, first, first):
         rotation.wait(each)
     await asyncio.sleep(0)
     assert taken == [first, second]
+
+
+async def test_defect_costs_its_own_connection_and_others_have_their_turn() -> None:
+    rotation, taken, aborted = Rotation(), list[str](), list[str]()
+
+    class Taking:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def take_turn(self) -> None:
+            if self.name == "broken":
+                raise RuntimeError("a defect")
+            taken.append(self.name)
+
+        def abort(self) -> None:
+            aborted.append(self.name)
+
+    for name in ("a", "broken", "b"):
+        rotation.wait(Taking(name))
+    await asyncio.sleep(0)
+    assert (taken, aborted) == (["a", "b"], ["broken"])
+
+
+async def test_connection_is_read_again_although_its_user_has_no_room() -> None:
+    """Nobody would tell it of the room that another connection of the user makes."""
+    clients = Clients(1, max_in_flight_requests=1, max_in_flight_per_user=1)
+    (connection,), held = clients.connections, clients.held
+    clients.holds = True
+    load = clients.state.known(connection, Identity("User:u", "127.0.0.1"))
+    assert load is not None
+    connection._load = load
+    connection.answers.count_for(load)
+    connection.data_received(frame())
+    assert not clients.transports[0].reads
+    load.in_flight += 1  # by another connection
+    held.pop().answer(HeartbeatResponse(ErrorCode.NONE))
+    assert load.is_full()
+    assert clients.transports[0].reads

@@ -1,0 +1,81 @@
+"""A large answer in slices has the bytes of the whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_coordinator.records.structs import OffsetCommitValue
+from muster_coordinator.requests.cluster import (
+    DescribeGroupsResponse,
+    OffsetFetchByIdResponses,
+    OffsetFetchResponses,
+)
+from muster_coordinator.requests.groups import (
+    DescribedGroup,
+    DescribedMember,
+    ListedGroup,
+    ListGroupsResponse,
+    OffsetFetchByIdResponse,
+    OffsetFetchResponse,
+)
+from muster_coordinator.requests.packed_offsets import HeldOffsets
+from muster_coordinator.requests.slices import SLICE_ENTRIES
+from muster_coordinator.wire import k09_offset_fetch, k15_describe_groups, k16_list_groups
+
+PARTITION = st.tuples(
+    st.integers(0, 2**31 - 1), st.integers(-1, 2**63 - 1), st.integers(-1, 100), st.text(max_size=5), st.just(0)
+)
+TOPICS = st.lists(st.tuples(st.text(min_size=1, max_size=5), st.lists(PARTITION, max_size=5).map(tuple)), max_size=4)
+LARGE = tuple((number, number, 0, "", 0) for number in range(SLICE_ENTRIES + 5))
+"""More than one slice has."""
+
+
+def joined(codec: Any, version: int, response: Any) -> bytes:
+    slices = codec.slices(version, response)
+    assert slices is not None
+    made = list(slices)
+    assert len(made) > 1
+    return b"".join(made)
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(TOPICS, st.sampled_from([0, 0, 0, 16])), min_size=1, max_size=4))
+def test_offset_fetch(version: int, drawn: list[tuple[Any, int]]) -> None:
+    groups = [OffsetFetchResponse(f"g{n}", code, tuple(topics)) for n, (topics, code) in enumerate(drawn)]
+    groups[0] = OffsetFetchResponse("g0", 0, (*groups[0].topics, ("large", LARGE)))
+    response = OffsetFetchResponses(tuple(groups[:1] if version < 8 else groups))
+    whole = k09_offset_fetch.encode_response(version, response)
+    assert joined(k09_offset_fetch, version, response) == whole
+
+
+def test_offset_fetch_by_id() -> None:
+    response = OffsetFetchByIdResponses((OffsetFetchByIdResponse("g", 0, ((b"i" * 16, LARGE),)),) * 2)
+    assert joined(k09_offset_fetch, 10, response) == k09_offset_fetch.encode_response(10, response)
+
+
+@pytest.mark.parametrize("pending", [(), {3, 7}])
+def test_held_offsets_are_what_they_stand_for(pending: Any) -> None:
+    stored = [None if p == 5 else (p, OffsetCommitValue(p * 10, 1, "m", 0, -1)) for p in range(10)]
+    held = HeldOffsets(list(range(10)), stored, pending)
+    expected = [(p, p * 10, 1, "m", 0) for p in range(10)]
+    expected[5] = (5, -1, -1, "", 0)
+    for each in pending:
+        expected[each] = (each, -1, -1, "", 88)
+    assert held == tuple(expected)
+
+
+def test_small_answers_are_made_as_a_whole() -> None:
+    assert k09_offset_fetch.slices(8, OffsetFetchResponses((OffsetFetchResponse("g", 0, ()),))) is None
+    assert k16_list_groups.slices(4, ListGroupsResponse(0, (ListedGroup("g", "", "Empty", "classic"),))) is None
+    assert k15_describe_groups.slices(4, DescribeGroupsResponse((DescribedGroup("g", 0),), 0)) is None
+
+
+def test_lists_and_descriptions() -> None:
+    listed = ListGroupsResponse(0, tuple(ListedGroup(f"g{n}", "p", "Empty", "classic") for n in range(2_500)))
+    assert joined(k16_list_groups, 5, listed) == k16_list_groups.encode_response(5, listed)
+    members = tuple(DescribedMember(f"m{n}", None, "c", "/h", b"x" * 100, b"y") for n in range(1_500))
+    described = DescribeGroupsResponse((DescribedGroup("g", 0, members=members),), 0)
+    assert joined(k15_describe_groups, 6, described) == k15_describe_groups.encode_response(6, described)
