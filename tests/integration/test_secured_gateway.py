@@ -5,6 +5,8 @@ mirror of that broker.
 from __future__ import annotations
 
 import asyncio
+import base64
+import datetime
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,13 +19,15 @@ import pytest_asyncio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.support.aiokafka_round import aiokafka_round
 from tests.support.gateway import GatewayProcess
+from tests.support.kafka import KafkaClient, schema
 from tests.support.kafka_broker import run_tool, why_no_kafka_yet
 from tests.support.mirrored import groups_of, listed, until
 from tests.support.pod import SoloPod
+from tests.support.scram import client_final, client_first, log_in
 
 pytest.importorskip("cryptography")
 
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, unchecked_context
 from tests.support.certificates import pod as member
 from tests.support.secured_kafka import (
     GUARDED,
@@ -34,7 +38,7 @@ from tests.support.secured_kafka import (
     secured_broker,
     secured_pod,
 )
-from tests.support.secured_site import OWN_USERS, Site
+from tests.support.secured_site import OWN_USERS, Site, described
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,6 +49,7 @@ here = pytest.mark.asyncio(loop_scope="module")
 
 TOPIC, PARTITIONS = "orders", 3
 DEADLINE_S = 60.0
+HOUR = datetime.timedelta(hours=1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -238,3 +243,42 @@ async def test_mirror_follows_over_tls_and_a_wrong_password_is_counted_and_mende
         await until(equal, "the mirror shows Kafka's groups as Kafka does")
         assert await pod.metric("muster_mirror_connections_refused_total", reason="tls") == 0
         assert PASSWORDS["mirror"] not in pod.log()
+
+
+async def by_token(site: Site, extension: str) -> KafkaClient:
+    """A client that has logged in at the broker by a delegation token of alice's."""
+    m = schema("create_delegation_token", 3)
+    alice = await KafkaClient.connect(site.passing.port, tls=unchecked_context(None))
+    assert not (await log_in(alice, "alice", PASSWORDS["alice"])).error_code
+    nobody = {"owner_principal_type": None, "owner_principal_name": None}
+    token = await alice.call(m.CreateDelegationTokenRequest(renewers=(), max_lifetime=HOUR, **nobody))
+    assert (token.error_code, token.principal_name) == (0, "alice")
+    await alice.close()
+    request = schema("sasl_authenticate", 2).SaslAuthenticateRequest
+    async with asyncio.timeout(DEADLINE_S):
+        while True:  # the broker does not know the token at once
+            client = await KafkaClient.connect(site.passing.port, tls=unchecked_context(None))
+            await client.call(schema("sasl_handshake", 1).SaslHandshakeRequest(mechanism="SCRAM-SHA-256"))
+            first = client_first(token.token_id, "clients") + f",tokenauth={extension}".encode()
+            challenge = await client.call(request(auth_bytes=first))
+            if not challenge.error_code:
+                password = base64.b64encode(token.hmac).decode()
+                final, _ = client_final("sha256", first, challenge.auth_bytes, password)
+                assert not (await client.call(request(auth_bytes=final))).error_code
+                return client
+            await client.close()
+            await asyncio.sleep(0.2)
+
+
+@here
+@pytest.mark.parametrize("extension", ["true", "TRUE"])
+async def test_delegation_token_acts_for_nobody_by_name_and_a_token_after_the_login_changes_nothing(
+    site: Site, extension: str
+) -> None:
+    """Kafka takes the client for alice, and what it sends then for no login."""
+    client = await by_token(site, extension)
+    stray = schema("sasl_authenticate", 1).SaslAuthenticateRequest(auth_bytes=b"\0alice\0pencil")
+    assert (await client.call(stray)).error_code == 34  # ILLEGAL_SASL_STATE
+    assert (await client.call(described())).groups[0].error_code == 0
+    assert (await client.call(described(f"{GUARDED_GROUPS}t"))).groups[0].error_code == 30  # not alice, nor the gateway
+    await client.close()

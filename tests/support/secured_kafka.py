@@ -58,6 +58,7 @@ def secured_broker(directory: Path, authority: Authority, topics: Mapping[str, i
         "allow.everyone.if.no.acl.found": "true",
         "offsets.topic.num.partitions": str(PARTITIONS),
         "connection.failed.authentication.delay.ms": "0",
+        "delegation.token.secret.key": "of a test",
         **{name: value for name, value in token_logins.SETTINGS.items() if name != MECHANISMS},
         **token_logins.BROKER,
         **keys,
