@@ -9,6 +9,7 @@ import click
 from muster_cli.errors import CliError
 from muster_cli.local.command import local
 from muster_cli.mirror.command import mirror
+from muster_cli.oncall.command import status
 from muster_cli.pipeline.command import pipeline
 from muster_cli.pipeline.report import report
 from muster_cli.reshard.command import reshard
@@ -21,7 +22,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_co
 def cli() -> None:
     """Kafka's group coordinator as a service of its own.
 
-    Exit codes: 0 done or stopped as asked, 1 it did not work, 2 wrong usage.
+    Exit codes: 0 done or stopped as asked, 1 it did not work, 2 wrong usage. Some commands say more in their help.
     """
 
 
@@ -40,9 +41,15 @@ cli.add_command(mirror)
 cli.add_command(pipeline)
 cli.add_command(report)
 cli.add_command(reshard)
+cli.add_command(status)
 pipeline.add_command(reshard)
 
 
 def main() -> None:
     """Entry point of the console script."""
     cli(prog_name="muster")
+
+
+def kubectl_main() -> None:
+    """Entry point of `kubectl-muster`, which kubectl runs for `kubectl muster`."""
+    cli(prog_name="kubectl muster")

@@ -43,11 +43,13 @@ def is_refused(error: StoreError) -> bool:
     return isinstance(error, NotFoundError) or (isinstance(error, KubeError) and error.status == 403)
 
 
-async def connect() -> KubeClient:
-    """A client by the service account of this pod, or else by KUBECONFIG."""
+async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
+    """A client by the service account of this pod, or else by KUBECONFIG. If a file or a context of one is named, by
+    that.
+    """
     configuration = Configuration()
     try:
-        await _load_config(configuration)
+        await _load_config(configuration, kubeconfig, context)
     except config.ConfigException as error:
         raise KubeError(0, f"no way to a Kubernetes API server: run in a pod, or set KUBECONFIG ({error})") from error
     api = ApiClient(configuration)
@@ -55,14 +57,35 @@ async def connect() -> KubeClient:
     return KubeClient(api)
 
 
-async def _load_config(configuration: Configuration) -> None:
+def uses_service_account(kubeconfig: str = "", context: str = "") -> bool:
+    """Whether `connect` takes the service account of this pod."""
+    return not kubeconfig and not context and "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def context_namespace(kubeconfig: str = "", context: str = "") -> str:
+    """The namespace that a context of a kubeconfig names, by default the current one; "": it names none."""
+    loaders: Any = config
+    try:
+        contexts, current = loaders.list_kube_config_contexts(config_file=_kubeconfig(kubeconfig))
+    except config.ConfigException:
+        return ""
+    chosen = next((each for each in contexts if each["name"] == context), None) if context else current
+    return str((chosen or {}).get("context", {}).get("namespace") or "")
+
+
+async def _load_config(configuration: Configuration, kubeconfig: str, context: str) -> None:
     loaders: Any = config  # the library's loaders carry no types
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
+    if uses_service_account(kubeconfig, context):
         loaders.load_incluster_config(client_configuration=configuration)
     else:
-        # The library reads KUBECONFIG once, when it is imported.
-        file = os.environ.get("KUBECONFIG") or loaders.KUBE_CONFIG_DEFAULT_LOCATION
-        await loaders.load_kube_config(config_file=file, client_configuration=configuration)
+        file = _kubeconfig(kubeconfig)
+        await loaders.load_kube_config(config_file=file, context=context or None, client_configuration=configuration)
+
+
+def _kubeconfig(named: str) -> str:
+    """The library reads KUBECONFIG once, when it is imported."""
+    loaders: Any = config
+    return named or os.environ.get("KUBECONFIG") or os.path.expanduser(loaders.KUBE_CONFIG_DEFAULT_LOCATION)
 
 
 class KubeClient:

@@ -1,0 +1,31 @@
+"""The commands of a person on call. Each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from muster_cli.oncall.options import Where, where_options
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+
+
+@click.command()
+@click.argument("cluster", metavar="[CLUSTER]", default="")
+@where_options
+@click.option("--watch", "-w", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--interval", type=click.FloatRange(0.2, 3600), default=2.0, help="With --watch: seconds between two looks."
+)
+@JSON
+def status(cluster: str, watch: bool, interval: float, as_json: bool, **options: Any) -> None:
+    """Show clusters on one screen: what needs a person, what is under way, pods, leaders with epochs, failovers.
+
+    Exit codes: 0 healthy, 1 something needs a person, 2 wrong usage or not to be reached.
+    """
+    from muster_cli.oncall.looking import run_status
+
+    where = Where.of(options)
+    raise SystemExit(asyncio.run(run_status(where, cluster, interval if watch else None, as_json=as_json)))

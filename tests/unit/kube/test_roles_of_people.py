@@ -1,0 +1,43 @@
+"""The roles muster-view and muster-operate: what `kubectl muster` needs, and no Secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from tests.support.recorded_clusters import NAMESPACE, RecordedServer, recorded
+from tests.support.rights import Right, granted
+
+from muster_cli.oncall.kubernetes import KubernetesReader
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def rights(role: str) -> set[Right]:
+    written = yaml.safe_load_all((REPOSITORY / "config" / "roles.yaml").read_text(encoding="utf-8"))
+    return granted(each for each in written if each["metadata"]["name"] == role)
+
+
+def verbs(role: str) -> set[tuple[str, str]]:
+    return {(resource, verb) for _, resource, verb, _ in rights(role)}
+
+
+async def test_view_may_read_what_status_reads() -> None:
+    server = RecordedServer(recorded("healthy"))
+    await KubernetesReader(server.client, NAMESPACE).look()
+    assert ("offsetspartitions", "list") in server.asked
+    assert server.asked - verbs("muster-view") == set()
+
+
+def test_view_changes_nothing_and_neither_role_reads_secrets() -> None:
+    assert {verb for _, verb in verbs("muster-view")} == {"get", "list", "watch"}
+    resources = {resource for role in ("muster-view", "muster-operate") for resource, _ in verbs(role)}
+    assert len(resources) > 15
+    assert not resources & {"secrets", "*"}
+
+
+def test_operate_patches_and_replaces_pods_and_makes_and_deletes_nothing_of_ours() -> None:
+    assert ("offsetspartitions", "patch") in verbs("muster-operate")
+    assert ("pods", "delete") in verbs("muster-operate")
+    of_ours = {verb for group, _, verb, _ in rights("muster-operate") if group == "muster.dev"}
+    assert of_ours == {"get", "patch", "update"}
